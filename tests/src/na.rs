@@ -528,7 +528,7 @@ fn rights_and_bounds_are_enforced_at_the_target(net: &Net) -> Result<()> {
         ensure!(get(&Handle::from_bytes(&forged)?) == Err(Error::NoSuchMemory));
         ensure!(content(&there)? == vec![1; length]);
         let Ok(bytes) = there.into_vec() else {
-            anyhow::bail!("no transfer of its own is in flight");
+            anyhow::bail!("a transfer of this process still uses the memory");
         };
         ensure!(bytes == vec![1; length]);
         ensure!(put(&honest) == Err(Error::NoSuchMemory));

@@ -1,4 +1,5 @@
-//! What users get wrong: each time one clear message, an end of all ranks, and an exit code that says so.
+//! Errors of users: each results in one clear message, the end of all ranks, and a matching exit
+//! code.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -60,8 +61,8 @@ fn a_launcher_that_is_gone_is_told_by_the_call_that_finds_out() {
     ends(&finished, 1, &["finish on rank 0: "]);
 }
 
-/// The file with the job's secret: one that others may read, one that another rank has otherwise or doesn't have. Every rank says so, of
-/// itself or of the other.
+/// A file for the job's secret that others may read, one whose content differs between ranks, and
+/// one that a rank doesn't have. Every rank reports its own error or the other rank's.
 #[test]
 fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +102,7 @@ fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
     );
     for (name, file) in [("second", "second0"), ("third", "third0")] {
         let finished = run(name);
-        // Whichever is heard before the launcher ends the other.
+        // Either rank's error may be reported before the launcher ends the other.
         let heard = |words: &[&str]| words.iter().all(|word| finished.stderr.contains(word));
         let first = heard(&[
             "rank 0 cannot decode the contribution of rank 1",
@@ -114,7 +115,7 @@ fn a_secret_that_is_not_the_jobs_ends_all_ranks() {
     ends(&run("fourth"), 0, &[]);
 }
 
-/// What one setting implies for others is derived, not refused.
+/// Defaults that depend on a changed setting are adjusted to it instead of being refused.
 #[test]
 fn a_setting_alone_at_an_end_of_its_range_starts_a_job() {
     let folder = tempfile::tempdir().unwrap();
@@ -122,7 +123,7 @@ fn a_setting_alone_at_an_end_of_its_range_starts_a_job() {
     let credits = |row: &Description| row.name.starts_with("GASNET_PORTAL_");
     for row in Settings::default().describe().into_iter().filter(credits) {
         let values: Vec<&str> = match row.name {
-            // From what two ranks need at least.
+            // From the least that two ranks need.
             "GASNET_PORTAL_AMRECV_SPACE" => vec!["272K", "9223372036854775807"],
             _ => row
                 .accepted
@@ -145,7 +146,7 @@ fn a_setting_alone_at_an_end_of_its_range_starts_a_job() {
             );
         }
     }
-    // More than may be lent to one, were it not for this.
+    // More than may be lent to one peer, unless this setting raises that limit.
     let settings = [("GASNET_PORTAL_CRED_PER_NODE", "500")];
     ends(&run(2, &["calls", "seq"], &settings), 0, &[]);
 }
@@ -165,20 +166,22 @@ fn credits_that_do_not_fit_the_receive_space_are_an_error() {
 fn a_segment_larger_than_memory_is_an_error_on_every_rank() {
     let finished = run(3, &["too_large", "all"], &[]);
     ends(&finished, 1, &["attach on rank", "exceeds the limit"]);
-    // One rank alone: the others can't go on either. Whichever is first names the rank; the launcher ends the rest.
+    // The error is on one rank only: the others can't attach either. The first one to fail names
+    // the rank; the launcher ends the rest.
     let finished = run(3, &["too_large", "last"], &[]);
     ends(&finished, 1, &["attach", "rank 2"]);
-    // That rank knows why, and is the cause.
+    // The rank that caused the failure gives the reason.
     let why = "attach on rank 2: a segment of ";
     ends(&finished, 1, &[why, "conduit-run: rank 2 (pid "]);
-    // Allowed by the setting, and still not there.
+    // Accepted by the setting, but the memory doesn't exist.
     for size in ["1T", "9223372036854775807"] {
         let finished = run(2, &["too_large", "all"], &[("CONDUIT_MAX_SEGMENT", size)]);
         ends(&finished, 1, &[]);
     }
 }
 
-/// Which differs first, and what it is on which ranks. All ranks are told, whichever is ended first by the launcher.
+/// The error names the first difference and the ranks that have each variant. All ranks get it,
+/// whichever rank the launcher ends first.
 #[test]
 fn ranks_whose_handlers_differ_are_told_at_attach() {
     let usual = "254 \"add\", a medium of (u64) with [u32] on ranks 0, 2-3";
@@ -212,7 +215,7 @@ fn a_process_starts_once() {
     ends(&run(2, &["start_twice"], &[]), 0, &[]);
 }
 
-/// Debug builds know what a handler may not do.
+/// Debug builds check which calls a handler makes.
 #[cfg(debug_assertions)]
 #[test]
 fn handlers_are_refused_what_they_may_not_do() {
@@ -221,7 +224,7 @@ fn handlers_are_refused_what_they_may_not_do() {
     }
 }
 
-/// What polls or may wait, and the call that says so.
+/// Calls that poll or may wait, and the name of the call in the error.
 const WAITS: [(&str, &str); 6] = [
     ("poll", "poll"),
     ("wait", "wait_until"),
@@ -231,7 +234,8 @@ const WAITS: [(&str, &str); 6] = [
     ("get", "get"),
 ];
 
-/// Threading modes, and whether a debug build checks: without, it refuses what an optimised one does.
+/// Threading modes, and whether a debug build makes its checks: without them it refuses the same
+/// calls as an optimised build.
 fn modes_and_checks(settings: &[(&str, &str)]) -> &'static [(&'static str, &'static str)] {
     match settings.is_empty() {
         true => &[("seq", "1"), ("seq", "0"), ("par", "0")],
@@ -239,13 +243,14 @@ fn modes_and_checks(settings: &[(&str, &str)]) -> &'static [(&'static str, &'sta
     }
 }
 
-/// Does a get that copies from mapped memory end by itself, where a build doesn't check who calls?
+/// Returns whether a get that copies from mapped memory succeeds, which it does if the build
+/// doesn't check the caller.
 fn is_done(what: &str, settings: &[(&str, &str)], checks: &str) -> bool {
     what == "get" && settings.is_empty() && (checks == "0" || !cfg!(debug_assertions))
 }
 
-/// Polls and waits are not for handlers in any build: they would be for what comes after the handler. What ends by itself is
-/// done where the build doesn't check.
+/// Handlers must not poll or wait in any build, because that would run what has to come after the
+/// handler. A call that needs no poll succeeds if the build makes no checks.
 #[test]
 fn handlers_neither_poll_nor_wait() {
     let ways: [&[(&str, &str)]; 3] = [
@@ -293,17 +298,18 @@ fn a_handler_that_panics_ends_the_job_with_its_words() {
         let finished = run(3, &["panic_in_handler", who], &[]);
         ends(&finished, 101, &["a handler's last words"]);
         let times = finished.stderr.matches("last words").count();
-        assert_eq!(times, 1, "the message ran once: {finished:#?}");
+        assert_eq!(times, 1, "the panic was reported once: {finished:#?}");
     }
 }
 
 #[test]
 fn any_rank_may_end_the_job() {
-    // While one rank computes, one waits in a barrier, one for a condition and one for a message to be handled.
+    // One rank computes; the others wait in a barrier, for a condition, and for a message to be
+    // handled.
     let quick = [("CONDUIT_EXIT_TIMEOUT", "1")];
     for (code, expected) in [("7", 7), ("0", 0), ("255", 255)] {
         let finished = run(5, &["exit", code], &quick);
-        // The first cause, not one of those that have heard of it.
+        // The first cause, instead of a rank that was notified of it.
         ends(
             &finished,
             expected,
@@ -316,7 +322,7 @@ fn any_rank_may_end_the_job() {
     }
 }
 
-/// Nobody is told any more, or waited for: by its words, which are none.
+/// After finish, no rank is notified and none is waited for; the process ends without a message.
 #[test]
 fn an_exit_after_finish_ends_its_process() {
     for code in [0, 3] {
@@ -349,12 +355,12 @@ fn leaving_without_finish_is_told_and_no_success() {
     let finished = run(3, &["leave", "exit"], &[]);
     ends(&finished, 1, &launcher);
     assert_eq!(finished.stderr.lines().count(), 1, "{finished:#?}");
-    // Nobody is left alone here, so that nobody has to be ended.
+    // No other rank waits here, so none has to be ended.
     ends(&run(1, &["leave", "all"], &[]), 0, &[]);
     assert_eq!(run(1, &["leave", "all"], &[]).stderr, "");
 }
 
-/// Open MPI's `mpirun -n 3`, for one, would run three jobs of one rank.
+/// Open MPI's `mpirun -n 3`, for example, would run three jobs of one rank.
 #[test]
 fn what_another_launcher_has_started_is_no_job_of_its_own() {
     let alone = |variables: &[(&str, &str)]| {
@@ -372,6 +378,6 @@ fn what_another_launcher_has_started_is_no_job_of_its_own() {
     );
     ends(&alone(&[size, rank, ("CONDUIT_ALONE", "1")]), 0, &[]);
     ends(&alone(&[]), 0, &[]);
-    // A launcher of ours below the other one is asked for its job.
+    // Our own launcher, started below the other one, takes precedence.
     ends(&run(2, &["calls", "seq"], &[size, rank]), 0, &[]);
 }

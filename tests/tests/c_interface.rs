@@ -1,5 +1,5 @@
-//! The C interface: programs in C and C++ of `tests/c/gex`, which together use every name of its headers, as jobs; what ends a
-//! job, and how; bad input.
+//! The C interface: jobs of the C and C++ programs of `tests/c/gex`, which together use every name
+//! of its headers; the ways in which a job ends; bad input.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use conduit_tests::sample::draws;
 use conduit_tests::{ofi, portals4};
 use tempfile::TempDir;
 
-/// The modes that are installed, and their packages.
+/// The packages of the installed modes.
 const PACKAGES: [&str; 3] = ["gasnet-smp-seq", "gasnet-smp-parsync", "gasnet-smp-par"];
 const C99: [&str; 3] = ["gcc", "-std=c99", "-Wstrict-prototypes"];
 const CXX: [[&str; 4]; 2] = [
@@ -21,12 +21,13 @@ const CXX: [[&str; 4]; 2] = [
     ["g++", "-std=c++17", "-x", "c++"],
 ];
 
-/// C and C++ of all years that programs are compiled as. They only have to be clean, as running them shows nothing that one doesn't.
+/// The versions of C and C++ that programs are compiled as. Most only have to compile without
+/// warnings, because running them all would show no more than running one.
 const STANDARDS: [&str; 9] = [
     "c99", "c11", "c17", "c2x", "c++11", "c++14", "c++17", "c++20", "c++23",
 ];
 
-/// Each compiler that is here, with each standard that it knows.
+/// Returns each available compiler with each standard that it supports.
 fn dialects() -> &'static [Vec<String>] {
     static DIALECTS: OnceLock<Vec<Vec<String>>> = OnceLock::new();
     DIALECTS.get_or_init(|| {
@@ -57,7 +58,7 @@ fn dialects() -> &'static [Vec<String>] {
     })
 }
 
-/// A source has no warning in a dialect.
+/// Requires that a source has no warning in a dialect.
 #[track_caller]
 fn is_clean(package: &str, dialect: &[String], source: &Path, what: &str) {
     let words: Vec<&str> = dialect.iter().map(String::as_str).chain(WARNINGS).collect();
@@ -78,14 +79,14 @@ fn source(program: &str) -> PathBuf {
     folder().join(program).with_extension("c")
 }
 
-/// A program that goes with its folder.
+/// A program that is removed with its folder.
 #[derive(Debug)]
 struct Program {
     path: PathBuf,
     _folder: Option<TempDir>,
 }
 
-/// A program of `tests/c/gex`, compiled once for all tests that run it.
+/// Returns a program of `tests/c/gex`, compiled once for all tests that run it.
 #[track_caller]
 fn built(prefix: &Prefix, package: &str, compiler: &[&str], program: &str) -> Arc<Program> {
     static BUILT: Mutex<BTreeMap<PathBuf, Arc<OnceLock<Arc<Program>>>>> =
@@ -110,7 +111,7 @@ fn built(prefix: &Prefix, package: &str, compiler: &[&str], program: &str) -> Ar
     Arc::clone(place.get_or_init(make))
 }
 
-/// The same from this text.
+/// Returns a program compiled from this text.
 #[track_caller]
 fn built_of(
     prefix: &Prefix,
@@ -153,10 +154,10 @@ fn passes(job: Job, what: &str) {
     assert_eq!(finished.code, Some(0), "{what}: {finished:#?}");
 }
 
-/// On 1, 2, 4 and 8 ranks, and on 2 and 4 where no rank's memory is mapped at another: every
-/// operation is a message then. With the checks of a debug build, and on the ways of an optimised
-/// one. On 4 in an order of requests that is drawn. A sample has one job of 2 ranks, and a
-/// quarter of the others.
+/// Runs a program on 1, 2, 4 and 8 ranks, and on 2 and 4 without mapped memory, where every
+/// operation is a message; with the checks of a debug build and on the paths of an optimised one;
+/// and on 4 ranks with shuffled requests. A sample has one job of 2 ranks, and a quarter of the
+/// others.
 fn runs(program: &Program, package: &str) {
     let job = |ranks, settings: &[(&str, &str)]| {
         let what = format!("{package}, {ranks} ranks, {settings:?}");
@@ -177,13 +178,14 @@ fn runs(program: &Program, package: &str) {
     job(4, &[("CONDUIT_SHUFFLE", "1")]);
 }
 
-/// Compiled as every C and C++, of which a sample has a third, and run in each threading mode.
+/// Compiles a program as every version of C and C++ (a third of them if samples are drawn), and
+/// runs it in each threading mode.
 fn holds(program: &str) {
     for (dialect, package) in dialects().iter().zip(PACKAGES.into_iter().cycle()) {
         if !draws((program, dialect), 3) {
             continue;
         }
-        // Programs count in volatile variables, which C++20 has deprecated.
+        // Programs count in volatile variables, which C++20 deprecates.
         let quiet = match &*dialect[0] {
             "g++" => Some("-Wno-volatile"),
             "clang++" => Some("-Wno-deprecated-volatile"),
@@ -203,7 +205,7 @@ fn holds(program: &str) {
 
 macro_rules! programs {
     ($($program:ident)*) => {
-        /// Programs that end well if everything holds.
+        /// Programs that end with code 0 if all their checks pass.
         const PROGRAMS: &[&str] = &[$(stringify!($program)),*];
 
         $(#[test]
@@ -228,7 +230,7 @@ fn with_setting(package: &str, ranks: u32, name: &str, value: &str) -> Finished 
     ran(job(&program, ranks, &[]).env(name, value))
 }
 
-/// The largest segment that `settings` tells, in a run that has ended well.
+/// Returns the largest segment that `settings` printed in a successful run.
 #[track_caller]
 fn largest_segment(finished: &Finished) -> u64 {
     assert_eq!(finished.code, Some(0), "{finished:#?}");
@@ -262,7 +264,7 @@ fn segments_have_a_largest_size() {
     assert_eq!(largest("1MB"), 1 << 20);
     assert_eq!(largest("1MB/P"), 1 << 20);
     assert_eq!(largest("1MB/H"), 1 << 19);
-    // Of the host's memory, in whole pages: the host's share is divided by the ranks.
+    // Shares of the host's memory, in whole pages; the host's share is divided among its ranks.
     let (of_process, of_host) = (largest("0.02/P"), largest("0.04/H"));
     assert!(
         of_process.abs_diff(of_host) <= 4096,
@@ -271,8 +273,9 @@ fn segments_have_a_largest_size() {
     assert!(largest("0.01").abs_diff(of_process / 2) <= 4096);
 }
 
-/// A client's own limit is a default: a text before a number, and both behind the environment. It
-/// assigns to the library's variables or defines them itself, for either kind of library.
+/// A client's own limit is a default: a text takes precedence over a number, and the environment
+/// over both. A client assigns to the library's variables or defines them itself, with either kind
+/// of library.
 #[test]
 fn a_client_may_choose_its_largest_segment() {
     let program = built(prefix(), PACKAGES[0], &C99, "settings");
@@ -336,7 +339,7 @@ fn settings_that_make_no_sense_are_named() {
     }
 }
 
-/// A job of ranks that are two to a host, as far as they know.
+/// Returns a job whose ranks take each pair of ranks for a host.
 fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
     let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
     let path = program.path.to_str().expect("a path in UTF-8");
@@ -350,8 +353,8 @@ fn in_pairs(program: &Program, ranks: u32, arguments: &[&str]) -> Job {
         .env("CONDUIT_UDP_INTERFACE", "lo")
 }
 
-/// What reaches a segment reaches one that was created as well, of the library's memory or the program's: by the system's copies, and
-/// where it forbids them or between hosts by messages.
+/// A segment may also be created by the program, over the library's memory or its own. It is
+/// reached by the system's copies, or by messages where the system forbids these and between hosts.
 #[test]
 fn a_segment_may_be_bound_to_the_first_endpoint() {
     const PROGRAMS: [&str; 8] = [
@@ -384,7 +387,7 @@ fn a_segment_may_be_bound_to_the_first_endpoint() {
     }
 }
 
-/// A program that is compiled for large segments has what one for fast ones has.
+/// In a program compiled for large segments, the calls are the same as in one for fast segments.
 #[test]
 fn large_segments_are_fast() {
     let text = format!(
@@ -396,7 +399,7 @@ fn large_segments_are_fast() {
     passes(job(&program, 2, &[]), "2 ranks");
 }
 
-/// Between hosts all memory is reached by messages.
+/// Between hosts, segment everything is accessed by messages.
 #[test]
 fn everything_between_hosts() {
     for package in PACKAGES {
@@ -417,7 +420,8 @@ fn everything_between_hosts() {
     }
 }
 
-/// Programs over Portals 4: messages of every size with their flow control, puts and gets, atomics, barriers and collectives.
+/// Programs that run over Portals 4: messages of every size with their flow control, puts and gets,
+/// atomics, barriers and collectives.
 const OVER_PORTALS4: [&str; 8] = [
     "am_counts",
     "am_payload",
@@ -429,7 +433,8 @@ const OVER_PORTALS4: [&str; 8] = [
     "legacy_rma",
 ];
 
-/// On a libportals without faults: with many the programs that send most take minutes.
+/// On a libportals without faults, because with many faults the programs with the most messages
+/// take minutes.
 #[test]
 fn over_portals4() {
     let folder = tempfile::tempdir().unwrap();
@@ -449,7 +454,7 @@ fn over_portals4() {
     }
 }
 
-/// Ranks of a host and of others on the same number.
+/// Ranks of one host and of others on the same number.
 #[test]
 fn atomics_between_hosts() {
     let program = built(prefix(), PACKAGES[2], &C99, "atomics");
@@ -470,7 +475,8 @@ fn ranks_agree_on_a_domain() {
     assert!(finished.stderr.contains(told), "{finished:#?}");
 }
 
-/// Many systems let no process touch another one's memory; then everything is messages, as between hosts.
+/// On many systems a process can't access another one's memory; then all accesses are messages, as
+/// between hosts.
 #[test]
 fn everything_where_the_system_forbids_copies() {
     let program = built(prefix(), PACKAGES[0], &C99, "everything");
@@ -484,7 +490,7 @@ fn everything_where_the_system_forbids_copies() {
     assert!(finished.stderr.contains(told), "{finished:#?}");
 }
 
-/// Many calls of GASNet-1's are some of GASNet-EX's inline.
+/// Many calls of GASNet-1 are inline calls of GASNet-EX.
 #[test]
 fn what_a_client_of_gasnet_1_calls_is_named_as_it_was_called() {
     let program = built(prefix(), PACKAGES[0], &C99, "legacy_rma");
@@ -503,7 +509,7 @@ fn what_a_client_of_gasnet_1_calls_is_named_as_it_was_called() {
     }
 }
 
-/// Likewise what is bound to further endpoints.
+/// The same for segments bound to further endpoints.
 #[test]
 fn further_segments_where_the_system_forbids_copies() {
     let program = built(prefix(), PACKAGES[1], &C99, "endpoints");
@@ -513,7 +519,7 @@ fn further_segments_where_the_system_forbids_copies() {
     }
 }
 
-/// Memory that a peer doesn't have is no corruption there, but the end of the job.
+/// An access to memory that a peer doesn't have ends the job instead of corrupting it.
 #[test]
 fn everything_has_an_end() {
     let program = built(prefix(), PACKAGES[0], &C99, "everything");
@@ -533,7 +539,7 @@ fn everything_has_an_end() {
             assert!(finished.stderr.contains(place), "{call}: {finished:#?}");
         }
     }
-    // What travels with a message its target finds out.
+    // If the data travels with a message, the target detects the error.
     for (way, network, bytes) in [
         ("short-long", "shm", 8),
         ("array-put", "udp", 4),
@@ -547,7 +553,7 @@ fn everything_has_an_end() {
     }
 }
 
-/// Programs that other tests run, each in its own way.
+/// Programs that other tests run, each with its own arguments.
 const OTHERS: [&str; 2] = ["ending", "bad_fatal"];
 
 #[test]
@@ -562,8 +568,8 @@ fn in_cxx_it_is_the_same() {
     }
 }
 
-/// With the optimised library that the variable's prefix holds (`cargo xtask install --no-debug`), so with the parts of the
-/// headers that debug builds leave to the library.
+/// With the optimised library under the variable's prefix (`cargo xtask install --no-debug`), which
+/// tests the parts of the headers that debug builds leave to the library.
 #[test]
 #[ignore = "needs an installed optimised build: CONDUIT_TEST_PREFIX"]
 fn optimised() {
@@ -578,7 +584,8 @@ fn optimised() {
             runs(&built(&optimised, package, &compiler, program), package);
         }
     }
-    // Ranks, ranges and addresses of puts and gets, which the headers compare here, and teams that are null.
+    // Ranks, ranges and addresses of puts and gets, which the headers compare in this build, and
+    // null teams.
     let mut cases = fatal_cases();
     cases.retain(|[case, call, part]| {
         let range = part.contains("rank") || part.contains("segment") || part.contains("at 0x0");
@@ -599,7 +606,7 @@ fn optimised() {
     let compiler = ["gcc", "-std=c99", "-O3"];
     let program = built(&optimised, PACKAGES[0], &compiler, "bad_fatal");
     all_refused(&program, &cases);
-    // With a table of one entry, rank 1 is as far as rank 4,096 is otherwise.
+    // With a table of one entry, rank 1 is treated as rank 4,096 otherwise is.
     let one_entry = |program| {
         let text = format!(
             "#include <conduit_gex/entries.h>\n#undef CONDUIT_GEX_NEAR_RANKS\n\
@@ -614,8 +621,7 @@ fn optimised() {
     all_refused(&one_entry("bad_fatal"), &cases);
 }
 
-/// Puts and gets of a word that are the last thing a function does, and a function that does
-/// nothing.
+/// Puts and gets of a word as the last call of a function, and an empty function.
 const WORDS: &str = r"
 #include <gasnet.h>
 #define ARGUMENTS gex_TM_t tm, gex_Rank_t rank, void *there, void *here
@@ -628,8 +634,8 @@ int put_value(ARGUMENTS) { return gex_RMA_PutBlockingVal(tm, rank, there, (uintp
 void legacy_put(ARGUMENTS) { gasnet_put(rank, there, here, 8), (void)tm; }
 ";
 
-/// Whatever the headers leave to the library is a tail call: a frame would cost more than the copy
-/// of a word.
+/// Calls that the headers leave to the library are tail calls, because a stack frame would cost
+/// more than the copy of a word.
 #[test]
 fn an_inline_put_or_get_makes_no_frame() {
     let folder = tempfile::tempdir().unwrap();
@@ -640,7 +646,7 @@ fn an_inline_put_or_get_makes_no_frame() {
     prefix()
         .object(PACKAGES[0], &compiler, &file, &object)
         .unwrap_or_else(|error| panic!("{error:#}"));
-    // A line for each function: "file:line:column:name", then how much of the stack it uses.
+    // A line for each function: "file:line:column:name", then its stack usage.
     let usage = fs::read_to_string(object.with_extension("su")).unwrap();
     let found: Vec<(&str, &str)> = usage
         .lines()
@@ -687,7 +693,7 @@ fn headers_go_alone_and_in_any_order() {
     }
 }
 
-/// A name of GASNet's, other than its tools'.
+/// Returns whether a name is one of GASNet's, other than its tools'.
 fn is_public(name: &str) -> bool {
     let tools = ["gasnett_", "GASNETT_", "gasneti_freeze"];
     let own = [
@@ -704,7 +710,8 @@ fn is_public(name: &str) -> bool {
         && !tools.iter().any(|start| name.starts_with(start))
 }
 
-/// All names that a program sees which includes `gasnet.h`, and macros of these headers that are not GASNet's names.
+/// Returns all names that a program gets from `gasnet.h`, and the macros of these headers that are
+/// not GASNet's names.
 fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("all.c");
@@ -726,7 +733,7 @@ fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     for line in text.lines() {
         if let Some(mark) = line.strip_prefix("# ") {
             let name = mark.split('"').nth(1).unwrap_or_default();
-            // The path has the way that pkg-config took in it.
+            // The path is as pkg-config wrote it.
             let name = fs::canonicalize(name).unwrap_or_default();
             ours = name.strip_prefix(&include).is_ok_and(|name| {
                 let tools = ["gasnet_tools", "gasnet_portable_platform.h"];
@@ -755,7 +762,8 @@ fn names_of_headers(package: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (public, foreign)
 }
 
-/// What a program uses: the words of its sources, and the functions in its object, where inline ones are only if called.
+/// Returns the names that a program uses: the words of its sources, and the functions in its
+/// object, which include inline ones only if they are called.
 fn used_by(program: &str) -> BTreeSet<String> {
     let mut used = BTreeSet::new();
     let mut sources = vec![source(program)];
@@ -835,7 +843,7 @@ fn every_program_is_run() {
 
 // ---- the end of a job ----
 
-/// Runs `ending` and gives its output; the exit code has to be this.
+/// Runs `ending`, requires this exit code, and returns the output.
 #[track_caller]
 fn ends(
     program: &Program,
@@ -844,13 +852,14 @@ fn ends(
     code: i32,
     variables: &[(&str, &str)],
 ) -> Finished {
-    // The time limits that tests of ranks that never end by themselves would otherwise wait for.
+    // The time limits that the tests would otherwise wait for when ranks never end by themselves.
     let job = job(program, ranks, &[how, "7"])
         .env("GASNET_EXITTIMEOUT", "1")
         .env("CONDUIT_EXIT_GRACE", "0");
     let finished = ran(job.envs(variables));
     assert_eq!(finished.code, Some(code), "{how} on {ranks}: {finished:#?}");
-    // What the one rank that ends the job has written is there. Any other may be ended before it has heard of it.
+    // The rank that ends the job alone has written its line. Any other rank may be ended before it
+    // is notified.
     let rest_is_lost = ["before-attach", "all", "handler", "return"];
     if !rest_is_lost.contains(&how) && code < 128 {
         let line = format!("rank {} is there", ranks - 1);
@@ -877,7 +886,7 @@ fn ending() {
                 "libc-exit",
             ] {
                 let finished = ends(&program, ranks, how, 7, &[]);
-                // `gasnet_exit` calls no handlers of atexit, `exit` does.
+                // `exit` runs the functions registered with atexit, `gasnet_exit` doesn't.
                 assert_eq!(
                     finished.stderr.matches("atexit").count(),
                     usize::from(how == "libc-exit"),
@@ -888,7 +897,7 @@ fn ending() {
                 ends(&program, ranks, "thread", 7, &[]);
             }
         }
-        // A stream that another thread holds keeps nobody from ending.
+        // A stream locked by another thread doesn't block the exit.
         for ranks in [1, 3] {
             ends(&program, ranks, "reading", 7, &[]);
         }
@@ -901,7 +910,7 @@ fn ending() {
                 &[("CONDUIT_NETWORK", network)],
             );
         }
-        // The system keeps eight bits of a code. A job that fails must not look like a success.
+        // The system keeps eight bits of a code. A failed job must not look like a success.
         for (how, code) in [("exit", 1), ("libc-exit", 0)] {
             let finished = ran(job(&program, 2, &[how, "256"]));
             assert_eq!(finished.code, Some(code), "{how}: {finished:#?}");
@@ -923,7 +932,7 @@ fn ending() {
             assert!(finished.stdout.contains("last words"), "{finished:#?}");
         }
         ends(&program, 2, "start-other", 7, &[]);
-        // Without a launcher there is none to speak of the ranks.
+        // Without a launcher nothing is printed about the ranks.
         for how in ["exit", "start-other"] {
             let job = Job::alone(&program.path, [how, "7"]).env("GASNET_PSHM_NODES", "2");
             let finished = ran(job);
@@ -931,7 +940,8 @@ fn ending() {
             assert_eq!(told, (Some(7), ""), "{how}: {finished:#?}");
         }
         ends(&program, 3, "spin", 7, &[]);
-        // Ranks that don't hear of it are ended by the launcher, which says so and gives the code.
+        // Ranks that aren't notified are ended by the launcher, which prints that and returns the
+        // code.
         let spin = job(&program, 3, &["spin", "0"]);
         let finished = ran(spin.env("GASNET_EXITTIMEOUT", "1"));
         assert_eq!(finished.code, Some(0), "{finished:#?}");
@@ -942,7 +952,7 @@ fn ending() {
             "{finished:#?}"
         );
         ends(&program, 3, "leave", 7, &[("GASNET_CATCH_EXIT", "0")]);
-        // The others hear of it by SIGQUIT; what they give to `gasnet_exit` then comes too late.
+        // The others are notified by SIGQUIT; their own codes for `gasnet_exit` then come too late.
         let finished = ends(&program, 3, "quit", 7, &[]);
         assert_eq!(
             finished.stderr.matches("got SIGQUIT").count(),
@@ -954,7 +964,7 @@ fn ending() {
             (finished.stderr).contains("Caught a fatal signal: SIGABRT on rank 2\n"),
             "{finished:#?}"
         );
-        // Who asks for backtraces has one of a fault, too: once, where it was.
+        // If backtraces are requested, a fault also has one, once and with its place.
         assert!(!finished.stderr.contains("abort_here"), "{finished:#?}");
         for (how, code) in [("abort", 128 + 6), ("fatal", 128 + 6), ("fault", 128 + 11)] {
             let asked = [
@@ -963,7 +973,7 @@ fn ending() {
             ];
             let finished = ends(&program, 3, how, code, &asked);
             let place = format!("{how}_here");
-            // An error's message names its place as well.
+            // An error's message also names its place.
             let lines = finished.stderr.lines();
             let backtraces = lines.filter(|line| line.contains(&place) && !line.contains("ERROR"));
             assert_eq!(backtraces.count(), 1, "{how}: {finished:#?}");
@@ -973,7 +983,7 @@ fn ending() {
 
 // ---- bad input ----
 
-/// `bad_fatal.tsv`: case, call, part of the message.
+/// Returns the rows of `bad_fatal.tsv`: case, call, part of the message.
 fn fatal_cases() -> Vec<[String; 3]> {
     let text = fs::read_to_string(folder().join("bad_fatal.tsv")).unwrap();
     text.lines()
@@ -999,11 +1009,11 @@ fn bad_input_ends_the_job_with_one_message() {
     all_refused(&program, &cases);
 }
 
-/// Each case ends the job with its message.
+/// Requires that each case ends the job with its message.
 fn all_refused(program: &Program, cases: &[[String; 3]]) {
     let mut wrong = Vec::new();
     for [case, call, part] in cases {
-        // Before the job is joined there are no ranks, and every process would say the same.
+        // Before the job is joined there are no ranks, and every process would print the same.
         let early = case.ends_with("before_init");
         let finished = ran(job(program, if early { 1 } else { 2 }, &[case]));
         let rank = if early { "" } else { " on rank 0" };
@@ -1023,7 +1033,7 @@ fn all_refused(program: &Program, cases: &[[String; 3]]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What GASNet's headers bring in, and its clients use without asking for it.
+/// Declarations that GASNet's headers provide and its clients use without including their headers.
 #[test]
 fn headers_bring_in_what_clients_expect() {
     let folder = tempfile::tempdir().unwrap();
@@ -1049,7 +1059,8 @@ fn headers_bring_in_what_clients_expect() {
     }
 }
 
-/// Errors with a code are told on standard error, unless that is switched off; in lines of their own, whoever else writes there.
+/// Errors with a code are printed to standard error unless that is switched off, in lines of their
+/// own even if other threads write there.
 #[test]
 fn errors_with_a_code_are_told() {
     let program = built(prefix(), PACKAGES[0], &C99, "bad_codes");
@@ -1072,7 +1083,7 @@ fn errors_with_a_code_are_told() {
             None => (place, 0),
         };
         assert!(rank < 2 && !call.contains(' '), "{line:?} of {told}");
-        // The program calls GASNet-1's messages only.
+        // The program only calls the messages of GASNet-1.
         assert!(!call.starts_with("gex_AM"), "{line:?} of {told}");
         calls.entry(call).or_default()[rank] += 1;
     }
@@ -1087,6 +1098,6 @@ fn errors_with_a_code_are_told() {
             "{call}: {times:?} in {told}"
         );
     }
-    // The handler runs on one of them.
+    // The handler runs on one of the ranks.
     assert!(calls.contains_key("gasnet_AMReplyMedium"), "{told}");
 }

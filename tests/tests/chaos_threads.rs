@@ -1,5 +1,5 @@
-//! Several threads of each rank at once, under chaos: a network as weak as the contract allows, over shared memory and over UDP,
-//! also with packets that suffer.
+//! Several threads of each rank at once, under chaos: a network as weak as the contract allows,
+//! over shared memory and over UDP, with and without packet faults.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
@@ -22,18 +22,18 @@ use conduit_udp::job::{UdpConfig, in_process};
 const RANKS: u32 = 2;
 const THREADS: u32 = 3;
 const ROUNDS: u32 = 40;
-/// Bytes that each thread of each rank has in each segment.
+/// Bytes for each thread of each rank in each segment.
 const SHARE: usize = 2048;
-/// Where the segment's counter is.
+/// The offset of the segment's counter.
 const COUNTER: usize = (RANKS * THREADS) as usize * SHARE;
 
-/// Runs with each request, and answers every other one.
+/// The handler of requests, which replies to every other one.
 const REQUEST: u8 = 200;
 const REPLY: u8 = 201;
 
 type Result<T> = std::result::Result<T, conduit_core::kernel::Error>;
 
-/// What ranks have brought to a meeting, and how many of them are done.
+/// The ranks' contributions to a collective call, and the number of ranks that are done.
 struct Board {
     barrier: Barrier,
     brought: Mutex<Vec<Vec<u8>>>,
@@ -69,7 +69,7 @@ impl Bootstrap for Circle {
     }
 }
 
-/// Requests and replies that have come to a rank.
+/// The numbers of requests and replies that a rank has received.
 #[derive(Default)]
 struct Come {
     requests: AtomicU64,
@@ -105,7 +105,7 @@ fn bytes(seed: u32) -> Vec<u8> {
         .collect()
 }
 
-/// What one thread does.
+/// Runs one thread's operations.
 fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
     let at = (engine.rank() * THREADS + number) as usize * SHARE;
     let add = AtomicRequest {
@@ -175,7 +175,7 @@ fn rank<N: Ni + Send + Sync + 'static>(
     })?;
     engine.barriers().barrier(Value::Anonymous)?;
     assert_eq!(engine.rma().get_value(engine.rank(), COUNTER, 8)?, sent);
-    // Others may still need what this rank has to pass on.
+    // Others may still need messages that this rank has to forward.
     let mut is_done = false;
     while circle.all.done.load(Relaxed) < RANKS {
         engine.poll()?;
@@ -209,7 +209,7 @@ fn run<N: Ni + Send + Sync + 'static>(ends: Vec<N>, seed: u64) {
                 let run = || rank(end, circle, settings);
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 if !matches!(ended, Ok(Ok(()))) {
-                    // The others would wait for this rank for ever.
+                    // The others would wait for this rank forever.
                     eprintln!("rank {number}, seed {seed}: {:?}", ended.map_err(drop));
                     std::process::exit(101);
                 }

@@ -1,5 +1,5 @@
-//! Collective operations through the engine, of teams that come and go, with several under way at once, over networks of every
-//! kind.
+//! Collective operations through the engine, of teams that are created and destroyed, several at
+//! once, over networks of every kind.
 
 use std::rc::Rc;
 
@@ -22,10 +22,10 @@ use conduit_udp::socket::FaultConfig;
 
 type Rank = Engine<InTurn, Seq>;
 
-/// Turns that all ranks may take together, far above what any job here needs.
+/// The limit of turns of all ranks together, far above what any job here needs.
 const TURNS: u64 = 20_000_000;
 const OPERATIONS: usize = 30;
-/// Teams that may be there at a time.
+/// The maximum number of teams at a time.
 const TEAMS: usize = 6;
 
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ enum CollectiveKind {
     Sum {
         to: Option<u32>,
     },
-    /// Of elements of this many bytes, by a function.
+    /// A reduction of elements of this many bytes, by a function.
     Xor {
         to: Option<u32>,
         element: usize,
@@ -44,11 +44,11 @@ enum CollectiveKind {
 #[derive(Clone)]
 struct Operation {
     kind: CollectiveKind,
-    /// Of an operand; of pairs, of a block.
+    /// The length of an operand; for exchanges and similar operations, of a block.
     bytes: usize,
     in_place: bool,
     sync: CollectiveSync,
-    /// The job's ranks.
+    /// The job's ranks that are members.
     members: Rc<[u32]>,
 }
 
@@ -95,7 +95,7 @@ impl Operation {
         }
     }
 
-    /// What a rank of the team gives, whether it is asked for or not.
+    /// Returns the operand of a rank of the team, whether the operation uses it or not.
     fn operand(&self, number: usize, rank: u32) -> Vec<u8> {
         let blocks = match self.kind {
             CollectiveKind::Moves(Moves::Exchange | Moves::Scatter { .. }) => self.members.len(),
@@ -104,7 +104,7 @@ impl Operation {
         bytes_of(number, rank, self.bytes * blocks)
     }
 
-    /// The result at a rank of the team.
+    /// Returns the result at a rank of the team.
     fn expected(&self, number: usize, rank: u32) -> Vec<u8> {
         let size = self.members.len() as u32;
         let operands = (0..size).map(|rank| self.operand(number, rank));
@@ -139,7 +139,7 @@ impl Operation {
         }
     }
 
-    /// The rank alone that gets the result, or all.
+    /// Returns the only rank that gets the result, or `None` if all do.
     fn to(&self) -> Option<u32> {
         match self.kind {
             CollectiveKind::Moves(Moves::Gather { root }) => Some(root),
@@ -149,7 +149,7 @@ impl Operation {
     }
 }
 
-/// One under way: its memory stays where it is until the handle has been waited for.
+/// An operation in flight; its memory stays in place until the handle has been waited for.
 struct UnderWay {
     number: usize,
     operation: Operation,
@@ -182,7 +182,7 @@ impl UnderWay {
         if in_place {
             from = to.cast_const();
         }
-        // A gather may have its own block in place.
+        // A gather's own block may be in place.
         let gathers = match operation.kind {
             CollectiveKind::Moves(Moves::GatherAll) => true,
             CollectiveKind::Moves(Moves::Gather { root }) => root == team.rank,
@@ -264,13 +264,14 @@ impl UnderWay {
         drop(source);
         let gets = operation.to().is_none_or(|to| to == team.rank);
         if gets && result != operation.expected(number, team.rank) {
-            return Err(format!("operation {number}: another result"));
+            return Err(format!("operation {number}: wrong result"));
         }
         Ok(())
     }
 }
 
-/// The teams of a job, as all ranks know them: members, and the team itself where this rank is one.
+/// The teams of a job, as all ranks know them: the members, and the team itself if this rank is
+/// one.
 struct Teams(Vec<(Rc<[u32]>, Option<Team>)>);
 
 impl Teams {
@@ -283,7 +284,7 @@ impl Teams {
         self.0[team].0.clone()
     }
 
-    /// Makes teams of one's ranks, which `random` draws alike on all ranks.
+    /// Makes new teams of an existing team's ranks; `random` draws the same on all ranks.
     fn make(&mut self, engine: &Rank, random: &mut fastrand::Rng) -> Result<(), String> {
         let from = random.usize(..self.0.len());
         let members = self.members(from);
@@ -291,7 +292,7 @@ impl Teams {
         let colors: Vec<u32> = members.iter().map(|_| random.u32(..4)).collect();
         let keys: Vec<i32> = members.iter().map(|_| random.i32(-2..3)).collect();
         let mut made = Vec::new();
-        // Color 0 is of those that are in none.
+        // Color 0 stands for ranks in none of the new teams.
         for color in 1..4 {
             let with = (0..members.len()).filter(|&at| colors[at] == color);
             let mut with: Vec<usize> = with.collect();
@@ -328,11 +329,11 @@ impl Teams {
             }
             self.0.push((ranks.clone(), own));
         }
-        assert!(team.is_none(), "a team without this rank");
+        assert!(team.is_none(), "the team doesn't include this rank");
         Ok(())
     }
 
-    /// Leaves teams until there are few; the first one stays.
+    /// Destroys teams until few are left; the first one stays.
     fn leave(&mut self, engine: &Rank) -> Result<(), String> {
         while self.0.len() > TEAMS {
             let (_, team) = self.0.remove(1);
@@ -356,7 +357,7 @@ fn one_rank(
 ) -> Result<(), String> {
     let text = |error: conduit_core::kernel::Error| error.to_string();
     let engine = Rank::start(end, &mut meeting, settings).map_err(text)?;
-    // What is done is the same on all ranks; how it is waited for is not.
+    // All ranks run the same operations, but wait for them in different ways.
     let mut common = fastrand::Rng::with_seed(seed);
     let mut own = fastrand::Rng::with_seed(seed + 1 + u64::from(engine.rank()));
     let mut under_way = Vec::new();
@@ -387,7 +388,7 @@ fn one_rank(
     for next in under_way {
         next.finish(&engine)?;
     }
-    // Before and after what is still to be answered, as others may need it.
+    // Before and after the outstanding replies, because others may need this rank's polls.
     for _ in 0..2 {
         let mut fault = Ok(());
         meeting.leave(|| fault = engine.poll().map_err(text));
@@ -399,7 +400,8 @@ fn one_rank(
     Ok(())
 }
 
-/// Jobs of some sizes over the networks that `make` makes from ranks and seed.
+/// Runs jobs of several sizes over the networks that `make` starts for a number of ranks and a
+/// seed.
 fn over<N: Ni + 'static>(settings: &Settings, turns: u64, make: impl Fn(u32, u64) -> Vec<N>) {
     for (ranks, seed) in [(1, 1), (2, 2), (3, 3), (5, 4), (8, 5)] {
         let settings = settings.clone();
@@ -472,7 +474,7 @@ fn over_several_hosts() {
     }
 }
 
-/// Over UDP: the portals on fragments that are handed over in disorder, without and with direct access.
+/// Over UDP's portals on fragments delivered in disorder, with and without direct access.
 #[test]
 fn over_udp_in_disorder() {
     for settings in [settings(), least()] {
@@ -514,7 +516,7 @@ fn a_team_is_not_left_during_an_operation() {
     ran.unwrap();
 }
 
-/// What they send among themselves has no order either.
+/// The collectives' own requests have no order either.
 #[test]
 fn with_requests_shuffled() {
     let settings = Settings {
@@ -525,7 +527,7 @@ fn with_requests_shuffled() {
     run(&settings, &network(), Some(Disorder::seeded(0)));
 }
 
-/// On sockets of this host, without and with packets that suffer.
+/// On sockets of this host, with and without packet faults.
 #[test]
 fn over_sockets() {
     for suffer in [false, true] {

@@ -1,4 +1,4 @@
-//! Every case of the conformance suite as a test of its own, for every network and its settings.
+//! Every case of the conformance suite as a separate test, for every network and its settings.
 
 mod conformance_composite;
 mod conformance_na;
@@ -11,7 +11,8 @@ use conduit_tests::sample;
 use libtest_mimic::Arguments;
 
 fn main() {
-    // SAFETY: there is one thread, and the library that reads it is not loaded yet.
+    // SAFETY: the process has a single thread, and the library that reads the variable is not
+    // loaded yet.
     unsafe { std::env::set_var(refusing_fabric::FAULTS, conformance_ofi::faults()) };
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();

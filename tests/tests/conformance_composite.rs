@@ -1,4 +1,5 @@
-//! The conformance suite for jobs over several hosts: shared memory on each, the reference network between them.
+//! The conformance suite for jobs over several hosts: shared memory on each host, and the reference
+//! network between them.
 
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::threads::{Mode, Par, Seq};
@@ -8,9 +9,9 @@ use conduit_tests::conformance::Setup;
 use conduit_tests::conformance::trials::add_with_chaos;
 use libtest_mimic::{Failed, Trial};
 
-/// Adds these hosts, with and without windows onto ranks of the same one.
+/// Adds these distributions over hosts, with and without windows onto ranks of the same host.
 fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
-    // Address space for many ranks at once, in every test that runs at the same time.
+    // Little address space per rank, because many tests with many ranks run at the same time.
     let small = ShmConfig {
         region_bytes: 64 << 20,
         queue_bytes: 64 << 20,
@@ -28,14 +29,15 @@ fn add<M: Mode>(trials: &mut Vec<Trial>, hosts: &[Hosts]) {
                 move |ranks| in_process::<M>(ranks, &config).map_err(|error| error.to_string());
             let start = move |ranks| composite::job::<_, M>(ranks, hosts, &on_each);
             let setup = Setup::new(name, start);
-            // On each setting as ranks of one thread use it all cases run.
+            // All cases run on each setting in `Seq`, a sample of them in the other modes.
             let plain = M::NAME == Seq::NAME;
             add_with_chaos(trials, if plain { setup } else { setup.sampled() });
         }
     }
 }
 
-/// Atomics that a device does on a rank's memory are atomic with the rank's own only if it does those too.
+/// A device's atomics on a rank's memory are atomic with the rank's own only if the device also
+/// does those.
 fn a_device_that_does_atomics_does_a_ranks_own_too() -> Result<(), Failed> {
     let native = Capabilities::REMOTE_COMPLETION | Capabilities::NATIVE_ATOMICS;
     let config = ShmConfig {
@@ -55,7 +57,7 @@ fn a_device_that_does_atomics_does_a_ranks_own_too() -> Result<(), Failed> {
     }
 }
 
-/// Adds all of these.
+/// Adds all of these tests.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     trials.push(Trial::test(
         "composite::a_device_that_does_atomics_does_a_ranks_own_too",

@@ -1,4 +1,4 @@
-//! The cases of NA over every network.
+//! The cases of NA, over every network.
 
 use conduit_tests::na::{CASES, NETS};
 use libtest_mimic::Trial;

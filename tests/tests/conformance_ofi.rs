@@ -8,7 +8,7 @@ use conduit_tests::conformance::trials::add;
 use conduit_tests::ofi;
 use libtest_mimic::Trial;
 
-/// Endpoints of this host, all ranks in this process.
+/// Returns a network over libfabric on this host, with all ranks in this process.
 fn setup<M: Mode>(settings: &str, config: OfiConfig) -> Setup {
     let name = format!("ofi::{}::{settings}", M::NAME);
     Setup::new(name, move |ranks| in_process::<M>(ranks, &config)).patient()
@@ -19,12 +19,12 @@ fn endpoints<M: Mode>() -> Vec<Setup> {
     for library in ofi::libraries() {
         for (provider, domain) in ofi::ALSO_CALM {
             for native_atomics in [false, true] {
-                // None of that provider's are used.
+                // That provider's native atomics are not used.
                 if native_atomics && provider.contains("rxd") {
                     continue;
                 }
                 for &(protected, protection) in ofi::protections(provider) {
-                    // Nor are there any where frames are sealed.
+                    // Nor are native atomics if frames are sealed.
                     if native_atomics && protection.is_some() {
                         continue;
                     }
@@ -34,7 +34,8 @@ fn endpoints<M: Mode>() -> Vec<Setup> {
                     let atomics = if native_atomics { "::atomics" } else { "" };
                     let settings = format!("{}::{provider}{atomics}{protected}", library.name);
                     let setup = setup::<M>(&settings, config);
-                    // On each provider as ranks of one thread use it all cases run.
+                    // All cases run on each provider in `Seq` without options, a sample of them
+                    // otherwise.
                     let plain = M::NAME == Seq::NAME && !native_atomics && protection.is_none();
                     all.push(if plain { setup } else { setup.sampled() });
                 }
@@ -44,8 +45,8 @@ fn endpoints<M: Mode>() -> Vec<Setup> {
     all
 }
 
-/// What networks that no machine of ours has demand and refuse, by the crate `refusing-fabric`: provider, whether it does atomics,
-/// faults.
+/// Requirements and refusals of networks that we can't test on, simulated by the crate
+/// `refusing-fabric`: provider, whether it does atomics, faults.
 const DEMANDING: [(&str, bool, &str); 6] = [
     ("tcp", false, "verbs"),
     ("tcp", false, "cxi"),
@@ -55,7 +56,7 @@ const DEMANDING: [(&str, bool, &str); 6] = [
     ("shm", true, "cxi"),
 ];
 
-/// The faults that the library makes, for its variable.
+/// Returns the faults that the library simulates, for its variable.
 pub(crate) fn faults() -> String {
     DEMANDING.map(|(_, _, faults)| faults).join(" ")
 }
@@ -74,7 +75,7 @@ fn demanding() -> Vec<Setup> {
         .collect()
 }
 
-/// Adds all of these.
+/// Adds all of these tests.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for network in endpoints::<Seq>() {
         add(trials, network);

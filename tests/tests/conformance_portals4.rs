@@ -1,4 +1,4 @@
-//! Every case of the conformance suite for the network over Portals 4, on a library that misbehaves.
+//! Every case of the conformance suite for the network over Portals 4, on a library with faults.
 
 use conduit_core::threads::{Mode, Par, Seq};
 use conduit_portals::portals4::Portals4Config;
@@ -7,7 +7,7 @@ use conduit_tests::conformance::{Exclusion, Setup};
 use conduit_tests::portals4::{config, ends_of_faults, faults, job};
 use libtest_mimic::Trial;
 
-/// What Portals 4 does otherwise than the contract says, where the library does the atomics.
+/// Cases where Portals 4 differs from the contract, if the library does the atomics.
 const OF_ATOMICS: &[Exclusion] = &[
     excused("atomics/misaligned_is_out_of_range", ALIGNMENT),
     excused("matching/kinds_select_the_entry", KIND),
@@ -29,20 +29,22 @@ const OF_ATOMICS: &[Exclusion] = &[
     excused("process/atomics_act_on_addresses", PROCESS),
 ];
 
-/// The same where messages do the atomics.
+/// The same if messages do the atomics.
 const EXCLUSIONS: &[Exclusion] = OF_ATOMICS.split_at(1).1;
 
-const ALIGNMENT: &str = "the library does atomics that are misaligned";
-const KIND: &str = "the first entry whose bits match decides, also if it does not take the kind";
-const LENGTH: &str = "a message uses as many bytes of a managed entry as it has";
-const OFFSET: &str = "a message outside of an entry that may cut is cut to nothing";
-const PROCESS: &str = "an address that is no memory would crash the process";
+const ALIGNMENT: &str = "the library accepts misaligned atomics";
+const KIND: &str =
+    "the first entry whose bits match decides, even if it does not take the operation's kind";
+const LENGTH: &str = "a message uses exactly its length of a managed entry";
+const OFFSET: &str = "a message outside an entry that may truncate is truncated to nothing";
+const PROCESS: &str = "an unmapped address would crash the process";
 
 const fn excused(case: &'static str, reason: &'static str) -> Exclusion {
     Exclusion { case, reason }
 }
 
-/// Whose library does the atomics, if `atomics` says so.
+/// Returns a job over a library with these faults. `atomics`: the library does the atomics instead
+/// of messages.
 fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup {
     let config = Portals4Config {
         atomics,
@@ -60,7 +62,7 @@ fn setup<M: Mode>(faults: &'static str, atomics: bool) -> Setup {
         .excused(if atomics { OF_ATOMICS } else { EXCLUSIONS })
 }
 
-/// Adds all of these.
+/// Adds all of these tests.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for faults in faults() {
         add(trials, setup::<Seq>(faults, false).sampled());

@@ -7,9 +7,9 @@ use conduit_tests::conformance::trials::add_with_chaos;
 use conduit_tests::reference::Reference;
 use libtest_mimic::Trial;
 
-/// The shared-memory network with settings that change how it works.
+/// Adds the shared-memory network with settings that change how it works.
 fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
-    // Address space for many ranks at once, in every test that runs at the same time.
+    // Little address space per rank, because many tests with many ranks run at the same time.
     let small = ShmConfig {
         region_bytes: 64 << 20,
         queue_bytes: 64 << 20,
@@ -23,7 +23,7 @@ fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
         shared_ring_above: 0,
         ..config.clone()
     };
-    // Rings that change hands every few messages.
+    // Exclusive rings that change hands every few messages.
     let lanes = |config: &ShmConfig| ShmConfig {
         lane_rings: 1,
         lane_force_switch: 3,
@@ -46,13 +46,13 @@ fn add_shm<M: Mode>(trials: &mut Vec<Trial>) {
         let name = format!("shm::{}::{settings}", M::NAME);
         let start = move |ranks| in_process::<M>(ranks, &config);
         let setup = Setup::new(name, start);
-        // On each setting as ranks of one thread use it all cases run.
+        // All cases run on each setting in `Seq`, a sample of them in the other modes.
         let plain = M::NAME == Seq::NAME;
         add_with_chaos(trials, if plain { setup } else { setup.sampled() });
     }
 }
 
-/// Adds all of these.
+/// Adds all of these tests.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     // The oracle.
     let start = |ranks| Ok::<_, String>(Reference::job(ranks));

@@ -10,8 +10,8 @@ use conduit_udp::job::Udp;
 use conduit_udp::job::{UdpConfig, in_process};
 use libtest_mimic::Trial;
 
-/// The portals without the protocol: fragments are handed over in this process, by transports that use what freedom they have,
-/// and with the least room.
+/// The portals without the protocol: fragments are delivered within this process, by transports
+/// that use the freedom of their contract, and with the least room.
 fn portals<M: Mode>() -> Vec<Setup> {
     let plain = Disorder::default();
     let config = PortalsConfig {
@@ -90,8 +90,8 @@ fn portals<M: Mode>() -> Vec<Setup> {
     all.map(setup).into()
 }
 
-/// Over sockets of this host, all ranks in this process: packets as on Ethernet, packets as large as they can be, and packets
-/// that suffer.
+/// Over sockets of this host, with all ranks in this process: packets as on Ethernet, packets of
+/// the largest size, and packet faults.
 fn sockets<M: Mode>() -> [Setup; 3] {
     let lossy = UdpConfig {
         faults: udp::faults(1),
@@ -108,7 +108,7 @@ fn sockets<M: Mode>() -> [Setup; 3] {
     })
 }
 
-/// Adds all of these.
+/// Adds all of these tests.
 pub(crate) fn add_all(trials: &mut Vec<Trial>) {
     for network in portals::<Seq>() {
         add_with_chaos(trials, network);

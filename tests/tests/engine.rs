@@ -1,4 +1,4 @@
-//! The engine over networks of every kind, all ranks in this process.
+//! The engine over networks of every kind, with all ranks in this process.
 
 #![expect(
     clippy::duplicate_mod,

@@ -1,10 +1,11 @@
-//! Every call of the Rust API in jobs of real processes: all threading modes, one rank to more ranks than processors.
+//! Every call of the Rust API in jobs of real processes: all threading modes, from one rank to more
+//! ranks than processors.
 
 use conduit_tests::job::{CHECKS, Job};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
-/// With and without checks.
+/// Runs a job with and without checks and requires that it succeeds.
 #[track_caller]
 fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
     for checks in CHECKS {
@@ -19,7 +20,7 @@ fn succeeds(ranks: u32, arguments: &[&str], settings: &[(&str, &str)]) {
     }
 }
 
-/// Settings that change the way that operations go.
+/// Settings that change the paths of operations.
 const WAYS: [&[(&str, &str)]; 6] = [
     &[("CONDUIT_SHUFFLE", "1")],
     &[("CONDUIT_WINDOWS", "0")],
@@ -72,7 +73,7 @@ fn a_program_started_alone_is_a_job_of_one() {
     assert!(status.expect("the program starts").success());
 }
 
-/// Between processes of this host, and as between hosts.
+/// Between processes of this host, with mapped memory and as between hosts.
 #[test]
 fn what_was_sent_before_is_handled() {
     for mode in ["seq", "parsync", "par"] {
@@ -96,7 +97,8 @@ fn what_was_sent_before_is_handled() {
     }
 }
 
-/// The programs about handlers, signals and collectives, which `semantics` runs over every network.
+/// The programs about handlers, signals and collectives, which `semantics` also runs over every
+/// network.
 #[test]
 fn handlers_signals_and_collectives() {
     for program in ["handlers_reach", "signals", "collectives"] {
@@ -142,8 +144,9 @@ fn several_threads_at_once() {
     }
 }
 
-/// From all to one; and between two, all of it answered. With flow control requests never fall into the catch basin, which would end the job. Without it the receive buffers
-/// hold here too, as the network takes no more than it has room for.
+/// Floods from all to one, and between two with replies to all. With flow control requests never
+/// reach the catch basin, which would end the job. Without it the receive buffers are also
+/// sufficient here, because the network accepts no more than it has room for.
 #[test]
 fn floods() {
     for settings in [
@@ -165,8 +168,8 @@ fn floods() {
     succeeds(4, &["flood"], &tight);
 }
 
-/// What ranks send each other comes once and in order, also while the rings that it comes by change hands: by traffic, every few
-/// messages, and not at all.
+/// Messages between ranks arrive once and in order, also while the rings that carry them change
+/// hands: by traffic, every few messages, and not at all.
 #[test]
 fn hot_pairs_change() {
     const ABOVE: (&str, &str) = ("CONDUIT_LANE_ABOVE", "0");
@@ -189,7 +192,7 @@ fn hot_pairs_change() {
             succeeds(ranks, &["hot_pairs", "9"], settings);
         }
     }
-    // More ranks than have rings for each other. They say what they have lent.
+    // More ranks than there are rings for. They print which rings they have lent.
     let job = Job::new(HELPER, 34, HELPER, &["hot_pairs", "2"]);
     let finished = job.env("CONDUIT_SHM_STATISTICS", "1").run();
     let told = finished.expect("nothing is left behind");

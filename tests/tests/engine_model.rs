@@ -18,18 +18,18 @@ use conduit_tests::reference::{Reference, Seen};
 use conduit_tests::small::{least, network, restless, settings};
 use networks::composite::Composite;
 
-/// Schedules per configuration, unless `PROPTEST_CASES` says otherwise.
+/// The number of schedules per configuration, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 64;
 /// The same under chaos, where each takes longer.
 const CHAOS_CASES: u32 = 32;
-/// Attempts at a smaller schedule that fails.
+/// The attempts to shrink a failing schedule.
 const SHRINKS: u32 = 1_000;
 
 fn ends<M: Mode>(schedule: &Schedule, config: &ShmConfig) -> Vec<Shm<M>> {
     in_process(schedule.ranks, config).expect("the network starts")
 }
 
-/// Runs schedules as they are, and under chaos.
+/// Runs schedules as they are, and under chaos if it is given.
 fn run(settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
     check_drawn(cases(chaos), SHRINKS, |schedule| {
         match schedule.is_parallel() {
@@ -39,7 +39,7 @@ fn run(settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
     });
 }
 
-/// The same with ranks on several hosts.
+/// Runs schedules with ranks on several hosts.
 fn run_on(hosts: Hosts, settings: &Settings, config: &ShmConfig, chaos: Option<Disorder>) {
     fn ends<M: Mode>(
         schedule: &Schedule,
@@ -105,7 +105,7 @@ macro_rules! configurations {
     )+ };
 }
 
-/// Configurations of jobs over several hosts, on each of these.
+/// Configurations of jobs over several hosts, for each distribution of ranks.
 macro_rules! over_hosts {
     ($( $name:ident: $settings:expr, $network:expr; )+) => { $(
         mod $name {
@@ -144,7 +144,7 @@ configurations! {
     no_inject: Settings { inject: false, ..settings() }, ShmConfig { inject_size: 0, ..network() };
     bare: Settings { windows: false, inject: false, ..settings() },
         ShmConfig { windows: false, inject_size: 0, ..network() };
-    /// Every long of some size in two halves.
+    /// Longs above some size travel in two parts: header and data.
     longs_in_two: Settings { windows: false, packed_long: false, ..settings() },
         ShmConfig { windows: false, ..network() };
     /// Puts and gets in many pieces.
@@ -153,7 +153,7 @@ configurations! {
     /// Both: a long's data does not fit one put.
     small_messages_longs_in_two: Settings { windows: false, packed_long: false, ..settings() },
         ShmConfig { windows: false, max_message: 192, inline_size: 64, ..network() };
-    /// As few of everything as settings allow.
+    /// The least of everything that settings accept.
     least: Settings { windows: false, inject: false, ..least() },
         ShmConfig { windows: false, inject_size: 0, staging_pieces: 1, ..network() };
     least_with_windows: Settings {
@@ -166,7 +166,7 @@ configurations! {
             ..settings()
         },
         network();
-    /// As many events in a poll as there are.
+    /// Polls without a limit on events.
     greedy: Settings { safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, sb_chunks: 16, ..settings() }, network();
     greedy_without_windows:
         Settings { windows: false, safe_limit: 1 << 20, am_limit: 1 << 20, msg_limit: 0, ..settings() },
@@ -180,13 +180,14 @@ configurations! {
     shared_rings: settings(), ShmConfig { shared_ring_above: 0, ..network() };
     shared_rings_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, ..network() };
-    /// Rings that change hands every few messages.
+    /// Exclusive rings that change hands every few messages.
     rings_change_hands: settings(), ShmConfig { shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
     rings_change_hands_without_windows: Settings { windows: false, ..settings() },
         ShmConfig { windows: false, shared_ring_above: 0, lane_rings: 2, lane_force_switch: 5, ..network() };
 }
 
-/// A call fails while it is under way, and under chaos before the network has seen it.
+/// A call fails while its operations are in flight, and under chaos before the network has seen
+/// them.
 #[test]
 fn what_is_given_up_is_left_alone() {
     let config = ShmConfig {
@@ -204,8 +205,8 @@ fn what_is_given_up_is_left_alone() {
     });
 }
 
-/// In a job of several hosts, too, peers of this one are sent to as where all are mapped, and told that a reply is expected; others as
-/// where none is.
+/// In a job of several hosts, requests to peers of the same host are sent as if all were mapped,
+/// with the flag that a reply is expected; requests to others are sent as if none was.
 #[test]
 fn each_peer_is_reached_in_the_best_way() {
     const HANDLER: u8 = 200;

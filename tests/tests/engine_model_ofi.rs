@@ -17,9 +17,9 @@ use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::small::without_windows;
 use conduit_tests::{ofi, udp};
 
-/// Schedules for each configuration, unless `PROPTEST_CASES` says otherwise.
+/// The number of schedules per configuration, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 3;
-/// Attempts at a smaller schedule that fails.
+/// The attempts to shrink a failing schedule.
 const SHRINKS: u32 = 200;
 
 fn job(ranks: u32, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<Seq>> {
@@ -33,7 +33,7 @@ fn job(ranks: u32, settings: &Settings, config: &OfiConfig) -> Vec<Ofi<Seq>> {
     in_process(ranks, &config).expect("the network starts")
 }
 
-/// Every library and provider, and frames with tags.
+/// Runs over every library and provider, and with frames that have tags.
 fn over_libraries<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Ofi<Seq>>) -> Vec<N>) {
     for library in ofi::libraries() {
         for (provider, domain) in ofi::ALSO_CALM {
@@ -63,7 +63,7 @@ fn endpoints_under_chaos() {
     over_libraries(|schedule, ends| Chaos::job(ends, chaos::Disorder::seeded(schedule.seed)));
 }
 
-/// A call fails while frames of it are under way, or direct accesses.
+/// A call fails while its frames or direct accesses are in flight.
 #[test]
 fn what_is_given_up_is_left_alone() {
     let [settings, ..] = without_windows();
@@ -72,7 +72,8 @@ fn what_is_given_up_is_left_alone() {
         ..Limits::TIME
     };
     for library in ofi::libraries() {
-        // `shm` crashes in the library when an endpoint of the same process closes whose direct write is under way.
+        // `shm` crashes in the library if an endpoint of the same process closes while its direct
+        // write is in flight.
         for (provider, domain) in [ofi::PROVIDERS[0], ofi::DATAGRAMS] {
             let config = ofi::config(&library.which, provider, domain);
             check_given_up(&settings, polls, |_| job(3, &settings, &config));

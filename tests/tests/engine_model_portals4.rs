@@ -1,4 +1,4 @@
-//! Random schedules against the reference model, over Portals 4 on a library that misbehaves.
+//! Random schedules against the reference model, over Portals 4 on a library with faults.
 //!
 //! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_portals4::` is the long run.
 
@@ -13,9 +13,9 @@ use conduit_tests::model::{Limits, check, check_drawn};
 use conduit_tests::portals4::{config, faults, job};
 use conduit_tests::small::without_windows;
 
-/// Schedules for each configuration, unless `PROPTEST_CASES` says otherwise.
+/// The number of schedules per configuration, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 3;
-/// Attempts at a smaller schedule that fails.
+/// The attempts to shrink a failing schedule.
 const SHRINKS: u32 = 200;
 
 fn ends<M: Mode>(ranks: u32, settings: &Settings, faults: &'static str) -> Vec<Portals4<M>> {
@@ -27,7 +27,7 @@ fn ends<M: Mode>(ranks: u32, settings: &Settings, faults: &'static str) -> Vec<P
     job(ranks, faults, &config).expect("the network starts")
 }
 
-/// Every fault.
+/// Runs over a library with each fault.
 fn over_faults<N: Ni + 'static>(make: impl Fn(&Schedule, Vec<Portals4<Seq>>) -> Vec<N>) {
     for faults in faults() {
         for settings in without_windows() {
@@ -59,7 +59,7 @@ fn several_threads() {
     }
 }
 
-/// A call fails while operations of it are under way.
+/// A call fails while its operations are in flight.
 #[test]
 fn what_is_given_up_is_left_alone() {
     let [settings, ..] = without_windows();

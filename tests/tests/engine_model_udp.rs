@@ -1,7 +1,8 @@
-//! Random schedules against the reference model, over UDP: on the portals alone, with fragments handed over in disorder, and on
-//! sockets of this host, also with packets that suffer.
+//! Random schedules against the reference model, over UDP: on the portals alone, with fragments
+//! delivered in disorder, and on sockets of this host, with and without packet faults.
 //!
-//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_udp::` is the long run.
+//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_udp::` is
+//! the long run.
 
 use std::time::Duration;
 
@@ -21,14 +22,14 @@ use conduit_udp::job::Udp;
 use conduit_udp::job::{UdpConfig, in_process};
 use conduit_udp::socket::FaultConfig;
 
-/// Schedules for each configuration of the portals, unless `PROPTEST_CASES` says otherwise.
+/// The number of schedules per configuration of the portals, unless `PROPTEST_CASES` is set.
 const CASES: u32 = 24;
 /// The same over sockets, where each takes longer.
 const SOCKET_CASES: u32 = 4;
-/// Attempts at a smaller schedule that fails.
+/// The attempts to shrink a failing schedule.
 const SHRINKS: u32 = 200;
 
-/// A fabric may keep what it has for some turns.
+/// A fabric may delay fragments for some turns.
 const FABRIC: Limits = Limits {
     turns: 2_000_000,
     polls: 20_000,
@@ -117,7 +118,7 @@ fn fragments_in_disorder_and_little_room() {
     over_fabric(with_little_room, None);
 }
 
-/// Wide windows go to another rank as soon as one has sent more.
+/// A wide window moves to another rank as soon as that one has sent more.
 #[test]
 fn fragments_in_disorder_and_lanes_that_change_hands() {
     let restless = LaneSettings {
@@ -161,14 +162,15 @@ fn fragments_in_disorder_and_few_atomics_of_the_network_and_little_room() {
     over_fabric(with_little_room, Some(Atomics::Few));
 }
 
-/// All ranks add to one word, its owner too: that may not use its processor where the others use the network.
+/// All ranks add to one word, including its owner, which must not use its processor if the others
+/// use the network's atomics.
 #[test]
 fn atomics_of_the_owner_and_of_its_peers() {
     let [settings, ..] = without_windows();
     for ty in AtomicType::ALL {
         for direct in [Atomics::Few, Atomics::All] {
             for seed in 0..8 {
-                // Polls are turns: in between others come to theirs.
+                // A poll passes the turn to other ranks.
                 let step = |at: u16| Step {
                     action: match at % 2 {
                         0 => Action::Atomic(AtomicOp::Add, ty, Fetch::No),
@@ -187,7 +189,7 @@ fn atomics_of_the_owner_and_of_its_peers() {
                 let schedule = Schedule {
                     ranks: 3,
                     seed,
-                    // In the first everybody is told where the word is.
+                    // The first round advertises the word's address to all ranks.
                     rounds: vec![round.clone(), round],
                 };
                 check_on_fabric(&schedule, &settings, &with_inject(&settings), Some(direct))
@@ -225,7 +227,7 @@ fn sockets() {
 
 #[test]
 fn sockets_whose_packets_suffer() {
-    // Another packet suffers in each schedule.
+    // Another packet has a fault in each schedule.
     over_sockets(|schedule, settings| {
         on_sockets(schedule, settings, udp::faults(schedule.seed as u32))
     });
@@ -239,7 +241,7 @@ fn sockets_whose_packets_suffer_under_chaos() {
     });
 }
 
-/// A call fails while fragments of it are under way, or direct accesses.
+/// A call fails while its fragments or direct accesses are in flight.
 #[test]
 fn what_is_given_up_is_left_alone() {
     let [settings, ..] = without_windows();
@@ -260,7 +262,7 @@ fn what_is_given_up_is_left_alone() {
                     ..with_inject(&settings)
                 },
                 faults,
-                // One that does nothing does not answer either.
+                // Without this thread, a rank that makes no calls does not answer either.
                 attend: None,
                 ..udp::config(1500)
             };

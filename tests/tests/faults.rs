@@ -1,7 +1,7 @@
-//! Ranks that are killed: all others end soon, one message names the dead, and nothing is left behind.
+//! Killed ranks: all others end soon, one message names the dead rank, and nothing is left behind.
 //!
-//! `CONDUIT_TEST_KILLS=1000 cargo test -p conduit-tests --test jobs faults::a_random -- --nocapture` is the long run; with
-//! `CONDUIT_TEST_SEED` the same kills come again.
+//! `CONDUIT_TEST_KILLS=1000 cargo test -p conduit-tests --test jobs faults::a_random --
+//! --nocapture` is the long run; `CONDUIT_TEST_SEED` repeats the same kills.
 
 use std::time::{Duration, Instant};
 
@@ -12,22 +12,23 @@ use conduit_tests::{ofi, pace};
 use rustix::process::{Signal, kill_process};
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
-/// Between a rank's death and the end of all, on a quiet machine.
+/// The time from a rank's death to the end of all, on an idle system.
 const END: Duration = Duration::from_secs(5);
-/// Over UDP, with windows that are the least for ten ranks, and some wide ones.
+/// Over UDP, with the least base windows for ten ranks, and some wide ones.
 const WIDE_WINDOWS: [(&str, &str); 4] = [
     ("CONDUIT_NETWORK", "udp"),
     ("CONDUIT_UDP_INTERFACE", "lo"),
     ("CONDUIT_UDP_ARRIVALS", "1M"),
     ("CONDUIT_LANE_ARRIVALS", "8M"),
 ];
-/// Two rings for several ranks, which have them for a few messages at a time.
+/// Two exclusive rings for several ranks, each of which has them for a few messages at a time.
 const RINGS: [(&str, &str); 3] = [
     ("CONDUIT_LANE_ABOVE", "0"),
     ("CONDUIT_LANE_RINGS", "2"),
     ("CONDUIT_LANE_FORCE_SWITCH", "20"),
 ];
-/// Connections that change hands every few fragments. All of a rank's ends by the dead time, or by what libfabric says.
+/// Connections that change hands every few fragments. A rank's death is noticed by the dead time,
+/// or from libfabric's errors.
 const CONNECTIONS: [(&str, &str); 6] = [
     ("CONDUIT_NETWORK", "ofi"),
     ("CONDUIT_OFI_PROVIDER", "tcp"),
@@ -38,7 +39,7 @@ const CONNECTIONS: [(&str, &str); 6] = [
 ];
 const STORMS: [&str; 5] = ["puts", "flood", "barriers", "quiesce", "all"];
 
-/// What a run is to be.
+/// The parameters of a run.
 #[derive(Debug, Clone, Copy)]
 struct Kill {
     ranks: usize,
@@ -51,7 +52,7 @@ struct Kill {
     settings: &'static [(&'static str, &'static str)],
 }
 
-/// Runs a job, kills a rank of it, and says what was wrong with the end.
+/// Runs a job, kills one of its ranks, and returns what was wrong with the job's end.
 fn kill(kill: Kill) -> Result<(), String> {
     let before = shared_memory();
     let (sender, receiver) = std::sync::mpsc::channel();
@@ -69,7 +70,7 @@ fn kill(kill: Kill) -> Result<(), String> {
         .quiet(true)
         .output(move |rank, stream, line| {
             let line = String::from_utf8_lossy(line).into_owned();
-            // The receiver is there until the job has ended.
+            // The receiver lives until the job has ended.
             let _ = sender.send((rank, stream, line));
         });
     let mut job = job.spawn().map_err(|error| error.to_string())?;
@@ -79,7 +80,7 @@ fn kill(kill: Kill) -> Result<(), String> {
         return Err(format!("ended before: {lines:?}"));
     }
     if !job.killer().kill_rank(kill.victim, 9) {
-        return Err("the victim was not there".to_owned());
+        return Err("the victim had already ended".to_owned());
     }
     let killed = Instant::now();
     let outcome = job.wait().map_err(|error| error.to_string())?;
@@ -94,13 +95,15 @@ fn kill(kill: Kill) -> Result<(), String> {
         } if rank == kill.victim => {}
         how => return Err(format!("{how}; {lines:?}")),
     }
-    // The launcher's message names the dead rank; the ranks add none.
+    // The launcher's message names the dead rank; the ranks print none.
     let words: Vec<_> = lines
         .iter()
         .filter(|(_, _, line)| line != "ready" && !line.is_empty())
         .collect();
     if !words.is_empty() {
-        return Err(format!("more messages than the launcher's: {words:?}"));
+        return Err(format!(
+            "ranks printed messages beside the launcher's: {words:?}"
+        ));
     }
     let left: Vec<_> = shared_memory().difference(&before).cloned().collect();
     if !left.is_empty() {
@@ -120,7 +123,7 @@ fn a_rank_killed_in_each_storm() {
                 after: Duration::from_millis(200),
                 windows,
                 checks,
-                // Each of the other two values in both modes.
+                // Both values of the other two parameters with each mode.
                 parallel: windows == checks,
                 settings: &[],
             };
@@ -131,7 +134,7 @@ fn a_rank_killed_in_each_storm() {
     }
 }
 
-/// A ring that is lent goes through all of its states many times in a millisecond.
+/// A ring that is lent goes through all its states many times per millisecond.
 #[test]
 fn a_rank_killed_while_rings_change_hands() {
     for victim in 0..8 {
@@ -151,7 +154,7 @@ fn a_rank_killed_while_rings_change_hands() {
     }
 }
 
-/// Likewise a connection, also with one that stays.
+/// The same with connections, some of which stay.
 #[test]
 fn a_rank_killed_while_it_has_connections() {
     for victim in 0..8 {
@@ -163,7 +166,7 @@ fn a_rank_killed_while_it_has_connections() {
             windows: true,
             checks: victim >= 4,
             parallel: false,
-            // Without the last one they go by traffic.
+            // Without the last setting they move by traffic.
             settings: &CONNECTIONS[..CONNECTIONS.len() - victim / 4],
         };
         if let Err(reason) = kill(run) {
@@ -189,7 +192,7 @@ fn a_random_rank_at_a_random_moment() {
             ranks: if at % 3 == 1 { 10 } else { ranks },
             storm: STORMS[random.usize(..STORMS.len())],
             victim: random.usize(..ranks),
-            // From the middle of the start to the middle of the work.
+            // From the middle of job start to the middle of the work.
             after: Duration::from_micros(random.u64(..200_000)),
             windows: random.bool(),
             checks: random.bool(),
@@ -208,7 +211,7 @@ fn a_random_rank_at_a_random_moment() {
     assert_eq!(failed, 0, "of {runs} runs; seed {seed}");
 }
 
-/// Ranks whose children try to use the network in the middle of a flood, over each network there is.
+/// Ranks whose children try to use the network during a flood, over each network.
 #[test]
 fn children_of_ranks_use_nothing_of_theirs() {
     let mut networks = vec![
@@ -243,14 +246,14 @@ fn children_of_ranks_use_nothing_of_theirs() {
     }
 }
 
-/// The harness finds what is left behind, processes and files.
+/// The harness finds processes and files that are left behind.
 #[test]
 fn a_killed_launcher_takes_its_ranks_with_it() {
     for storm in ["all", "barriers"] {
         let job = Job::new(HELPER, 4, HELPER, &["storm", storm]);
         let running: Running = job.start().expect("the job starts");
         let pid = running.pid();
-        // Somewhere in its start or work; which makes no difference to what must be left.
+        // During its start or its work, which makes no difference to what may be left.
         std::thread::sleep(Duration::from_millis(150));
         kill_process(pid, Signal::KILL).expect("the launcher is there");
         let finished = running.wait().expect("nothing is left behind");

@@ -1,5 +1,5 @@
-//! Jobs over a libfabric that refuses: memory that can't be registered, devices that vanish, atomics that are not there, calls that
-//! have to be made again (see the crate `refusing-fabric`).
+//! Jobs over a libfabric with faults: memory that can't be registered, devices that vanish, missing
+//! atomics, calls that have to be repeated (see the crate `refusing-fabric`).
 
 use std::time::Duration;
 
@@ -11,10 +11,12 @@ const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// The rank with the faults.
 const FAULTY: u32 = 1;
-/// Between a fault and the end of the job, on a quiet machine: the dead time, half of it again, and what the launcher and the ranks wait for each other.
+/// The time from a fault to the end of the job, on an idle system: the dead time, half of it again,
+/// and the time that the launcher and the ranks wait for each other.
 const END: Duration = Duration::from_secs(20);
 
-/// A job of three ranks on this host, in which one has a device with these faults, after a command of the shell on it; or all have.
+/// A job of three ranks on this host, in which one rank or all ranks have a device with these
+/// faults, after they have run a shell command.
 struct Faulty<'a> {
     provider: &'a str,
     domain: &'a str,
@@ -70,7 +72,8 @@ impl Faulty<'_> {
         finished
     }
 
-    /// The job ends well. No rank falls silent, however long its answer to a ping may take.
+    /// Requires that the job succeeds. No rank is found silent, however long its answer to a ping
+    /// takes.
     #[track_caller]
     fn succeeds(&self, arguments: &[&str]) -> Finished {
         let finished = self.run(arguments, pace::HANG, pace::HANG);
@@ -78,7 +81,7 @@ impl Faulty<'_> {
         finished
     }
 
-    /// The job ends with an error of these words.
+    /// Requires that the job ends with an error that has these words.
     #[track_caller]
     fn fails(&self, arguments: &[&str], words: &[&str]) -> Finished {
         let (dead_time, end) = (pace::scaled(DEAD_TIME), pace::scaled(END));
@@ -116,7 +119,8 @@ fn memory_that_may_not_be_locked() {
     }
 }
 
-/// Enough for what has to be registered, and not for anything else: what a program puts from elsewhere goes by message.
+/// Enough for what has to be registered, but for nothing else: puts from other memory are sent as
+/// messages.
 #[test]
 fn memory_that_may_be_locked_in_part() {
     let job = Faulty {
@@ -129,8 +133,8 @@ fn memory_that_may_be_locked_in_part() {
     assert!(finished.stderr.contains(" unregistered "), "{finished:#?}");
 }
 
-/// A device that says that it is gone. Which rank is the first to say so is chance: one that hears of a failed peer may wait for the
-/// launcher to say more.
+/// A device that reports its loss. Any rank may be the first to print an error: one that detects a
+/// failed peer may wait for the launcher to say more.
 #[test]
 fn a_device_that_vanishes() {
     for way in ["vanish", "gone"] {
@@ -160,7 +164,7 @@ fn a_device_that_vanishes() {
     }
 }
 
-/// One that says nothing: calls succeed and come to nothing, or have to be made again for ever.
+/// A device that reports nothing: calls succeed without an effect, or have to be repeated forever.
 #[test]
 fn a_device_that_falls_silent() {
     for way in ["silent", "stuck"] {
@@ -175,7 +179,7 @@ fn a_device_that_falls_silent() {
     }
 }
 
-/// A call of the library that does not return: the rank's other threads wait for its end.
+/// A library call that doesn't return: the rank's other threads wait for its end.
 #[test]
 fn a_call_that_hangs() {
     for after in [30, 1000] {
@@ -189,8 +193,8 @@ fn a_call_that_hangs() {
     }
 }
 
-/// A rank that is killed, with all of its device's locks and buffers as they are. A shell stays in its place, so that the launcher does
-/// not notice: the others have to.
+/// A killed rank, which leaves all of its device's locks and buffers as they are. A shell stays in
+/// its place, so that the launcher does not notice and the other ranks have to.
 #[test]
 fn a_killed_rank_is_missed() {
     let script = "
@@ -231,7 +235,8 @@ fn a_killed_rank_is_missed() {
                 let finished = finished.run().expect("nothing is left behind");
                 println!("{}, {provider}, {storm}: {finished:#?}", library.name);
                 assert_eq!(finished.code, Some(1), "{finished:#?}");
-                // A rank that hangs in shm's library, on a lock that it held, says so.
+                // A rank that hangs in shm's library, on a lock that the killed rank held, prints
+                // that.
                 assert!(finished.stderr.contains("rank 1 "), "{finished:#?}");
             }
         }
@@ -257,7 +262,7 @@ fn atomics_that_are_not_there() {
     }
 }
 
-/// What loses something if anything does.
+/// Programs that detect any loss.
 const PROGRAMS: [&[&str]; 4] = [
     &["calls", "par"],
     &["flood"],
@@ -265,7 +270,7 @@ const PROGRAMS: [&[&str]; 4] = [
     &["steady", "500"],
 ];
 
-/// Receives complete in another order than their messages were sent in, as most providers may let them.
+/// Receives complete in another order than their messages were sent, as most providers permit.
 #[test]
 fn receives_that_complete_in_disorder() {
     for program in PROGRAMS {
@@ -278,7 +283,7 @@ fn receives_that_complete_in_disorder() {
     }
 }
 
-/// A message that is too long for its receive takes nothing away from those that come into the same buffer.
+/// A message that is too long for its receive doesn't affect other messages in the same buffer.
 #[test]
 fn receives_that_fail() {
     for program in PROGRAMS {
@@ -293,7 +298,7 @@ fn receives_that_fail() {
     }
 }
 
-/// All calls but one in so many are refused for now: nothing is lost.
+/// Only one call in this many is accepted; nothing is lost.
 #[test]
 fn calls_that_have_to_be_made_again() {
     for faults in ["again=3", "again=10", "verbs,again=2", "cxi"] {

@@ -1,4 +1,5 @@
-//! Messages that a broken peer may send to an engine: it ends the job with an error, or hands on what makes sense; never anything else.
+//! Messages that a broken peer may send to an engine. The engine ends the job with an error, or
+//! delivers a message that is valid.
 
 use am::handlers::{Entry, Registration};
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role, select};
@@ -11,7 +12,7 @@ use conduit_shm::job::in_process;
 use conduit_tests::model::turns::{self, InTurn, Meeting};
 use conduit_tests::small::{network, settings};
 
-/// Where requests arrive, and replies.
+/// The indices for requests and for replies.
 const QUEUES: [(PtIndex, Role); 2] = [(PtIndex(1), Role::Request), (PtIndex(2), Role::Reply)];
 /// The selector of a reply that goes to no chunk.
 const REPLY_BUFFER: u8 = 6;
@@ -19,10 +20,10 @@ const HANDLER: u8 = 200;
 const SEGMENT: usize = 4096;
 const JOBS: u64 = 400;
 const MESSAGES: usize = 40;
-/// Turns that a job needs at most.
+/// The limit of turns for a job.
 const TURNS: u64 = 1_000_000;
 
-/// A message as it travels.
+/// A message with the fields that travel.
 #[derive(Clone)]
 struct Forged {
     index: PtIndex,
@@ -31,7 +32,8 @@ struct Forged {
     body: Vec<u8>,
 }
 
-/// Messages of the library's own for puts and gets of ranges: their handlers, how they come, and how many arguments they have.
+/// The library's own messages for puts and gets of ranges: their handlers, categories, roles, and
+/// numbers of arguments.
 const RANGES: [(u8, Category, Role, usize); 5] = [
     (16, Category::Medium, Role::Request, 2),
     (17, Category::Medium, Role::Request, 2),
@@ -40,7 +42,7 @@ const RANGES: [(u8, Category, Role, usize); 5] = [
     (20, Category::Medium, Role::Request, 1),
 ];
 
-/// One of [`RANGES`], with a list of ranges that may lie in the segment.
+/// Returns one of [`RANGES`], with a list of ranges that may lie in the segment.
 fn forge_ranges(random: &mut fastrand::Rng) -> Forged {
     let (handler, category, role, nargs) = RANGES[random.usize(..RANGES.len())];
     let data = random.usize(..100);
@@ -84,7 +86,7 @@ fn forge_ranges(random: &mut fastrand::Rng) -> Forged {
     }
 }
 
-/// One that may make sense or not.
+/// Returns a message that may or may not be valid.
 fn forge(random: &mut fastrand::Rng) -> Forged {
     if random.u32(..3) == 0 {
         return forge_ranges(random);
@@ -133,7 +135,7 @@ fn forge(random: &mut fastrand::Rng) -> Forged {
     }
 }
 
-/// Something about it is changed.
+/// Changes one field of a message.
 fn spoil(forged: &mut Forged, random: &mut fastrand::Rng) {
     match random.u32(..6) {
         0 => forged.match_bits ^= 1 << random.u32(4..64),
@@ -155,7 +157,7 @@ fn handler<M: Mode>() -> Handler<InTurn, M> {
         assert!(call.args().len() <= MAX_ARGS);
         match call.payload() {
             Payload::None => {}
-            // Lies in the message, all of it.
+            // The payload lies completely within the message.
             Payload::Medium(bytes) => assert!(bytes.iter().all(|byte| *byte < 255)),
             Payload::Long { offset, length } => {
                 assert!(length == 0 || offset + length <= SEGMENT, "{call:?}");
@@ -164,7 +166,7 @@ fn handler<M: Mode>() -> Handler<InTurn, M> {
     })
 }
 
-/// The forger sends; the other is an engine as any. Whether it ended with an error.
+/// Runs one rank: rank 1 sends forged messages, rank 0 is an ordinary engine.
 fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(), String> {
     let text = |error: conduit_core::kernel::Error| error.to_string();
     let settings = Settings {
@@ -183,7 +185,7 @@ fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(),
     let mut random = fastrand::Rng::with_seed(seed);
     if engine.rank() == 0 {
         for _ in 0..2000 {
-            // What it ends with is the error that is wanted.
+            // An error is the expected end.
             if engine.poll().is_err() {
                 break;
             }
@@ -192,7 +194,7 @@ fn one_rank<M: Mode>(end: InTurn, mut meeting: Meeting, seed: u64) -> Result<(),
     }
     let mut forged = forge(&mut random);
     for _ in 0..MESSAGES {
-        // Most are like the one before: the short way on arrival is for those.
+        // Most messages resemble the one before, to use the fast path on arrival.
         if random.u32(..4) == 0 {
             forged = forge(&mut random);
         }
@@ -232,7 +234,7 @@ fn run<M: Mode>(seed: u64) {
 #[test]
 fn forged_messages_end_the_job_or_make_sense() {
     for seed in 0..JOBS {
-        // Both with and without checks.
+        // With and without checks.
         match seed & 2 {
             0 => run::<Seq>(seed),
             _ => run::<Par>(seed),

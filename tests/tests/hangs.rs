@@ -1,4 +1,4 @@
-//! Calls that do not meet are errors, and ranks that wait say for what.
+//! Mismatched barrier calls are errors, and waiting ranks report what they wait for.
 
 use std::cell::Cell;
 
@@ -11,7 +11,8 @@ const SHM: &[(&str, &str)] = &[];
 const MESSAGES: &[(&str, &str)] = &[("CONDUIT_WINDOWS", "0")];
 const UDP: &[(&str, &str)] = &[("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
-/// All of these calls fail on all ranks with the names of all of them; the job is over when it was the last call.
+/// Requires that these calls fail on all ranks with the names of all calls. The job ends if the
+/// last call is `finish`.
 #[track_caller]
 fn mismatch(ranks: u32, calls: [&str; 2], names: &str, mode: &str, network: &[(&str, &str)]) {
     let words: Vec<_> = (0..ranks)
@@ -60,19 +61,20 @@ fn finish_and_quiesce_agree_with_no_other_call() {
     }
 }
 
-/// A job whose last rank computes while the others wait in a call.
+/// Starts a job whose last rank computes while the others wait in a call.
 fn waiting(program: &[&str], settings: &[(&str, &str)]) -> Running {
     let job = Job::new(HELPER, 3, HELPER, program).envs(settings);
     job.start().unwrap()
 }
 
-/// Waits until something was reported of each of these.
+/// Waits until each of these reports was printed.
 #[track_caller]
 fn reports(job: &mut Running, words: &[&str]) {
     job.until(|written| are_reported(written, words)).unwrap();
 }
 
-/// Is each of these in one line, with anything in place of a star: the time?
+/// Returns whether one line contains each of these, where a star stands for any text, such as a
+/// time.
 fn are_reported(written: &str, words: &[&str]) -> bool {
     let is_in = |line: &str, word: &str| {
         let mut parts = word.split('*');
@@ -85,10 +87,11 @@ fn are_reported(written: &str, words: &[&str]) -> bool {
 
 #[test]
 fn a_long_wait_reports_what_it_is_for() {
-    // For the answer to a request; or, where the last rank has still answered that, for another rank's arrival.
+    // It waits for the reply to a request or, if the last rank has still replied, for another
+    // rank's arrival.
     const QUIESCE: &str = "in quiesce for *rank ";
     const LIMIT: [(&str, &str); 1] = [("CONDUIT_WAIT_REPORT", "1")];
-    // A rank may be lent more than eight before the last one stops.
+    // With dynamic credits a rank may be lent more than eight before the last one stops.
     let few = [
         ("GASNET_PORTAL_CRED_PER_NODE", "8"),
         ("GASNET_PORTAL_BANKED_CREDITS", "0"),
@@ -182,7 +185,7 @@ fn a_report_shows_the_stack_where_asked() {
     signalled(&["wait", "seq", "poll"], &settings[1..], &words);
 }
 
-/// The launcher is told, as a user would. It passes the signal on.
+/// The signal is sent to the launcher, as a user would. The launcher forwards it.
 #[test]
 fn a_signal_asks_all_ranks() {
     let cases: [(&[&str], &[_], &str); 4] = [
@@ -210,7 +213,7 @@ fn a_signal_asks_all_ranks() {
     }
 }
 
-/// Signals a job of three until all of this is reported.
+/// Sends the signal to a job of three until all of this is reported.
 #[track_caller]
 fn signalled(program: &[&str], settings: &[(&str, &str)], words: &[&str]) {
     let mut job = waiting(
@@ -221,7 +224,7 @@ fn signalled(program: &[&str], settings: &[(&str, &str)], words: &[&str]) {
     job.until(ready).unwrap();
     let (launcher, asked) = (job.pid(), Cell::new(0));
     let all = |written: &str| {
-        // A rank that is ready, but does not wait yet, is asked again once all have answered.
+        // A rank that is ready but not yet waiting is asked again once all have answered.
         if written.matches("conduit: rank ").count() >= 3 * asked.get() {
             asked.set(asked.get() + 1);
             kill_process(launcher, Signal::USR1).unwrap();
@@ -231,7 +234,8 @@ fn signalled(program: &[&str], settings: &[(&str, &str)], words: &[&str]) {
     job.until(all).unwrap();
 }
 
-/// A rank that shares its core, to which others send all the time: its polls find something, and none of its idle times is long.
+/// A rank that shares its core and is sent messages all the time: its polls find messages, and none
+/// of its idle times is long.
 #[test]
 fn traffic_hides_no_wait() {
     let busy = [("CONDUIT_SPIN", "0"), ("CONDUIT_YIELD", "4294967295")];

@@ -1,7 +1,8 @@
-//! Jobs over several hosts: over UDP on the loopback interface, and between network namespaces of this machine.
+//! Jobs over several hosts: over UDP on the loopback interface, and between network namespaces of
+//! this system.
 //!
-//! Namespaces need root and `ip` of iproute2; without, their tests say so and do nothing, unless `CONDUIT_TEST_HOSTS=1` says that
-//! they must run.
+//! Namespaces need root and `ip` of iproute2. Without these, the tests print that and do nothing,
+//! unless `CONDUIT_TEST_HOSTS=1` requires them to run.
 
 use std::time::Duration;
 
@@ -14,9 +15,9 @@ use conduit_tests::udp::FAULTS;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
-// ---- on this host ----------------------------------------------------------------------------------------------------
+// ---- on this host ----------------------------------------------------------------------------
 
-/// Each rank is on a host of its own.
+/// Each rank on a host of its own.
 const SEPARATE: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
 fn separate(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
@@ -24,7 +25,7 @@ fn separate(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
     succeeds(job, &[&SEPARATE, more].concat())
 }
 
-/// Hosts of two ranks each, by name only.
+/// Runs a job whose ranks take each pair of ranks for a host.
 fn pairs(ranks: u32, arguments: &[&str], more: &[(&str, &str)]) -> Finished {
     let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
     let wrapped = [&["-c", script, "pairs", HELPER], arguments].concat();
@@ -58,7 +59,7 @@ fn every_call_with_other_settings() {
             ("GASNET_PORTAL_BANKED_CREDITS", "0"),
         ],
     ] {
-        // With checks, and on the ways of an optimised build.
+        // With checks, and on the paths of an optimised build.
         separate(2, &["calls", "par"], settings);
         pairs(3, &["calls", "seq"], settings);
         let settings = [settings, &CHECKS[1]].concat();
@@ -78,7 +79,7 @@ fn threads_and_floods_over_the_loopback_interface() {
     pairs(8, &["crowd"], &CHECKS[1]);
 }
 
-/// Requests fill the windows in both directions, and all of them are answered.
+/// Requests fill the windows in both directions, and all get replies.
 #[test]
 fn floods_in_both_directions_are_answered() {
     for faults in [&[][..], &FAULTS] {
@@ -117,7 +118,7 @@ fn all_of_it_with_packets_that_suffer() {
     pairs(4, &["calls", "seq"], &FAULTS);
     separate(4, &["flood"], &FAULTS);
     pairs(8, &["crowd"], &FAULTS);
-    // What was done to packets is told.
+    // The statistics have the faults of packets.
     let told = [&FAULTS[..], &[("CONDUIT_UDP_STATISTICS", "1")]].concat();
     let finished = separate(2, &["flood"], &told);
     for word in [
@@ -131,7 +132,7 @@ fn all_of_it_with_packets_that_suffer() {
     }
 }
 
-/// Shared memory alone can't carry such a job, and says between whom.
+/// Shared memory alone can't carry such a job, and the error names the ranks.
 #[test]
 fn shared_memory_alone_refuses_several_hosts() {
     let script = "export CONDUIT_HOST=host$PMI_RANK; exec \"$@\"";
@@ -150,7 +151,7 @@ fn shared_memory_alone_refuses_several_hosts() {
     }
 }
 
-/// Ranks that have the least windows if they are ten, and one lane.
+/// The least base windows if there are ten ranks, and one lane.
 const ONE_LANE: [(&str, &str); 4] = [
     ("CONDUIT_UDP_ARRIVALS", "1M"),
     ("CONDUIT_LANE_WINDOW", "512K"),
@@ -158,14 +159,15 @@ const ONE_LANE: [(&str, &str); 4] = [
     ("CONDUIT_UDP_STATISTICS", "1"),
 ];
 
-/// The sum of a counter of all ranks.
+/// Returns the sum of a counter of all ranks.
 fn counted(finished: &Finished, name: &str) -> u64 {
     let words: Vec<&str> = finished.stderr.split_whitespace().collect();
     let named = words.windows(2).filter(|pair| pair[0] == name);
     named.filter_map(|pair| pair[1].parse::<u64>().ok()).sum()
 }
 
-/// Its messages come once and in order, also where packets suffer; the lane goes from one to the next.
+/// Each rank's messages arrive once and in order, with and without packet faults; the lane moves
+/// from one rank to the next.
 #[test]
 fn the_rank_that_sends_most_has_the_lane() {
     for faults in [&[][..], &FAULTS] {
@@ -180,7 +182,7 @@ fn the_rank_that_sends_most_has_the_lane() {
         ]
         .map(|name| counted(&finished, name));
         assert!(promotions >= 4, "{promotions}: {finished:#?}");
-        // One of each may be under way at the end.
+        // One of each may be in progress at the end.
         assert!(offered >= promotions + denied, "{finished:#?}");
         assert!(recalled >= demotions, "{finished:#?}");
     }
@@ -195,7 +197,7 @@ fn an_interface_that_is_not_there_is_named() {
     job.ends_with(1, &["CONDUIT_UDP_INTERFACE", "ether99", "lo "]);
 }
 
-// ---- between namespaces ----------------------------------------------------------------------------------------------
+// ---- between namespaces ----------------------------------------------------------------------
 
 #[test]
 fn every_call_between_hosts() {
@@ -220,7 +222,7 @@ fn interfaces_within_a_host_are_not_chosen() {
     }
     let calls = || lan.job(HELPER, 2, HELPER, &["calls", "seq"]);
     succeeds(calls(), &[("CONDUIT_NETWORK", "udp")]);
-    // Each host has that address, so nothing would arrive.
+    // Each host has that address, so no packet would arrive.
     for (interface, address) in [("docker0", "172.17.0.1"), ("lo", "127.0.0.1")] {
         let job = calls().envs(&[
             ("CONDUIT_NETWORK", "udp"),
@@ -250,11 +252,11 @@ fn hosts_between_which_packets_suffer() {
     }
 }
 
-/// Barriers, all to all and many to one; memory is bounded and told.
+/// Barriers, all to all and many to one; the memory used is bounded and printed.
 #[test]
 fn a_crowd_on_four_hosts() {
     let Some(lan) = hosts(4) else { return };
-    // Arrivals are 64 MiB, or as little as can be, and a few wide windows besides.
+    // Room for arrivals is 64 MiB, or the minimum with a few wide windows.
     let lanes = [
         ("CONDUIT_UDP_ARRIVALS", "1M"),
         ("CONDUIT_LANE_ARRIVALS", "16M"),
@@ -271,7 +273,7 @@ fn a_crowd_on_four_hosts() {
             .filter_map(|word| word.parse::<u64>().ok())
             .max()
             .expect("the memory");
-        // Arrivals, request buffers, and what a process takes anyhow.
+        // Arrivals, request buffers, and the memory of any process.
         assert!(most < 512 << 10, "{most} KiB: {finished:#?}");
     }
 }
@@ -285,17 +287,18 @@ fn nothing_of_a_lan_is_left() {
     let running = job.start().expect("a job");
     drop(lan);
     assert_eq!(lan::namespaces(&name).expect("a list"), [""; 0]);
-    // Its ranks have ended with their hosts.
+    // Its ranks ended with their hosts.
     let finished = running.wait().expect("nothing is left behind");
     assert_ne!(finished.code, Some(0), "{finished:#?}");
 }
 
-// ---- in containers ---------------------------------------------------------------------------------------------------
+// ---- in containers ---------------------------------------------------------------------------
 
-/// Each rank is in namespaces of its own, and in no way allowed to look into another one.
+/// Each rank is in its own namespaces, and is not permitted to access another one's memory.
 #[test]
 fn ranks_in_containers_share_memory() {
-    // As Apptainer and Charliecloud do without privileges; with process ids of its own; with hardly any /dev/shm.
+    // As unprivileged Apptainer and Charliecloud do; with its own process ids; with a very small
+    // /dev/shm.
     let script = "mount -t tmpfs -o size=64k tmpfs /dev/shm && exec \"$@\"";
     for (flags, within) in [
         (&["-Ur"][..], &[][..]),
@@ -314,7 +317,7 @@ fn ranks_in_containers_share_memory() {
     }
 }
 
-/// Some of the ranks of what is called one host can't reach each other's sockets.
+/// Some ranks with the same host name can't reach each other's sockets.
 #[test]
 fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
     let Some(lan) = hosts(2) else { return };
@@ -343,7 +346,8 @@ fn ranks_that_can_not_share_memory_use_the_next_network_and_say_so() {
     );
 }
 
-/// What a control group has is what there is: the largest segment fits, a larger one is refused before it is touched.
+/// The memory of a control group is what counts: the largest segment fits, and a larger one is
+/// refused before it is touched.
 #[test]
 fn a_memory_limit_is_kept_to() {
     let groups = [1 << 30, 256 << 20].map(MemoryGroup::new);
@@ -355,12 +359,12 @@ fn a_memory_limit_is_kept_to() {
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
         Job::new(HELPER, ranks, "sh", &[&wrapper[..], arguments].concat())
     };
-    // Queues take less room where there is little.
+    // Queues take less room if there is little.
     succeeds(job(&small, 4, &["calls", "seq"]), &[]);
     let finished = succeeds(job(&large, 2, &["largest"]), &[]);
     let bytes = finished.stdout.lines().next().map(str::parse::<u64>);
     assert!(matches!(bytes, Some(Ok(300_000_000..))), "{finished:#?}");
-    // Together they don't fit, or not even one does.
+    // The two segments don't fit together, or not even one does.
     for size in ["600M", "2G"] {
         let job = job(&large, 2, &["largest"]).env("CONDUIT_MAX_SEGMENT", size);
         let finished = job.run().expect("nothing is left behind");
@@ -371,7 +375,7 @@ fn a_memory_limit_is_kept_to() {
     }
 }
 
-// ---- what goes wrong -------------------------------------------------------------------------------------------------
+// ---- failures --------------------------------------------------------------------------------
 
 const FAULTY: Faulty = Faulty {
     program: HELPER,
@@ -405,14 +409,16 @@ fn a_cable_pulled_for_ever_is_an_error_that_names_the_rank() {
     let Some((time, text)) = FAULTY.pull_a_cable_for_ever() else {
         return;
     };
-    // The dead time, the time that ranks leave the launcher to name a dead one, and some for a busy machine.
+    // The dead time, the time that ranks wait for the launcher to name a dead rank, and some for a
+    // busy system.
     let limit = pace::scaled(Duration::from_secs(20));
     assert!(time < limit, "{time:?}: {text}");
 }
 
 #[test]
 fn a_rank_killed_while_others_move_megabytes() {
-    // The dead time has room for a dozen probes. If more were lost, all of them might be, and a living peer given up.
+    // The dead time has room for a dozen probes. With a higher loss all of them might be lost, and
+    // a living peer given up.
     for loss in ["0", "10"] {
         let settings = [
             ("CONDUIT_NETWORK", "udp"),

@@ -1,4 +1,5 @@
-//! Jobs of several processes over libfabric: on this host, and between network namespaces (see `hosts` about those).
+//! Jobs of several processes over libfabric: on this host, and between network namespaces
+//! (described in `hosts`).
 
 use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
 use conduit_tests::job::{Finished, Job};
@@ -8,12 +9,12 @@ const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 type Settings<'a> = Vec<(&'a str, &'a str)>;
 
-/// Every library with every provider that runs on one host.
+/// Returns every library with every provider that runs on one host.
 fn providers() -> Vec<Settings<'static>> {
     over(&ofi::PROVIDERS)
 }
 
-/// Every library with each of these providers.
+/// Returns every library with each of these providers.
 fn over(providers: &[(&'static str, Option<&'static str>)]) -> Vec<Settings<'static>> {
     let mut all = Vec::new();
     for library in ofi::libraries() {
@@ -29,14 +30,14 @@ fn over(providers: &[(&'static str, Option<&'static str>)]) -> Vec<Settings<'sta
     all
 }
 
-/// Each rank is on a host of its own.
+/// Runs a job with each rank on a host of its own.
 #[track_caller]
 fn separate(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
     let job = Job::new(HELPER, ranks, HELPER, arguments).env("CONDUIT_NETWORK", "ofi");
     succeeds(job, settings)
 }
 
-/// Hosts of two ranks each, by name only.
+/// Runs a job whose ranks take each pair of ranks for a host.
 #[track_caller]
 fn pairs(ranks: u32, arguments: &[&str], settings: &Settings<'_>) -> Finished {
     let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
@@ -55,7 +56,7 @@ fn every_call() {
     }
 }
 
-/// Also where the provider does the atomics: then all but what handlers do.
+/// With and without the provider's atomics, which are used for all atomics but those of handlers.
 #[test]
 fn handlers_signals_and_collectives() {
     for settings in providers() {
@@ -82,8 +83,8 @@ fn floods_threads_and_crowds() {
     }
 }
 
-/// The launcher keeps the packets under way few: with as many as the library has by default its queue for `udp` overruns, and most
-/// such jobs hang or crash.
+/// The launcher limits the packets in flight: with the library's default, its queue for `udp`
+/// overruns, and most such jobs hang or crash.
 #[test]
 fn floods_over_datagrams() {
     for settings in over(&[ofi::DATAGRAMS]) {
@@ -91,7 +92,7 @@ fn floods_over_datagrams() {
     }
 }
 
-/// Nobody outside the job can make what is sent, or read it. All goes by message.
+/// Processes outside the job can neither forge frames nor read them. All accesses are messages.
 #[test]
 fn frames_with_tags() {
     for sealed in ["CONDUIT_OFI_AUTHENTICATE", "CONDUIT_OFI_ENCRYPT"] {
@@ -107,7 +108,8 @@ fn frames_with_tags() {
     }
 }
 
-/// Connections that change hands every few fragments, or by traffic, or not at all: what ranks send each other comes once and in order.
+/// Connections that change hands every few fragments, by traffic, or not at all: messages between
+/// ranks arrive once and in order.
 #[test]
 fn connections_change_hands() {
     for (sealed, value) in [
@@ -139,7 +141,7 @@ fn connections_change_hands() {
     }
 }
 
-/// The rest of the programs, with connections that never stay.
+/// The remaining programs, with connections that never stay.
 #[test]
 fn every_call_by_connections() {
     for mut settings in over(&ofi::PROVIDERS[..1]) {
@@ -154,7 +156,8 @@ fn every_call_by_connections() {
     }
 }
 
-/// Where the provider has no connected endpoints the job does not begin, and says what to set.
+/// If the provider has no connected endpoints the job does not start, and the error names the
+/// setting.
 #[test]
 fn a_provider_without_connected_endpoints_is_named() {
     for library in ofi::libraries() {
@@ -182,7 +185,7 @@ fn credits_move() {
     }
 }
 
-/// The settings change what they say, and what is done can be seen.
+/// Jobs with other settings succeed and print their statistics.
 #[test]
 fn what_has_happened_is_told() {
     for mut settings in providers() {
@@ -196,7 +199,7 @@ fn what_has_happened_is_told() {
     }
 }
 
-// ---- what goes wrong -------------------------------------------------------------------------------------------------
+// ---- failures --------------------------------------------------------------------------------
 
 #[track_caller]
 fn fails(settings: &Settings<'_>, words: &[&str]) {
@@ -233,7 +236,7 @@ fn what_is_not_there_is_named_with_what_is() {
         &vec![("CONDUIT_OFI_LIBRARY", "/no/such/libfabric.so.1")],
         &["/no/such/libfabric.so.1"],
     );
-    // The library's own filter leaves none.
+    // The library's own filter leaves no provider.
     fails(
         &vec![vendored, ("FI_PROVIDER", "^tcp,udp,shm,ofi_rxm,ofi_rxd")],
         &["no provider", "none that has reliable endpoints"],
@@ -276,7 +279,7 @@ fn ranks_that_protect_differently_are_named() {
     job.ends_with(1, &["CONDUIT_OFI_AUTHENTICATE", "rank 0", "rank 1"]);
 }
 
-// ---- between namespaces ----------------------------------------------------------------------------------------------
+// ---- between namespaces ----------------------------------------------------------------------
 
 const BETWEEN: [(&str, &str); 3] = [
     ("CONDUIT_NETWORK", "shm,ofi"),

@@ -1,4 +1,4 @@
-//! Jobs of several processes over Portals 4, on a library that misbehaves.
+//! Jobs of several processes over Portals 4, on a library with faults.
 
 use conduit_tests::hosts::succeeds;
 use conduit_tests::job::{Finished, Job};
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
-/// A library with these faults, which lasts as long as its folder.
+/// A library with these faults, kept as long as its folder.
 struct Library {
     _folder: TempDir,
     file: String,
@@ -23,14 +23,14 @@ impl Library {
         }
     }
 
-    /// Each rank is on a host of its own.
+    /// Runs a job with each rank on a host of its own.
     #[track_caller]
     fn separate(&self, ranks: u32, arguments: &[&str]) -> Finished {
         let job = Job::new(HELPER, ranks, HELPER, arguments).env("CONDUIT_NETWORK", "portals4");
         self.succeeds(job)
     }
 
-    /// Hosts of two ranks each, by name only.
+    /// Runs a job whose ranks take each pair of ranks for a host.
     #[track_caller]
     fn pairs(&self, ranks: u32, arguments: &[&str]) -> Finished {
         let script = "export CONDUIT_HOST=host$((PMI_RANK / 2)); exec \"$@\"";
@@ -39,7 +39,7 @@ impl Library {
         self.succeeds(job)
     }
 
-    /// The library does the atomics.
+    /// Runs a program with the library's atomics.
     #[track_caller]
     fn with_atomics(&self, program: &str) -> Finished {
         let job = Job::new(HELPER, 3, HELPER, &[program, "seq"])
@@ -63,7 +63,8 @@ fn every_call() {
     library.pairs(4, &["calls", "par"]);
 }
 
-/// The library does the atomics: all but what handlers do, and also those on memory of a rank that computes.
+/// The library does all atomics but those of handlers, including those on memory of a computing
+/// rank.
 #[test]
 fn atomics_of_the_library() {
     for faults in ends_of_faults() {
@@ -71,7 +72,7 @@ fn atomics_of_the_library() {
         library.with_atomics("calls");
         library.with_atomics("signals");
     }
-    // What is refused is sent again by calls only, so nothing may be.
+    // Refused operations are sent again only within calls, so this library must not refuse any.
     Library::with("").with_atomics("a_computing_target");
 }
 

@@ -1,5 +1,5 @@
-//! `cargo xtask install` as its users see it: what lies where, how programs are compiled and linked with it, how they are
-//! started and how they end.
+//! `cargo xtask install` as its users see it: the installed files, programs compiled and linked
+//! with them, and how these start and end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +28,7 @@ fn source(name: &str) -> PathBuf {
     tests().join("c/install").join(name)
 }
 
-/// A program that goes with its folder.
+/// A program that is removed with its folder.
 struct Program {
     folder: TempDir,
     path: PathBuf,
@@ -45,12 +45,12 @@ impl Program {
         self.path.to_str().unwrap()
     }
 
-    /// Run without a launcher.
+    /// Returns a job without a launcher.
     fn alone(&self, arguments: &[&str]) -> Job {
         Job::alone(&self.path, arguments)
     }
 
-    /// Run by one of the launchers; all words that it gets are given.
+    /// Returns a job started with one of the launchers and these words.
     fn by(&self, launcher: &str, options: &[&str], arguments: &[&str]) -> Job {
         let words = options
             .iter()
@@ -70,7 +70,7 @@ fn built(link: Link, package: &str, compiler: &[&str], source: &Path) -> Program
     program
 }
 
-/// The program of `job.c` for a conduit.
+/// Builds the program of `job.c` for a conduit.
 fn job(conduit: &str) -> Program {
     built(
         Link::Static,
@@ -92,7 +92,7 @@ fn succeeds(job: Job) -> String {
     finished.stdout
 }
 
-/// Each rank says who it is, whatever the order.
+/// Requires one line from each rank with its number, in any order.
 #[track_caller]
 fn says(job: Job, ranks: usize, rest: &str) {
     let stdout = succeeds(job);
@@ -114,7 +114,7 @@ fn refused(job: Job, code: i32, message: &str) {
     assert!(finished.stderr.contains(message), "{finished:#?}");
 }
 
-/// The output of four ranks of the example.
+/// Requires the output of four ranks of the example.
 #[track_caller]
 fn greets(job: Job) {
     let stdout = succeeds(job);
@@ -131,7 +131,7 @@ fn greets(job: Job) {
     );
 }
 
-/// All files below a folder, by their path from there; links have their target.
+/// Returns all files below a folder by their relative paths; links with their targets.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Option<PathBuf>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -264,7 +264,7 @@ fn an_error_names_the_command_that_failed() {
     );
 }
 
-/// The symbols of a library that others can see.
+/// Returns the exported symbols of a library.
 fn symbols(options: &[&str], library: &str) -> BTreeSet<String> {
     let library = prefix().debug().join("lib").join(library);
     let words = options.iter().copied().chain([
@@ -313,7 +313,8 @@ fn libraries_show_the_names_of_the_interface_and_no_others() {
     }
 }
 
-/// Mercury opens it while it is itself being loaded, in programs that are for other plugins too.
+/// Mercury loads the plugin while it is itself being loaded, also in programs that use other
+/// plugins.
 #[test]
 fn the_plugin_for_mercury_has_one_name_and_needs_no_library_but_the_systems() {
     let library = "mercury/libna_plugin_conduit.so";
@@ -344,7 +345,7 @@ fn the_example_is_built_with_pkg_config() {
     }
 }
 
-/// Rules as GASNet's README has them.
+/// Rules as in GASNet's README.
 const RULES: &str = "\
 program.o: $(SOURCE)
 \t$(GASNET_CC) $(GASNET_CPPFLAGS) $(GASNET_CFLAGS) -c -o $@ $<
@@ -359,7 +360,7 @@ program: program.o
 \t$(GASNET_CXX) $(GASNET_LDFLAGS) -o $@ $< $(GASNET_LIBS)
 ";
 
-/// By CMake's own package, by name and by variables, and by pkg-config from CMake.
+/// With CMake's own package, by name and by variables, and with pkg-config from CMake.
 #[test]
 fn the_example_is_built_with_cmake() {
     if std::env::var_os("CONDUIT_TEST_CMAKE").is_none() {
@@ -506,7 +507,7 @@ fn compilers_are_named_by_absolute_paths() {
 #[test]
 fn a_conduits_folder_says_which_it_is() {
     for conduit in ["smp", "udp"] {
-        // As makefiles that leave out GASNET_DEFINES have it.
+        // As makefiles without GASNET_DEFINES do.
         let program = Program::new();
         let include = prefix().debug().join("include");
         let include = include.to_str().unwrap();
@@ -581,7 +582,7 @@ fn another_mode_or_build_is_a_link_error() {
         &["gcc", "-UGASNET_SEQ", "-DGASNET_PAR"][..],
         &["gcc", "-UGASNET_DEBUG", "-DGASNET_NDEBUG"],
     ] {
-        // After the package's own flags, which `-U` is to undo.
+        // After the package's own flags, which `-U` has to undo.
         let mut words = prefix()
             .pkg_config(Link::Static, &["--cflags", package])
             .unwrap();
@@ -626,7 +627,7 @@ fn the_tools_are_there_alone_and_beside_the_library() {
         )
         .unwrap();
     succeeds(program.alone(&[]));
-    // Some build systems link both, in either order.
+    // Some build systems link both libraries, in either order.
     for both in [
         "-lgasnet_tools-par -lgasnet-smp-par",
         "-lgasnet-smp-par -lgasnet_tools-par",
@@ -704,7 +705,7 @@ fn arguments_may_be_written_to() {
     let compiler = ["gcc", "-std=gnu99", "-DCUTS_ARGUMENTS"];
     for link in [Link::Static, Link::Shared] {
         let smp = built(link, "gasnet-smp-seq", &compiler, &source("job.c"));
-        // Ranks with the words that are left in memory would have a third one.
+        // Ranks that kept words from memory would have a third one.
         says(
             smp.alone(&["1:2", "x"]).env("GASNET_PSHM_NODES", "4"),
             4,
@@ -840,7 +841,7 @@ fn wrong_values_are_refused() {
     );
 }
 
-/// Neither as a rank nor as the launcher of ranks of its own.
+/// Such a process is neither a rank nor a launcher of its own ranks.
 #[test]
 fn what_another_launcher_has_started_is_refused() {
     let smp = job("smp");

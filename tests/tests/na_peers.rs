@@ -1,7 +1,7 @@
-//! Many processes that come, call a server and end, some of them killed: the server keeps nothing of
-//! those that are gone, and no call fails.
+//! Many processes that start, call a server and end, some of them killed: the server keeps no state
+//! of those that are gone, and no call fails.
 //!
-//! `CONDUIT_TEST_CLIENTS`: how many; the table of `docs/mercury.md` is of 1,000.
+//! `CONDUIT_TEST_CLIENTS`: the number of clients; the table of `docs/mercury.md` has 1,000.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,12 +11,12 @@ use conduit_tests::na::NETS;
 use conduit_tests::pace;
 
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
-/// Clients that are there at once.
+/// Clients that run at once.
 const AT_ONCE: usize = 8;
-/// Calls of each.
+/// The number of calls of each.
 const CALLS: &str = "4";
 
-/// A process that ends with this.
+/// A process that is killed when this is dropped.
 struct Process {
     child: Child,
     input: Option<ChildStdin>,
@@ -28,7 +28,7 @@ impl Process {
         let mut child = Command::new(HELPER)
             .arg("na_peer")
             .args(arguments)
-            // Those that are killed are soon found to be gone.
+            // Killed processes are soon found to be gone.
             .env("CONDUIT_NA_DEAD_TIME", "4000")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -44,11 +44,11 @@ impl Process {
     fn line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        assert!(line.ends_with('\n'), "it has ended: {line:?}");
+        assert!(line.ends_with('\n'), "the process has ended: {line:?}");
         line.trim().to_owned()
     }
 
-    /// What the server keeps: peers, operations, bytes, descriptors, allocated bytes.
+    /// Returns the server's resources: peers, operations, bytes, descriptors, allocated bytes.
     fn counts(&mut self) -> [u64; 5] {
         self.input.as_mut().unwrap().write_all(b"\n").unwrap();
         let words = self.line();
@@ -69,7 +69,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // If it has ended, that is no matter.
+        // It may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -81,7 +81,7 @@ fn come_and_go(name: &str) {
     let count: usize = count.map_or(48, |count| count.parse().unwrap());
     let mut server = Process::start(&["serve", net.info]);
     let address = server.line();
-    // What is made once, with the first client, is there before.
+    // Resources that are allocated once, with the first client, are allocated here.
     for _ in 0..2 {
         let mut client = Process::start(&["call", net.info, &address, CALLS]);
         assert_eq!(client.line(), "called");
@@ -94,7 +94,10 @@ fn come_and_go(name: &str) {
             if counts[..2] == [0, 0] {
                 return counts;
             }
-            assert!(Instant::now() < deadline, "{name}: {counts:?} stay");
+            assert!(
+                Instant::now() < deadline,
+                "{name}: {counts:?} are not released"
+            );
         }
     };
     let before = gone(&mut server);
@@ -108,7 +111,7 @@ fn come_and_go(name: &str) {
             .map(|_| Process::start(&["call", net.info, &address, CALLS]))
             .collect();
         for (number, client) in clients.iter_mut().enumerate() {
-            // Some are killed wherever they are; the others' calls are answered.
+            // Some are killed in any state; the calls of the others are answered.
             match number % 6 {
                 1 => client.kill(),
                 _ => assert_eq!(client.line(), "called"),
@@ -130,8 +133,8 @@ fn come_and_go(name: &str) {
         "{name}: {count} clients: peers, operations, bytes, descriptors, allocated: {before:?}, at most {most:?}, then {after:?}"
     );
     assert_eq!(after[3], before[3], "descriptors");
-    // Allocators keep some; what is kept of clients would grow with their number. The provider `tcp;ofi_rxm` of libfabric 1.17 keeps
-    // 13 KiB of each.
+    // Allocators keep some memory, but memory kept per client would grow with their number. The
+    // provider `tcp;ofi_rxm` of libfabric 1.17 keeps 13 KiB per client.
     let kept = if name == "ofi" {
         count as u64 * (16 << 10)
     } else {
@@ -141,8 +144,8 @@ fn come_and_go(name: &str) {
         after[2] < before[2] + (4 << 20) + kept,
         "{before:?} {after:?}"
     );
-    // Without what others keep: a few bytes for each client would show.
-    let (first, early) = early.expect("there are more than a third");
+    // Without what other libraries keep: a few bytes per client would show.
+    let (first, early) = early.expect("the loop passes a third of the clients");
     let later = (count - first) as u64;
     assert!(
         after[4] < early[4] + later * (4 << 10),

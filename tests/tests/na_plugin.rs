@@ -1,4 +1,4 @@
-//! The plugin for Mercury, loaded by a program in C as Mercury does it: `tests/c/na`.
+//! The plugin for Mercury, loaded by a C program in the way Mercury does: `tests/c/na`.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ fn program() -> &'static Executable {
     PROGRAM.get_or_init(|| {
         let folder = c::source("na");
         Build::new(Standard::Gnu11)
-            // The plugin looks its functions up.
+            // The plugin looks up the program's functions.
             .flag("-rdynamic")
             .source(folder.join("plugin.c"))
             .source(folder.join("library.c"))
@@ -24,9 +24,9 @@ fn program() -> &'static Executable {
 fn passes(protocol: &str) {
     let plugin = library("pgas-na-plugin-conduit", Library::Shared).unwrap();
     let job = program().job([plugin.as_os_str(), protocol.as_ref()]);
-    // There is no key in it.
+    // The program has no key.
     let job = job.env("CONDUIT_NA_UNAUTHENTICATED", "1");
-    // One that was killed is given up after it.
+    // A killed process is given up after this time.
     let job = job.env("CONDUIT_NA_DEAD_TIME", "2000");
     let finished = job.run().expect("nothing is left behind");
     assert_eq!(finished.code, Some(0), "{finished:#?}");

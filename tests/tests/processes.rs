@@ -1,5 +1,5 @@
-//! The several-process programs over shared memory and over UDP, each as jobs of two and of four ranks, and over UDP with
-//! packets that suffer.
+//! The several-process programs over shared memory and over UDP, each as jobs of two and of four
+//! ranks, and over UDP with packet faults.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -26,7 +26,7 @@ fn succeeds(ranks: u32, program: &str) {
     assert_eq!(finished.code, Some(0), "{ranks} ranks: {finished:#?}");
 }
 
-/// The same over another network.
+/// Runs a program over another network.
 fn run_over(ranks: u32, program: &str, network: &str) -> Finished {
     Job::new(HELPER, ranks, HELPER, &["rank", program, network])
         .run()
@@ -126,7 +126,7 @@ fn jobs_over_udp_end_like_others() {
 #[test]
 fn the_limit_ends_a_job_that_does_not() {
     let job = Job::new(HELPER, 2, HELPER, &["rank", "never_end"]).limit(Duration::from_millis(500));
-    let finished = job.run().expect("the harness can end it");
+    let finished = job.run().expect("the harness ends it");
     assert_eq!(finished.code, None, "{finished:#?}");
 }
 
@@ -137,7 +137,7 @@ fn an_unknown_program_is_an_error() {
     assert!(finished.stderr.contains("no_such_program"));
 }
 
-/// The next rank that calls, and its process.
+/// Returns the next rank that connects, and its process id.
 fn caller(listener: &UnixListener) -> (UnixStream, u32) {
     let limit = Timespec::try_from(pace::HANG).unwrap();
     let called = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
@@ -149,10 +149,11 @@ fn caller(listener: &UnixListener) -> (UnixStream, u32) {
     (rank, line.trim().parse().unwrap())
 }
 
-/// While a job runs, what its ranks keep of their secrets is in guarded pages alone, and nothing of it is in the launcher's memory, or
-/// in another rank's but for what the two share. So are the keys of a link, which are made of secrets, with their salts; a key alone is
-/// also where a cipher had it: on stacks, and in what was moved from there, between its fields. What is in the file with the job's secret
-/// is in no memory at all.
+/// While a job runs, its ranks keep their secrets only in guarded pages: neither the launcher nor
+/// another rank has them in memory, except those that two ranks share. The same holds for a link's
+/// keys, which are derived from secrets, together with their salts. A key alone is also where a
+/// cipher had it: on stacks, and in moved copies of its fields. The content of the file with the
+/// job's secret is in no memory at all.
 #[test]
 fn secrets_are_in_guarded_pages_alone() {
     const RANKS: u32 = 2;
@@ -185,14 +186,15 @@ fn secrets_are_in_guarded_pages_alone() {
                 pages.extend(each.map(<[u8]>::to_vec));
             }
         }
-        // Its own number, the job's secret, the one that it shares with the other rank, and the keys of their link, which are the
-        // longest.
+        // The rank's own number, the job's secret, the secret shared with the other rank, and the
+        // keys of their link, which are the longest.
         let length = |page: &Vec<u8>| page.iter().rposition(|byte| *byte != 0);
         pages.retain(|page| length(page).is_some());
         assert_eq!(pages.len(), 4);
         pages.sort_by_key(length);
         let link = pages.pop().unwrap();
-        // A key and its salt for each direction, then the peer's number, of which one byte is not zero.
+        // A key and its salt for each direction, then the peer's number, which has one byte that is
+        // not zero.
         let first = length(&link).unwrap() - 2 * (KEY + SALT);
         for salted in link[first..].chunks(KEY + SALT).take(2) {
             keys.push(Patterns::of(&salted[KEY - SALT..]));
@@ -200,7 +202,7 @@ fn secrets_are_in_guarded_pages_alone() {
         kept.extend(pages.concat());
     }
     let mut secrets = vec![
-        ("what a rank keeps", Patterns::of(&kept)),
+        ("a rank's secret", Patterns::of(&kept)),
         ("the file's content", Patterns::of(&content)),
     ];
     secrets.extend(keys.into_iter().map(|key| ("a key with its salt", key)));
@@ -220,7 +222,11 @@ fn secrets_are_in_guarded_pages_alone() {
             }
         }
     }
-    assert_eq!(seen, [true, false, true, true, true, true], "what is there");
+    assert_eq!(
+        seen,
+        [true, false, true, true, true, true],
+        "secrets that were found"
+    );
     drop(ranks);
     let finished = job.wait().unwrap();
     assert_eq!(finished.code, Some(0), "{finished:#?}");

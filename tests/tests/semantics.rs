@@ -1,5 +1,5 @@
-//! What `docs/semantics.md` promises, over every network and in the threading modes: each test is named by what it shows, and the page
-//! names the test.
+//! The guarantees of `docs/semantics.md`, over every network and in the threading modes: each test
+//! is named after the guarantee that it shows, and the page names the test.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,22 +15,23 @@ const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 /// How the ranks of a job reach each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Network {
-    /// Memory that is mapped.
+    /// Mapped memory.
     Mapped,
     /// Messages in shared memory.
     Messages,
     Udp,
-    /// Over UDP, with packets that are lost, repeated, changed and reordered.
+    /// Over UDP, with packets that are lost, duplicated, corrupted and reordered.
     SufferingUdp,
     Libfabric,
-    /// Two ranks on each of two hosts: mapped memory and UDP whose packets suffer in one job.
+    /// Two ranks on each of two hosts: mapped memory, and UDP with packet faults.
     NearAndFar,
 }
 
 use Network::{Libfabric, Mapped, Messages, NearAndFar, SufferingUdp, Udp};
 
 const ALL: [Network; 6] = [Mapped, Messages, Udp, SufferingUdp, Libfabric, NearAndFar];
-/// Those over which a rank makes progress although it makes no call. In shared memory that takes memory that is mapped.
+/// The networks over which a rank makes progress without calls. In shared memory that needs mapped
+/// memory.
 const BY_ITSELF: [Network; 5] = [Mapped, Udp, SufferingUdp, Libfabric, NearAndFar];
 
 const SEQ: &str = "seq";
@@ -58,7 +59,7 @@ impl Network {
         }
     }
 
-    /// Runs a program over it.
+    /// Runs a program over this network.
     #[track_caller]
     fn run(self, arguments: &[&str], more: &[(&str, &str)]) {
         let job = match self {
@@ -74,8 +75,8 @@ impl Network {
     }
 }
 
-/// A program over these networks, in both threading modes. A sample has the first of these jobs
-/// and a third of the others.
+/// Runs a program over these networks, in both threading modes. A sample has the first of these
+/// jobs and a third of the others.
 #[track_caller]
 fn holds(networks: &[Network], arguments: &[&str], more: &[(&str, &str)]) {
     for &network in networks {
@@ -89,10 +90,10 @@ fn holds(networks: &[Network], arguments: &[&str], more: &[(&str, &str)]) {
     }
 }
 
-/// Requests in an order of this seed.
+/// Requests shuffled with this seed.
 const SHUFFLED: [(&str, &str); 1] = [("CONDUIT_SHUFFLE", "7")];
 
-// ---- order -----------------------------------------------------------------------------------------------------------
+// ---- order -----------------------------------------------------------------------------------
 
 #[test]
 fn requests_have_no_order_and_a_seed_shuffles_them() {
@@ -150,7 +151,7 @@ fn atomics_of_all_ranks_are_atomic() {
 #[test]
 fn atomics_are_linearizable() {
     holds(&ALL, &["atomics_are_linearizable"], &[]);
-    // Where a provider does them.
+    // With native atomics, if a provider has them.
     let native = [("CONDUIT_OFI_ATOMICS", "1")];
     holds(&[Libfabric], &["atomics_are_linearizable"], &native);
 }
@@ -166,7 +167,7 @@ fn handlers_do_atomics_that_are_atomic_with_all_others() {
     holds(&ALL, &["handlers_reach"], &[]);
 }
 
-// ---- what calls cover ------------------------------------------------------------------------------------------------
+// ---- guarantees of calls ---------------------------------------------------------------------
 
 #[test]
 fn broadcasts_and_reductions_give_what_was_brought() {
@@ -197,7 +198,7 @@ fn quiesce_covers_handlers_that_other_threads_run() {
     Mapped.run(&["quiesce_covers_other_threads"], &SHUFFLED);
 }
 
-// ---- progress --------------------------------------------------------------------------------------------------------
+// ---- progress --------------------------------------------------------------------------------
 
 #[test]
 fn a_target_that_computes_holds_nobody_up() {
@@ -214,7 +215,7 @@ fn handlers_run_in_calls_on_the_callers_thread() {
     holds(&BY_ITSELF, &["handlers_run_in_calls"], &[]);
 }
 
-// ---- threads ---------------------------------------------------------------------------------------------------------
+// ---- threads ---------------------------------------------------------------------------------
 
 #[test]
 fn one_request_handler_and_one_reply_handler_at_a_time() {
@@ -231,7 +232,8 @@ fn implicit_operations_are_their_threads_own() {
     }
 }
 
-/// Whether a type may go to another thread, and be shared with it: an inherent constant goes before the trait's, where its bound holds.
+/// Whether a type is `Send` and `Sync`: an inherent constant takes precedence over the trait's if
+/// its bound holds.
 struct May<T>(std::marker::PhantomData<T>);
 
 trait MayNot {
@@ -260,7 +262,7 @@ fn the_threading_mode_says_which_threads_may_call() {
     assert_eq!((Any::GO, Any::BE_SHARED), (true, true));
 }
 
-// ---- the page --------------------------------------------------------------------------------------------------------
+// ---- the page --------------------------------------------------------------------------------
 
 fn folder(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
@@ -271,7 +273,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// The tests of a module of a test program.
+/// Returns the tests of a module of a test program.
 fn tests_of(module: &str) -> BTreeSet<String> {
     let source = read(&format!("tests/tests/{}.rs", module.replace("::", "/")));
     let mut names = BTreeSet::new();
@@ -284,7 +286,7 @@ fn tests_of(module: &str) -> BTreeSet<String> {
     names
 }
 
-/// The tests that the page names in code, with the modules that they are in.
+/// Returns the tests that the page names in code, with their modules.
 fn named(page: &str) -> BTreeSet<String> {
     let is_part = |part: &str| {
         part.bytes()

@@ -1,4 +1,4 @@
-//! What the engine's settings do, over shared memory.
+//! The effects of the engine's settings, over shared memory.
 
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;

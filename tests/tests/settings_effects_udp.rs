@@ -1,5 +1,5 @@
-//! What the engine's settings do, over UDP: the portals on fragments that are handed over in order, so that what one call or one
-//! poll does can be counted.
+//! The effects of the engine's settings, over UDP: the portals on fragments that are delivered in
+//! order, so that the effects of a single call or poll can be counted.
 
 use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;

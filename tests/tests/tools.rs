@@ -1,6 +1,7 @@
-//! GASNet's tools: programs in C and C++ against `gasnet_tools.h`, and what becomes of their errors.
+//! GASNet's tools: C and C++ programs that use `gasnet_tools.h`, and the effects of their errors.
 //!
-//! The programs lie in `tests/c/tools`; `names.tsv` there says which of them uses which name of the headers.
+//! The programs are in `tests/c/tools`; `names.tsv` there lists which of them uses each name of the
+//! headers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use conduit_tests::c::{self, Build, Executable, Standard, words};
 use conduit_tests::job::{Finished, Job};
 use xtask::{Library, library};
 
-/// Programs that run to their end without arguments.
+/// Programs that succeed without arguments.
 const PROGRAMS: [&str; 15] = [
     "annotations",
     "atomics",
@@ -29,14 +30,14 @@ const PROGRAMS: [&str; 15] = [
     "tracing",
 ];
 
-/// The code of a process that aborts.
+/// The exit code of a process that aborts.
 const ABORTED: i32 = 128 + 6;
 
 fn folder() -> PathBuf {
     c::source("tools")
 }
 
-/// All programs in one executable.
+/// Builds all programs as one executable.
 fn build(standard: Standard, flags: &[&str]) -> Executable {
     let library = library("pgas-gasnet-tools", Library::Static).expect("the library of the tools");
     let sources = ["main", "threadkeys_elsewhere"].iter().chain(&PROGRAMS);
@@ -50,7 +51,7 @@ fn build(standard: Standard, flags: &[&str]) -> Executable {
         .unwrap_or_else(|error| panic!("{flags:?}: {error:#}"))
 }
 
-/// A run without settings of whoever runs the tests.
+/// Returns a run without settings from the environment of the tests.
 fn job(executable: &Executable, arguments: &[&str]) -> Job {
     let settings = std::env::vars()
         .map(|(name, _)| name)
@@ -100,7 +101,7 @@ fn without_the_compilers_features() {
         &features.to_string_lossy(),
         "-O1",
         "-DGASNETT_THREAD_SINGLE",
-        // What the annotations would have told the compiler.
+        // These flags replace the annotations.
         "-fno-strict-aliasing",
         "-Wno-unused-function",
         "-Wno-return-type",
@@ -109,7 +110,7 @@ fn without_the_compilers_features() {
     all_pass(&build(Standard::Gnu11, &flags));
 }
 
-/// The debug build with threads, which several tests use.
+/// Returns the debug build with threads, which several tests use.
 fn debug_build() -> &'static Executable {
     static BUILT: OnceLock<Executable> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -120,7 +121,7 @@ fn debug_build() -> &'static Executable {
     })
 }
 
-/// A run of it with these words as arguments.
+/// Returns a run of the debug build with these words as arguments.
 fn debug(arguments: &str) -> Job {
     let arguments: Vec<&str> = arguments.split(' ').collect();
     job(debug_build(), &arguments)
@@ -246,7 +247,7 @@ fn assumptions_are_checked_by_debug_builds() {
 
 #[test]
 fn backtraces_are_written_by_the_mechanism_that_is_asked_for() {
-    // The client's comes first.
+    // The client's backtrace comes first.
     let client = debug("failures print").ends_with(0, &[]);
     assert_eq!(client.stdout, "client's backtrace\natexit\n");
     let of = |kind: &str| debug("failures print").env("GASNET_BACKTRACE_TYPE", kind);
@@ -263,7 +264,7 @@ fn backtraces_are_written_by_the_mechanism_that_is_asked_for() {
 
 #[test]
 fn a_debugger_may_look_while_it_is_wanted_and_no_longer() {
-    // One that is there on every machine.
+    // A debugger that exists on every system.
     let debugger = folder().join("debugger");
     let path = std::env::var("PATH").unwrap_or_default();
     let path = format!("{}:{path}", debugger.display());
@@ -285,7 +286,7 @@ fn errors_write_backtraces_when_asked_to() {
             .env(name, value)
     };
     fatal("GASNET_BACKTRACE_NODES", "0").ends_with(ABORTED, &["number 5\nclient's backtrace\n"]);
-    // Rank 0 is known in a job only; without one all are.
+    // Rank 0 is known only in a job; without one all ranks count.
     fatal("GASNET_BACKTRACE_TYPE", "CLIENT").ends_with(ABORTED, &["client's backtrace\n"]);
     debug("failures fatal_replaced").ends_with(ABORTED, &["another backtrace\nreplaced\n"]);
     let not_asked = debug("failures print_if_enabled").ends_with(1, &[]);
@@ -353,7 +354,8 @@ fn the_rate_of_ticks_can_be_given() {
     timers("walltime")
         .env("GASNET_TSC_VERBOSE", "1")
         .ends_with(0, &[]);
-    // A rate that is far off shows in the first sleep that is measured; where there is no counter it is not looked at.
+    // A wrong rate shows in the first sleep that is measured; without a counter the setting isn't
+    // used.
     let wrong = timers("100000000000")
         .run()
         .expect("nothing is left behind");
@@ -388,9 +390,9 @@ fn a_signal_that_has_no_handler_is_an_error() {
     debug("system kill").ends_with(ABORTED, &["gasnett_reghandler: signal 9"]);
 }
 
-// ---- The headers themselves ----
+// ---- the headers themselves ----
 
-/// The tools' headers by their names in the folder of headers.
+/// Returns the tools' headers by their names in the folder of headers.
 fn headers() -> Vec<String> {
     let pieces =
         std::fs::read_dir(c::include().join("gasnet_tools")).expect("the folder of pieces");
@@ -449,7 +451,7 @@ fn one_mode_of_threads_excludes_the_other() {
     assert!(error.contains("exclude each other"), "{error}");
 }
 
-/// Names that are this project's own, or of the language.
+/// Returns whether a name is this project's own, or the language's.
 fn is_internal(name: &str) -> bool {
     name.starts_with("CONDUIT_")
         || name.starts_with("conduit_")
@@ -457,7 +459,8 @@ fn is_internal(name: &str) -> bool {
         || name.ends_with("_HELPER")
 }
 
-/// All names that the headers give to clients: macros, whatever the mode, and functions, variables and types.
+/// Returns all names that the headers define for clients in any mode: macros, functions, variables
+/// and types.
 fn public_names() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for header in headers() {
@@ -488,7 +491,7 @@ fn public_names() -> BTreeSet<String> {
     names
 }
 
-/// What of a preprocessed text comes from files below a path.
+/// Returns the part of a preprocessed text that comes from files below a path.
 fn own_text(preprocessed: &str, path: &Path) -> String {
     let path = path.to_string_lossy();
     let mut ours = false;
@@ -518,7 +521,8 @@ fn each_name_of_the_headers_is_used_by_the_program_that_the_table_names() {
             let path = folder().join(file);
             let source =
                 std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
-            // Names that the program makes of pieces are seen when its own macros have been expanded.
+            // Names that the program makes by token pasting appear when its own macros have been
+            // expanded.
             let build = Build::new(Standard::C99)
                 .source(&path)
                 .flags(["-DGASNETT_THREAD_SAFE", "-w"]);

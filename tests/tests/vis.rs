@@ -1,5 +1,5 @@
-//! Puts and gets of many ranges through the engine, with several under way at once, over networks of every kind: all bytes come to
-//! their places, none to others.
+//! Puts and gets of many ranges through the engine, several at once, over networks of every kind:
+//! all bytes arrive at their places, and no others change.
 
 use conduit_core::barrier::Value;
 use conduit_core::engine::Engine;
@@ -17,13 +17,13 @@ use conduit_tests::udp;
 
 type Rank = Engine<InTurn, Seq>;
 
-/// Turns that all ranks may take together, far above what any job here needs.
+/// The limit of turns of all ranks together, far above what any job here needs.
 const TURNS: u64 = 20_000_000;
 const OPERATIONS: usize = 40;
 /// Bytes of a segment that each rank writes to, and of one that all read from.
 const SHARE: usize = 64 << 10;
 
-/// Some bytes of an area, range by range. No byte is in two.
+/// Some bytes of an area, range by range. The ranges don't overlap.
 #[derive(Debug, Clone)]
 enum Kind {
     Vector(Vec<Block>),
@@ -38,13 +38,13 @@ struct Side {
 }
 
 impl Side {
-    /// Ranges of `bytes` bytes in all, in an area of [`SHARE`].
+    /// Draws ranges of `bytes` bytes in total, in an area of [`SHARE`].
     fn draw(random: &mut fastrand::Rng, bytes: usize) -> Self {
         let lengths = [1, 2, 8, 24, 512, 4096].into_iter();
         let lengths: Vec<usize> = lengths.filter(|len| bytes.is_multiple_of(*len)).collect();
         let len = lengths[random.usize(..lengths.len())];
         let count = bytes / len;
-        // Each in a part of the area of its own, in any order.
+        // Each range in its own part of the area, in any order.
         let part = SHARE / count.max(1);
         let mut starts: Vec<usize> = (0..count)
             .map(|place| place * part + random.usize(..=part - len))
@@ -55,7 +55,7 @@ impl Side {
         let kind = match random.u32(..3) {
             0 => {
                 let blocks = starts.iter().map(|&start| Block { start, len });
-                // An empty range is anywhere.
+                // An empty range may be anywhere.
                 let empty = Block {
                     start: usize::MAX,
                     len: 0,
@@ -68,7 +68,8 @@ impl Side {
         Self { origin: 0, kind }
     }
 
-    /// An array of as many elements, in dimensions that are laid out in any order, some of them backwards.
+    /// Draws an array of `elements` elements, with its dimensions laid out in any order, some of
+    /// them backwards.
     fn array(random: &mut fastrand::Rng, elements: usize, element: usize) -> Self {
         let (mut counts, mut rest) = (Vec::new(), elements);
         for factor in [2, 3, 5, 7] {
@@ -87,7 +88,7 @@ impl Side {
         let (mut space, mut rest, mut origin) = (element, elements, 0);
         for dimension in order {
             let count = counts[dimension];
-            // With a gap, as far as there is room.
+            // With a gap, if there is room.
             let gap = random.usize(..4) * 8;
             if (space + gap) * rest <= SHARE {
                 space += gap;
@@ -124,7 +125,7 @@ impl Side {
         }
     }
 
-    /// The place of every byte, in order.
+    /// Returns the place of every byte, in order.
     fn bytes(&self) -> Vec<usize> {
         match &self.kind {
             Kind::Vector(blocks) => blocks
@@ -155,7 +156,7 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     std::iter::repeat_with(|| random.u8(..)).take(len).collect()
 }
 
-/// What a put or get copies from, and to.
+/// The source and the destination of a get.
 struct Get {
     source: Vec<u8>,
     here: Side,
@@ -190,14 +191,14 @@ fn one_rank(
     let text = |error: conduit_core::kernel::Error| error.to_string();
     let engine = Rank::start(end, &mut meeting, settings).map_err(text)?;
     let (rank, size) = (engine.rank(), engine.size());
-    // What all read from, and a share for each rank to write to.
+    // The share that all read from, and a share for each rank to write to.
     engine
         .memory()
         .attach(&mut meeting, &mut [], (1 + size as usize) * SHARE)
         .map_err(text)?;
     let of = |rank: u32| pattern(seed ^ u64::from(rank) << 32, SHARE);
     let base = engine.memory().segment().map_err(text)?.0;
-    // SAFETY: this rank's segment, which nobody uses before the barrier.
+    // SAFETY: this rank's segment, which is not used before the barrier.
     unsafe { std::slice::from_raw_parts_mut(base, SHARE) }.copy_from_slice(&of(rank));
     let barrier = || {
         engine
@@ -209,7 +210,7 @@ fn one_rank(
     barrier()?;
     let share = SHARE * (1 + rank as usize);
     let mut random = fastrand::Rng::with_seed(seed * 100 + u64::from(rank));
-    // What is in this rank's share of each segment.
+    // The content of this rank's share of each segment.
     let mut written = vec![vec![0_u8; SHARE]; size as usize];
     let mut gets: Vec<(usize, Handle, Box<Get>)> = Vec::new();
     let mut implicit: Vec<(usize, Box<Get>)> = Vec::new();
@@ -271,7 +272,8 @@ fn one_rank(
             let mut tries = 0;
             let handle = loop {
                 let (local, remote) = (get.here.places(to), get.there.places(0));
-                // SAFETY: the result lives, and is left alone, until the operation has been waited for.
+                // SAFETY: the result lives, and is not touched, until the operation has been waited
+                // for.
                 let started = unsafe {
                     engine
                         .rma()
@@ -304,12 +306,12 @@ fn one_rank(
         .iter()
         .try_for_each(|(number, get)| get.check(*number))?;
     barrier()?;
-    // Each rank looks at what it has written to all.
+    // Each rank checks what it has written to all.
     for (target, expected) in (0..size).zip(&written) {
         let mut found = vec![0; SHARE];
         engine.rma().get(&mut found, target, share).map_err(text)?;
         if found != *expected {
-            return Err(format!("what rank {rank} has put to rank {target}"));
+            return Err(format!("wrong bytes from rank {rank} on rank {target}"));
         }
     }
     for _ in 0..2 {
@@ -323,7 +325,8 @@ fn one_rank(
     Ok(())
 }
 
-/// Jobs of some sizes over the networks that `make` makes from ranks and seed.
+/// Runs jobs of several sizes over the networks that `make` starts for a number of ranks and a
+/// seed.
 fn over<N: Ni + 'static>(settings: &Settings, make: impl Fn(u32, u64) -> Vec<N>) {
     for (ranks, seed) in [(1, 1), (2, 2), (3, 3), (5, 4)] {
         let settings = settings.clone();

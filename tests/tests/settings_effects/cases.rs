@@ -1,7 +1,9 @@
-//! What the engine's settings do: each is set to two values, and the difference is seen from outside.
+//! The effects of the engine's settings: each is set to two values, and the difference is observed
+//! from outside.
 //!
-//! Ranks take turns on one thread and go on only when they say so, hence what one call or one poll does can be counted.
-//! Values and ranges are tested beside the table (`conduit-core/src/settings`), those of credits with the plan.
+//! Ranks take turns on one thread and yield only when they ask to, so the effects of a single call
+//! or poll can be counted. Values and ranges are tested beside the table
+//! (`conduit-core/src/settings`), those of credits with the plan.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -25,19 +27,19 @@ use super::{NETWORK, start};
 type Network = InTurn;
 type Rank = Engine<Network, Seq>;
 
-/// Counts requests.
+/// The handler that counts requests.
 const SILENT: u8 = 200;
-/// Counts requests and replies to them.
+/// The handler that counts requests and replies to them.
 const REPLYING: u8 = 201;
-/// Counts requests and replies to them with a medium of some size.
+/// The handler that counts requests and replies with a medium of some size.
 const REPLYING_AT_LENGTH: u8 = 202;
-/// For the replies.
+/// The handler of the replies.
 const REPLY: u8 = 131;
 
 const CHUNK: usize = 1024;
 const SEGMENT: usize = 256 << 10;
 
-/// Everything by messages, and more of everything than a case needs.
+/// Returns settings without windows or injects, and with more resources than a case needs.
 fn settings() -> Settings {
     Settings {
         chunk: CHUNK,
@@ -52,7 +54,8 @@ fn settings() -> Settings {
     }
 }
 
-/// The same as programs are run: mapped memory, injected messages, chunks of the usual size.
+/// Returns these settings with the network's features as in a program: mapped memory, injected
+/// messages, chunks of the default size.
 fn as_run(ours: Settings) -> Settings {
     let Settings {
         windows,
@@ -68,7 +71,8 @@ fn as_run(ours: Settings) -> Settings {
     }
 }
 
-/// Whether `docs/settings.md` says that a setting makes a difference over this network, as programs are run.
+/// Returns whether `docs/settings.md` says that a setting has an effect over this network, with
+/// settings as in a program.
 fn acts(name: &str) -> bool {
     let row = Settings::default()
         .rows()
@@ -78,7 +82,7 @@ fn acts(name: &str) -> bool {
     networks.contains(&"all") || networks.contains(&NETWORK)
 }
 
-/// Settings as the environment gives them, over those of this file.
+/// Returns this file's settings, changed by a setting in its environment form.
 fn with(name: &str, value: &str) -> Settings {
     let parsed = Settings::from_lookup([(name.to_owned(), value.to_owned())]);
     let (given, _) = parsed.expect("a valid setting");
@@ -108,7 +112,7 @@ fn with(name: &str, value: &str) -> Settings {
     }
 }
 
-/// Runs `work` on each of some ranks; what it gives on each. Afterwards nothing may be left in use.
+/// Runs `work` on each rank and returns the results. Afterwards no resources may be in use.
 fn on_each(
     ranks: u32,
     settings: Settings,
@@ -164,17 +168,18 @@ fn handlers(handled: &Arc<AtomicU32>) -> Vec<Registration<Handler<Network, Seq>>
     ]
 }
 
-/// How often `start` succeeds before it says that it would have to wait; it never waits.
+/// Returns how often `start` succeeds before it would have to wait; it never waits.
 fn until_refused(mut start: impl FnMut() -> conduit_core::kernel::Result<bool>) -> u32 {
     let mut count = 0;
-    while start().expect("a call that is right") {
+    while start().expect("a valid call") {
         count += 1;
-        assert!(count < 10_000, "there is no limit");
+        assert!(count < 10_000, "no limit was reached");
     }
     count
 }
 
-/// What rank 0 can start towards rank 1 while that one does not poll.
+/// Returns the number of operations that rank 0 can start towards rank 1 while that one does not
+/// poll.
 fn started(settings: Settings, start: fn(&Rank) -> conduit_core::kernel::Result<bool>) -> u32 {
     on_each(2, settings, move |rank, meeting, _| {
         let count = match rank.rank() {
@@ -187,10 +192,10 @@ fn started(settings: Settings, start: fn(&Rank) -> conduit_core::kernel::Result<
     })[0]
 }
 
-/// A put that needs a send ticket and nothing else that is scarce: its source lies in the segment.
+/// Starts a put that needs only a send ticket: its source lies in the segment.
 fn put_from_segment(rank: &Rank) -> conduit_core::kernel::Result<bool> {
     let (base, _) = rank.memory().segment()?;
-    // SAFETY: in the segment, which nobody writes there.
+    // SAFETY: in the segment, which is not written there.
     unsafe {
         rank.rma().put_nb_bulk(
             1,
@@ -208,12 +213,12 @@ fn put_from_segment(rank: &Rank) -> conduit_core::kernel::Result<bool> {
 fn msg_limit_is_the_most_messages_in_flight() {
     let started = |limit| started(with("GASNET_PORTAL_MSG_LIMIT", limit), put_from_segment);
     let (few, more) = (started("20"), started("50"));
-    // Some tickets may be held for replies.
+    // Some tickets may be reserved for replies.
     assert!((12..=20).contains(&few), "{few}");
     assert_eq!(more - few, 30);
 }
 
-/// What is copied before the call returns is not in flight as far as this rank is concerned.
+/// A message that is copied before the call returns isn't counted as in flight by this rank.
 #[test]
 fn msg_limit_counts_what_is_not_copied_at_once() {
     const EACH: u32 = 5;
@@ -257,7 +262,7 @@ fn msg_limit_counts_what_is_not_copied_at_once() {
 #[test]
 fn num_tmpmd_is_the_most_transfers_from_memory_elsewhere() {
     static ELSEWHERE: [u8; 64 << 10] = [7; 64 << 10];
-    // The others wait, so the other rank has to poll: it does, at its end.
+    // Further puts wait, so the other rank has to poll, which it does at its end.
     let most = |limit: u32, ways: fn(Settings) -> Settings| {
         let settings = with("GASNET_PORTAL_NUM_TMPMD", &limit.to_string());
         on_each(2, ways(settings), |rank, _, _| {
@@ -353,12 +358,12 @@ fn a_packed_long_is_one_message() {
         (tickets("1", |ours| ours), tickets("0", |ours| ours)),
         (1, 2)
     );
-    // The header is injected, and a packed long with it.
+    // The header is injected, and with it a packed long.
     let data = u32::from(acts("GASNET_PORTAL_PACKED_LONG"));
     assert_eq!((tickets("1", as_run), tickets("0", as_run)), (0, data));
 }
 
-/// Requests that one poll of rank 1 runs handlers for, while more are there.
+/// Returns the number of requests whose handlers one poll of rank 1 runs while more are waiting.
 fn served(settings: Settings, handler: u8) -> u32 {
     on_each(2, settings, move |rank, meeting, handled| {
         if rank.rank() == 0 {
@@ -388,7 +393,8 @@ fn am_limit_is_the_most_requests_of_a_poll() {
     }
 }
 
-/// The order in which rank 1 handles requests that have all come, as one number; and whether it is that of their sending.
+/// Returns the order in which rank 1 handles requests that have all arrived, as one number, and
+/// whether it is the order of sending.
 fn order(settings: Settings) -> (u32, bool) {
     const ORDERED: u8 = 203;
     let handled = on_each(2, settings, |rank, meeting, _| {
@@ -439,7 +445,7 @@ fn rpl_chunks_are_the_most_replies_under_way() {
     for chunks in [1, 3] {
         let settings = with("GASNET_PORTAL_RPL_CHUNKS", &chunks.to_string());
         assert_eq!(served(settings.clone(), REPLYING), chunks);
-        // Short ones are injected, everywhere.
+        // Shorts are injected over all networks.
         let limit = Settings::default().am_limit;
         assert_eq!(served(as_run(settings.clone()), REPLYING), limit);
         let expected = match acts("GASNET_PORTAL_RPL_CHUNKS") {
@@ -472,7 +478,7 @@ fn safe_limit_is_the_most_completions_of_a_poll() {
                 return 0;
             }
             let before = rank.in_use().unwrap().tickets;
-            // Over some networks one poll brings them here and the next one takes them.
+            // Over some networks one poll receives them and the next one handles them.
             (0..3)
                 .map(|_| {
                     rank.poll().unwrap();
@@ -490,7 +496,8 @@ fn safe_limit_is_the_most_completions_of_a_poll() {
 
 #[test]
 fn sys_limit_is_the_most_system_messages_of_a_poll() {
-    // Where nobody is mapped a barrier's cells are system messages: here four for each rank, all in one round.
+    // Without windows a barrier's cells are system messages: here four for each rank, all in one
+    // round.
     let polls = |limit: &str| {
         let least = Rc::new(Cell::new(u32::MAX));
         on_each(
@@ -515,15 +522,12 @@ fn sys_limit_is_the_most_system_messages_of_a_poll() {
     };
     let least = |limit| polls(limit).into_iter().min().unwrap();
     let all = least("0");
-    assert!(
-        all <= 2,
-        "the poll that brings them here, and the one that takes them"
-    );
+    assert!(all <= 2, "one poll receives them, and one handles them");
     assert_eq!((least("1") - all, least("2") - all), (3, 1));
 }
 
-/// Credits that move, `credits` for each peer. Buffers of 7 chunks that count hold 28 of these: the bank is empty where
-/// the credits of all are a multiple.
+/// Returns settings with dynamic credits, `credits` for each peer. Buffers with 7 usable chunks
+/// hold 28 of these, so the bank is empty if the credits of all peers are a multiple.
 fn moving(settings: Settings, credits: u32) -> Settings {
     Settings {
         dynamic_credits: true,
@@ -538,10 +542,11 @@ fn moving(settings: Settings, credits: u32) -> Settings {
 fn request(rank: &Rank, to: u32) -> bool {
     rank.messages()
         .request_short(to, SILENT, &[], Blocking::Immediate)
-        .expect("a request that is right")
+        .expect("a valid request")
 }
 
-/// Credits are the same whatever network they count messages of. The bank has besides what its buffers hold on top.
+/// Credits are the same over all networks. The bank also has the credits of the room that the
+/// division leaves.
 #[test]
 fn credits_are_what_the_settings_say_at_the_start() {
     for ways in [|ours| ours, as_run] {
@@ -572,7 +577,7 @@ fn settle(rank: &Rank) {
     }
 }
 
-/// Messages about credits are system messages also where a barrier needs none.
+/// Messages about credits are system messages even if a barrier needs none.
 #[test]
 fn sys_limit_is_the_most_returns_of_a_poll() {
     let returns = |limit: &str| {
@@ -594,7 +599,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             while me > 1 && rank.messages().credits(0).unwrap().revoked == 0 {
                 rank.poll().unwrap();
             }
-            // What is given back is on its way, all of it when the poll begins.
+            // The returns are on their way, all of them before the poll begins.
             for _ in 0..if me > 1 { 20 } else { 0 } {
                 rank.poll().unwrap();
             }
@@ -602,7 +607,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             if me > 0 {
                 return 0;
             }
-            // Over some networks one poll brings them here and the next one takes them.
+            // Over some networks one poll receives them and the next one handles them.
             let mut returned = (0..20).map(|_| {
                 rank.poll().unwrap();
                 let lent = (2..8).map(|peer| rank.messages().credits(peer).unwrap().lent);
@@ -638,7 +643,8 @@ fn credit_doubling_is_how_much_a_stalled_request_brings() {
 #[test]
 fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
     const EPOCH: u32 = 40;
-    // Rank 0 has used 24 of 28 credits at once in the epoch before the one in which rank 2 needs more than it has.
+    // Rank 0 has used 24 of 28 credits at once in the epoch before the one in which rank 2 needs
+    // more than it has.
     let returned = |value| {
         let settings = Settings {
             epoch_duration: EPOCH,
@@ -685,7 +691,8 @@ fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
     assert_eq!(returned("0"), 28 - 24 / 4);
 }
 
-/// A message that is given up has taken with it that an epoch has ended; the next one, here the one that asks for credits, tells it.
+/// The end of an epoch, carried by a message that is cancelled, is carried by the next message
+/// instead: here the one that asks for credits.
 #[test]
 fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
     const EPOCH: u32 = 40;
@@ -734,7 +741,7 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
         }
         rank.messages().credits(1).unwrap().revoked as u32
     })[0];
-    // Of what it has used at once in the epoch before a quarter counts.
+    // A quarter of the credits used at once in the epoch before counts.
     assert_eq!(returned, 28 - 24 / 4);
 }
 
@@ -748,7 +755,7 @@ fn what_has_come_back_can_be_given_back() {
     };
     let kept = on_each(3, settings, |rank, meeting, handled| {
         let me = rank.rank();
-        // Rank 0 sends the last request of the epoch and reads no counter after it.
+        // Rank 0 sends the last request of the epoch and doesn't read the counter afterwards.
         for (from, requests, all) in [(2, 15, 15), (0, 24, 39), (0, 1, EPOCH)] {
             if me == from {
                 settle(rank);
@@ -766,7 +773,7 @@ fn what_has_come_back_can_be_given_back() {
             settle(rank);
             assert!(request(rank, 1));
         }
-        // The revoke comes during these polls.
+        // The revoke arrives during these polls.
         for _ in 0..if me == 0 { 1000 } else { 0 } {
             rank.poll().unwrap();
         }
@@ -775,14 +782,14 @@ fn what_has_come_back_can_be_given_back() {
         }
         rank.messages().credits(0).unwrap().lent
     })[1];
-    // A quarter of what was in flight at once in the last epoch counts as used.
+    // A quarter of the requests in flight at once in the last epoch counts as used.
     assert_eq!(kept, 24 / 4);
 }
 
 #[test]
 fn credit_revokes_are_how_many_peers_are_asked() {
     const REQUESTS: u32 = 200;
-    // Rank 1 needs more than all others could spare. Within one epoch.
+    // Rank 1 needs more than all others could spare, within one epoch.
     let asked = |value| {
         let settings = moving(with("CONDUIT_CREDIT_REVOKES", value), 7);
         on_each(8, settings, |rank, _, handled| match rank.rank() {
@@ -790,7 +797,7 @@ fn credit_revokes_are_how_many_peers_are_asked() {
                 while handled.load(Relaxed) < REQUESTS {
                     rank.poll().unwrap();
                 }
-                // What is returned is on its way.
+                // The returns are on their way.
                 for _ in 0..100 {
                     rank.poll().unwrap();
                 }
@@ -859,7 +866,7 @@ fn credit_stats_writes_where_the_credits_are() {
         assert_eq!(sender.header.job, receiver.header.job);
         let Header { loan, banked, .. } = receiver.header;
         assert!(loan == 4 && banked >= 100, "{:?}", receiver.header);
-        // Behind those that have ended the one in which the job ends.
+        // After the epochs that have ended comes the one in which the job ends.
         let mut epochs = receiver.epochs.iter().map(|epoch| epoch.rank.epoch);
         assert!(epochs.any(|epoch| epoch == EPOCHS), "{receiver:?}");
         let last = &receiver.epochs.last().expect("the end").rank;
@@ -870,7 +877,7 @@ fn credit_stats_writes_where_the_credits_are() {
         assert_eq!(lent(last), lent(&receiver.epochs[0].rank));
         assert!(
             last.banked < 100,
-            "a stalled request brought more: {last:?}"
+            "the stalled request got more credits: {last:?}"
         );
     }
 }

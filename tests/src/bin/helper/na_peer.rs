@@ -188,7 +188,7 @@ fn call(info: &str, address: &str, calls: &str) -> Result<()> {
                 .wait()?;
             ensure!(answer.wait()? == [1]);
             let Ok(bytes) = memory.into_vec() else {
-                bail!("no transfer of its own is in flight");
+                bail!("a transfer of this process still uses the memory");
             };
             ensure!(
                 bytes.iter().all(|byte| *byte == !(tag as u8)),
