@@ -30,22 +30,22 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print what a stream still carries on a network that loses packets
+    /// Print the throughput of a stream on a network that loses packets
     Loss(LossOptions),
-    /// Print what arrives when many ranks send to one
+    /// Print the throughput of many ranks that send to one
     Incast(IncastOptions),
     /// Send so many segments that sequence numbers wrap several times, and check all of them
     Wrap(WrapOptions),
-    /// Give endpoints malformed packets, and check that they survive
+    /// Feed malformed packets to endpoints, and check that they survive
     Fuzz(FuzzOptions),
 }
 
 #[derive(Debug, Args)]
 struct RunOptions {
-    /// The scenario
+    /// The scenario's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Scenarios from the first up to the one before the last; only failing ones are shown
+    /// A range of seeds; only failing scenarios are shown
     #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = sim::seeds)]
     seeds: Option<Range<u64>>,
     /// Show the scenario
@@ -57,14 +57,14 @@ struct RunOptions {
     change: Change,
 }
 
-/// What is other than the seed says.
+/// Changes to the seed's scenario.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Instead of what the seed says")]
+#[command(next_help_heading = "Changes to the seed's scenario")]
 struct Change {
-    /// Ranks, without the scenario's faults at certain times
+    /// Number of ranks; removes the scenario's timed faults
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: Option<u32>,
-    /// Without faults at certain times
+    /// Remove the scenario's timed faults
     #[arg(long)]
     no_faults: bool,
     /// Fraction of the packets that are lost, from 0 to 1
@@ -73,34 +73,34 @@ struct Change {
     /// Fraction of the packets without a segment that are lost in addition
     #[arg(long, value_name = "PART", value_parser = part)]
     ack_loss: Option<f64>,
-    /// Fraction of the packets that come twice
+    /// Fraction of the packets that are duplicated
     #[arg(long, value_name = "PART", value_parser = part)]
     duplicate: Option<f64>,
     /// Fraction of the packets in which bits are changed
     #[arg(long, value_name = "PART", value_parser = part)]
     corrupt: Option<f64>,
-    /// From interface to interface, in µs
+    /// Latency between two interfaces, in µs
     #[arg(long, value_name = "US")]
     latency: Option<u64>,
-    /// Up to so much longer, in µs
+    /// Maximum additional latency, in µs
     #[arg(long, value_name = "US")]
     jitter: Option<u64>,
-    /// Of every interface, in Gbit/s; 0 is without bound
+    /// Bandwidth of every interface, in Gbit/s; 0: unlimited
     #[arg(long, value_name = "GBIT/S")]
     bandwidth: Option<f64>,
     /// UDP payload of a packet
     #[arg(long, value_name = "BYTES")]
     packet: Option<usize>,
-    /// One phase of traffic: who sends to whom
+    /// Use one phase of traffic, with this pattern
     #[arg(long, value_enum)]
     pattern: Option<Pattern>,
-    /// One phase of traffic: how large fragments are
+    /// Use one phase of traffic, with these fragment sizes
     #[arg(long, value_enum)]
     sizes: Option<Sizes>,
-    /// One phase of traffic: fragments of each rank to each that it sends to
+    /// Use one phase of traffic, with this number of fragments per pair of ranks
     #[arg(long, value_name = "N")]
     fragments: Option<u32>,
-    /// The packets' seal
+    /// Seal of the packets
     #[arg(long, value_enum)]
     seal: Option<SealKind>,
 }
@@ -154,7 +154,7 @@ impl Change {
         }
     }
 
-    /// The same changes, as arguments.
+    /// Returns these changes as arguments.
     fn arguments(&self) -> String {
         fn option(name: &str, value: Option<impl Display>) -> Option<String> {
             value.map(|value| format!(" --{name} {value}"))
@@ -192,7 +192,7 @@ impl Change {
 
 #[derive(Debug, Args)]
 struct LossOptions {
-    /// Parts of the packets that are lost
+    /// Fractions of the packets that are lost
     #[arg(long, value_delimiter = ',', default_value = "0,0.001,0.01,0.02,0.05,0.1,0.2,0.3", value_parser = part)]
     losses: Vec<f64>,
     #[command(flatten)]
@@ -203,10 +203,10 @@ struct LossOptions {
 
 #[derive(Debug, Args)]
 struct IncastOptions {
-    /// Ranks that send
+    /// Numbers of sending ranks
     #[arg(long, value_delimiter = ',', default_value = "1,2,8,32")]
     senders: Vec<u32>,
-    /// Fraction of the packets that are lost in addition
+    /// Fraction of the packets that are lost on the way
     #[arg(long, default_value_t = 0.0, value_parser = part)]
     loss: f64,
     #[command(flatten)]
@@ -217,26 +217,26 @@ struct IncastOptions {
 
 #[derive(Debug, Args)]
 struct WrapOptions {
-    /// Times that the 24 bits of sequence numbers wrap
+    /// How often the 24 bits of sequence numbers wrap
     #[arg(long, default_value_t = 3)]
     times: u32,
     /// Fraction of the packets that are lost
     #[arg(long, default_value_t = 0.01, value_parser = part)]
     loss: f64,
-    /// Seed of all that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 #[derive(Debug, Args)]
 struct FuzzOptions {
-    /// Packets given to endpoints, all in all
+    /// Total number of packets fed to endpoints
     #[arg(long, default_value_t = 1_000_000)]
     inputs: u64,
-    /// Seed of all that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only this session, which a failure names
+    /// Run only this session, named by a failure
     #[arg(long)]
     session: Option<u64>,
     #[command(flatten)]
@@ -245,8 +245,7 @@ struct FuzzOptions {
 
 /// Runs the command line. The exit code is 1 if there were violations.
 ///
-/// # Errors
-/// Standard output can't be written.
+/// # Errors Standard output can't be written.
 pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &cli.command {
@@ -273,7 +272,7 @@ pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Wrap(options)) => wrap(&mut out, options),
         Some(Command::Fuzz(options)) => fuzzing(&mut out, options),
     }
-    .context("can't write standard output")
+    .context("cannot write to standard output")
 }
 
 #[derive(Serialize)]
@@ -337,7 +336,7 @@ fn show(out: &mut impl Write, report: &Report) -> io::Result<()> {
         writeln!(out, "VIOLATION {violation}")?;
     }
     if report.has_passed() {
-        writeln!(out, "nothing is wrong")?;
+        writeln!(out, "no violations")?;
     }
     Ok(())
 }
@@ -459,8 +458,8 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     scenario.protocol.first_sequence = (1 << 24) - 5000;
     scenario.host.receive_time = 100;
     scenario.host.send_time = 100;
-    // A little more than one segment for each fragment, so that every number is one delivery that
-    // is checked.
+    // A little more than one segment per fragment, so that every number is a delivery that is
+    // checked.
     scenario.phases[0].fragments = (options.times << 24) + 10_000;
     scenario.phases[0].sizes = Sizes::Short;
     scenario.protocol.link_fragments = 4096;

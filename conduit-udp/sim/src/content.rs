@@ -1,12 +1,13 @@
-//! The bytes of fragments, which follow from a key and an offset, so that they need not be stored.
+//! The bytes of fragments, computed from a key and an offset so that they need not be stored.
 
 use std::sync::LazyLock;
 
 use sim::random::Rng;
 
-/// A prime, so that no power of two and no multiple of a packet's size brings the same bytes again.
+/// A prime, so that the content repeats neither at powers of two nor at multiples of a packet's
+/// size.
 const PERIOD: usize = 65_521;
-/// Most bytes of one call.
+/// The maximum bytes of one call.
 const LONGEST: usize = 65_536;
 
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -20,10 +21,9 @@ static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
         .collect()
 });
 
-/// `length` bytes from `offset` on of what `key` names.
+/// Returns `length` bytes of the content of `key`, from `offset` on.
 ///
-/// # Panics
-/// If `length` is more than 64 KiB.
+/// # Panics If `length` is more than 64 KiB.
 pub(crate) fn bytes(key: u64, offset: usize, length: usize) -> &'static [u8] {
     let start = ((key % PERIOD as u64) as usize + offset % PERIOD) % PERIOD;
     &TABLE[start..start + length]

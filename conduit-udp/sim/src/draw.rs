@@ -9,11 +9,12 @@ use crate::scenario::{
 };
 use crate::seal::SealKind;
 
-/// Bytes that all ranks send in a scenario, about.
+/// The approximate number of bytes that all ranks send in a scenario.
 const BUDGET: u64 = 600 << 10;
 
 impl Scenario {
-    /// The scenario of a seed: the same for ever, as long as this function isn't changed.
+    /// Returns the scenario of a seed. It is always the same as long as this function isn't
+    /// changed.
     pub fn from_seed(seed: u64) -> Self {
         let random = &mut Rng::with_seed(mix(seed));
         let ranks = pick(random, &[2, 2, 2, 2, 3, 3, 4, 5, 8, 16]);
@@ -29,8 +30,8 @@ impl Scenario {
             SealKind::Hash
         };
         let mut protocol = protocol;
-        // Mostly so short that links are made idle amid the traffic; the bursts of a network that
-        // holds packets back are longer.
+        // Mostly so short that links are made idle during traffic; a network that holds packets
+        // back has longer bursts.
         protocol.idle_time = match random.u8(..8) {
             0 => 0,
             1 => protocol.idle_time,
@@ -127,10 +128,10 @@ fn protocol(random: &mut Rng) -> Protocol {
 }
 
 fn host(random: &mut Rng, ranks: u32, protocol: &Protocol) -> Host {
-    // A full-sized probe for every peer fits every queue: they are sent together, and a queue that
-    // is smaller drops always the same ones.
+    // Every queue has room for a full-sized probe to every peer: the probes are sent together, and
+    // a smaller queue would always drop the same ones.
     let least = (ranks as usize + 2) * protocol.packet;
-    // What the socket really holds may be less than the protocol was told.
+    // The socket's real capacity may be less than the protocol's setting.
     let told = protocol.socket_buffer.max(4 * protocol.packet);
     let socket = if random.u8(..4) == 0 { told / 4 } else { told };
     let bandwidth = match random.u8(..4) {
@@ -162,7 +163,7 @@ fn handler(random: &mut Rng, protocol: &Protocol) -> FragmentHandler {
     }
 }
 
-/// Two different ranks.
+/// Draws two different ranks.
 fn two(random: &mut Rng, ranks: u32) -> (u32, u32) {
     let from = random.u32(..ranks);
     (from, (from + random.u32(1..ranks)) % ranks)
@@ -178,7 +179,7 @@ fn faults(random: &mut Rng, ranks: u32, path: &Path, protocol: &Protocol) -> Vec
     };
     let (from, to) = two(random, ranks);
     let rank = from;
-    // What is short enough to be survived by all means, and by no means.
+    // Outages that are certainly survived, and outages that certainly aren't.
     let part = if path.loss > 0.15 || path.corrupt > 0.05 {
         0.2
     } else {
@@ -258,7 +259,7 @@ fn phases(random: &mut Rng, ranks: u32, protocol: &Protocol, faults: &[Fault]) -
             _ => magnitude(random, 10 * US, 100 * MS),
         };
     }
-    // Something is sent after all faults too.
+    // Some traffic follows all faults.
     if let Some(last) = faults.iter().map(Fault::last).max() {
         let begin = last.max(begin) + random.u64(..MS);
         phases.push(phase(random, ranks, begin, BUDGET / 4));

@@ -10,14 +10,14 @@ use crate::scenario::{Fault, Scenario};
 pub(crate) enum Expected {
     /// Everything arrives, and the peer is not given up.
     Survives,
-    /// Either: everything arrives, or the peer is given up.
+    /// Either everything arrives, or the peer is given up.
     Undetermined,
     /// The peer is given up if the link was used before or is used later.
     Fails {
-        /// From then on nothing is received from the peer, or by it.
+        /// The time from which on neither side receives from the other.
         begin: Nanos,
-        /// Packets of the peer are still received: it notices sooner, and only its own end stops an
-        /// idle link.
+        /// Whether packets of the peer are still received. The peer notices sooner, and only its
+        /// end stops an idle link.
         is_heard: bool,
     },
     /// The peer is given up because of the path's MTU, if more than tiny fragments are sent.
@@ -25,7 +25,7 @@ pub(crate) enum Expected {
 }
 
 impl Expected {
-    /// The worse of two expectations.
+    /// Returns the worse of two expectations.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Survives, expected) | (expected, Self::Survives) => expected,
@@ -50,7 +50,7 @@ impl Expected {
     }
 }
 
-/// The expected state of the link of `rank` to `peer`. `used`: when it was first used.
+/// Returns the expected state of the link of `rank` to `peer`. `used`: when it was first used.
 pub(crate) fn expected(
     scenario: &Scenario,
     rank: Rank,
@@ -65,7 +65,7 @@ pub(crate) fn expected(
             is_heard: false,
         },
         Some(end) if end - begin < dead => Expected::Survives,
-        // If it was in use before, it is given up when the outage ends.
+        // A link in use is given up when the outage ends.
         Some(_) if used.is_some_and(|used| used <= begin) => Expected::Fails {
             begin,
             is_heard: false,
@@ -104,7 +104,7 @@ pub(crate) fn expected(
             _ => Expected::Undetermined,
         },
         Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Expected::MtuTooSmall,
-        // If the other side has given it up, it receives nothing.
+        // If the other side has given up this rank, it receives nothing.
         Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Expected::Undetermined,
         Fault::Restart { rank: one, at } if touches(one) => Expected::Fails {
             begin: at,
@@ -119,8 +119,8 @@ pub(crate) fn expected(
         .fold(Expected::Survives, Expected::and)
 }
 
-/// What is wrong with a failure, if anything. `used`: when the link was first used, by this rank
-/// and by the peer.
+/// Returns what is wrong with a failure, if anything. `used`: when the link was first used, by this
+/// rank and by the peer.
 pub(crate) fn judge(
     scenario: &Scenario,
     expected: Expected,
@@ -130,16 +130,16 @@ pub(crate) fn judge(
 ) -> Option<String> {
     let dead = scenario.protocol.dead_time;
     let [used, used_by_peer] = used;
-    // What is in flight, or held by an attacker, when a path is cut still arrives.
+    // Packets in flight, or held by an attacker, when a path is cut still arrive.
     let path = &scenario.path;
     let late = 2 * (path.latency + path.jitter) + path.replay_after + 50_000_000;
     let slack = dead / 20 + late;
     let (begin, is_heard) = match expected {
-        Expected::Survives => return Some("is given up, though nothing lasted for long".into()),
+        Expected::Survives => return Some("is given up although no fault lasts long".into()),
         Expected::Undetermined | Expected::MtuTooSmall => (None, false),
         Expected::Fails { begin, is_heard } => (Some(begin), is_heard),
     };
-    // Neither has heard of the other before the path was cut.
+    // Neither side received from the other before the path was cut.
     let is_unknown = begin.is_some_and(|begin| {
         used.is_some_and(|used| used >= begin + late)
             && used_by_peer.is_none_or(|used| used >= begin + late)
@@ -147,28 +147,27 @@ pub(crate) fn judge(
     let is_cause = match (expected, failure) {
         (_, Failure::Broken(_) | Failure::Left) => false,
         (Expected::MtuTooSmall, failure) => failure == Failure::Mtu(scenario.protocol.packet),
-        // An answer that somebody has kept may come when full-sized packets have not been answered
-        // for long.
+        // A replayed reply may arrive when full-sized packets have been unanswered for long.
         (_, Failure::Mtu(_)) => path.replay > 0.0,
         (Expected::Fails { .. }, failure) if is_unknown => failure == Failure::Unreachable,
         _ => true,
     };
     if !is_cause {
-        return Some("is given up for a wrong reason".into());
+        return Some("is given up for the wrong reason".into());
     }
     if let Failure::Silent(ms) = failure
         && ms + 1 < dead / 1_000_000
     {
         return Some("is given up too early".into());
     }
-    // An idle link notices after the keep-alive time; that of its peer must have ended before, as
-    // long as it is heard.
+    // An idle link notices after the keep-alive time. If its peer is still heard, the peer's link
+    // has to end first.
     let bound = (if is_heard { 2 } else { 1 }) * (dead + dead / 4) + slack;
     let since = begin.map(|begin| begin.max(used.unwrap_or(0)));
     match since {
-        // A link that was only heard of may have been opened at any time.
+        // A link on which this rank has only received may have been opened at any time.
         Some(since) if used.is_some() && at > since + bound => Some(format!(
-            "is given up late, {} ms after that",
+            "is given up {} ms too late",
             (at - since) / 1_000_000
         )),
         Some(since) if is_unknown && !is_heard && at + slack < since + dead => {

@@ -8,24 +8,25 @@ use crate::memory::outside;
 use crate::oracle::{Oracle, Process, violation};
 use crate::scenario;
 
-/// Bits of a token that are the fragment's number; those above are the sender.
+/// Bits of a token for the fragment's number; those above are for the sender.
 const NUMBER: u32 = 40;
 
-/// State of a fragment handler.
+/// The state of a fragment handler.
 #[derive(Debug)]
 pub(crate) struct State {
     model: scenario::FragmentHandler,
     random: Rng,
-    /// Bytes that it has not processed.
+    /// Bytes that it has not yet processed.
     held: usize,
     drained: Nanos,
-    /// It takes nothing.
+    /// Whether it refuses everything.
     pub(crate) is_closed: bool,
-    /// It has refused something since this was last checked.
+    /// Whether it has refused a fragment since this was last checked.
     pub(crate) has_refused: bool,
-    /// By sender: it refused the last fragment without reason, and accepts it the second time.
+    /// By sender: whether it refused the last fragment without a reason and will accept the
+    /// repetition.
     refused: Vec<bool>,
-    /// Calls that it received.
+    /// The number of calls that it received.
     pub(crate) calls: u64,
 }
 
@@ -43,7 +44,7 @@ impl State {
         }
     }
 
-    /// Advances the time, in which it processes what it holds.
+    /// Advances the time, during which it processes its bytes.
     pub(crate) fn pass(&mut self, now: Nanos) {
         let time = now.saturating_sub(self.drained);
         self.drained = now;
@@ -57,7 +58,7 @@ impl State {
         self.held = self.held.saturating_sub(done.max(1));
     }
 
-    /// Whether it will have more room later.
+    /// Returns whether it will have more room later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.held > 0 || self.has_refused
     }
@@ -85,7 +86,7 @@ impl State {
 /// The handler of a process during a call of its endpoint.
 pub(crate) struct View<'a> {
     pub(crate) process: Process,
-    /// The processes that this one takes for its peers.
+    /// The processes that this one has as its peers.
     pub(crate) peers: &'a [Process],
     pub(crate) state: &'a mut State,
     pub(crate) oracle: &'a mut Oracle,
@@ -99,7 +100,7 @@ impl View<'_> {
             let own = self.process;
             violation!(
                 self.oracle,
-                "process {own} hears of rank {peer}, which isn't there"
+                "process {own} gets a call about rank {peer}, which doesn't exist"
             );
         }
         process
@@ -112,7 +113,8 @@ impl View<'_> {
             .then_some((from, number))
     }
 
-    /// Whether the process may receive from another: it has not given it up.
+    /// Returns whether the process may receive from another, which it may until it gives that one
+    /// up.
     fn hears(&mut self, from: Process, what: &str) -> bool {
         let is_dead = self
             .oracle
@@ -165,7 +167,7 @@ impl FragmentHandler for View<'_> {
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         outside(|| {
             let from = self.peer(peer)?;
-            if !self.hears(from, "the begin of a fragment") || !self.state.takes(peer, length) {
+            if !self.hears(from, "the beginning of a fragment") || !self.state.takes(peer, length) {
                 return None;
             }
             let number = self.oracle.begin(from, self.process, header, length)?;
@@ -197,7 +199,7 @@ impl FragmentHandler for View<'_> {
             if let Some((at, before)) = pair.failed {
                 violation!(
                     self.oracle,
-                    "process {own} gives {to} up ({failure:?}), and has before, at {at} ({before:?})"
+                    "process {own} gives up {to} ({failure:?}) again, after {at} ({before:?})"
                 );
             } else {
                 pair.failed = Some((now, failure));

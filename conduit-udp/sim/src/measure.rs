@@ -1,4 +1,4 @@
-//! How fast the protocol is on networks that lose packets, and when many send to one.
+//! Measurements of the protocol's throughput on networks that lose packets, and with many senders.
 
 use conduit_udp::protocol::Nanos;
 use serde::Serialize;
@@ -8,34 +8,34 @@ use crate::scenario::{FragmentHandler, Host, Path, Pattern, Phase, Protocol, Sce
 use crate::seal::SealKind;
 use crate::{Report, Until, run};
 
-/// What is measured: one stream, or many to one, in simulated time.
+/// The result of a measurement: one stream, or many to one, in simulated time.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measurement {
-    /// Ranks that send, to one.
+    /// The number of ranks that send to the receiver.
     pub senders: u32,
     /// Fraction of the packets that are lost, in both directions.
     pub loss: f64,
     /// Payload bytes per second that the receiver's fragment handler gets.
     pub goodput: f64,
-    /// The same as a part of the bandwidth of the receiver's interface.
+    /// The same as a fraction of the bandwidth of the receiver's interface.
     pub part: f64,
-    /// Segments that were sent again, as a part of all.
+    /// Retransmitted segments, as a fraction of all.
     pub resent: f64,
-    /// Packets that a socket or queue dropped.
+    /// Packets dropped by sockets and queues.
     pub dropped: u64,
-    /// Most bytes that an endpoint had allocated.
+    /// The most bytes that an endpoint had allocated.
     pub memory: i64,
-    /// Violations.
+    /// The number of violations.
     pub violations: usize,
 }
 
-/// A network to be measured on.
+/// The network of a measurement.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Bench {
-    /// Between two interfaces, in µs
+    /// Latency between two interfaces, in µs
     #[arg(long, value_name = "US", default_value_t = 20)]
     pub latency: u64,
-    /// Of every interface, in Gbit/s
+    /// Bandwidth of every interface, in Gbit/s
     #[arg(long, value_name = "GBIT/S", default_value_t = 10.0)]
     pub bandwidth: f64,
     /// UDP payload of a packet
@@ -44,22 +44,22 @@ pub struct Bench {
     /// Bytes that a socket holds
     #[arg(long, value_name = "BYTES", default_value_t = 4 << 20)]
     pub socket: usize,
-    /// Bytes that wait at a switch's port or interface
+    /// Bytes that the queue of an interface or of a switch's port holds
     #[arg(long, value_name = "BYTES", default_value_t = 1 << 20)]
     pub queue: usize,
     /// Simulated milliseconds
     #[arg(long, value_name = "MS", default_value_t = 200)]
     pub time: u64,
-    /// How large fragments are
+    /// Sizes of the fragments
     #[arg(long, value_enum, default_value_t = Sizes::Stream)]
     pub sizes: Sizes,
-    /// Seed of all that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl Bench {
-    /// The scenario: `senders` ranks send to rank 0 all the time.
+    /// Returns the scenario: `senders` ranks send to rank 0 all the time.
     pub fn scenario(&self, senders: u32, loss: f64) -> Scenario {
         let mut path = Path::perfect(self.latency * US);
         path.loss = loss;
@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    /// Measures, without the first quarter of the time.
+    /// Measures, leaving out the first quarter of the time.
     pub fn measure(&self, senders: u32, loss: f64) -> Measurement {
         let scenario = self.scenario(senders, loss);
         let end = self.time * MS;
@@ -130,7 +130,7 @@ fn rate(before: &Report, after: &Report, time: Nanos) -> f64 {
     (after.placed - before.placed) as f64 * 1e9 / time as f64
 }
 
-/// A counter of all endpoints by its name.
+/// Returns a counter of all endpoints by its name.
 pub fn counter(report: &Report, name: &str) -> u64 {
     report
         .counters

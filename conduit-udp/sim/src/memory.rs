@@ -1,4 +1,4 @@
-//! Memory of endpoints, counted in the allocator instead of relying on their own bookkeeping.
+//! The memory of endpoints, counted in the allocator instead of relying on their own bookkeeping.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,41 +8,41 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what is allocated [`inside`] of an endpoint.
+/// The system's allocator, with a count of what is allocated [`inside`] an endpoint.
 #[derive(Debug)]
 pub struct Counting;
 
 fn note(bytes: i64) {
-    // A thread that ends may allocate after its variables have gone: nothing is counted then.
+    // A thread that ends may allocate after its variables are gone; that isn't counted.
     if COUNTS.try_with(Cell::get).unwrap_or(false) {
         let _ = BYTES.try_with(|sum| sum.set(sum.get() + bytes));
     }
 }
 
-// SAFETY: every call goes to the system's allocator with the same arguments; counting touches no
-// memory of the caller's.
+// SAFETY: every call is forwarded to the system's allocator with the same arguments; counting
+// touches no memory of the caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);
-        // SAFETY: the caller keeps to the contract of `alloc`.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note(layout.size() as i64);
-        // SAFETY: the caller keeps to the contract of `alloc_zeroed`.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         note(-(layout.size() as i64));
-        // SAFETY: the caller keeps to the contract of `dealloc`.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(at, layout) }
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size as i64 - layout.size() as i64);
-        // SAFETY: the caller keeps to the contract of `realloc`.
+        // SAFETY: the caller upholds the contract of `realloc`.
         unsafe { System.realloc(at, layout, size) }
     }
 }
@@ -62,7 +62,7 @@ impl Drop for Scope {
     }
 }
 
-/// Calls into an endpoint: what it allocates more than it frees is added to `held`.
+/// Calls into an endpoint, and adds what it allocates more than it frees to `held`.
 pub fn inside<T>(held: &mut i64, call: impl FnOnce() -> T) -> T {
     let before = BYTES.get();
     let result = {
@@ -73,7 +73,7 @@ pub fn inside<T>(held: &mut i64, call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A call back out of an endpoint: nothing is counted.
+/// Calls back out of an endpoint, without counting.
 pub(crate) fn outside<T>(call: impl FnOnce() -> T) -> T {
     let _scope = Scope::enter(false);
     call()

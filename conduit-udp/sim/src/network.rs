@@ -8,9 +8,10 @@ use sim::random::{Rng, chance};
 use crate::process::Datagram;
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
-/// A run of lost packets ends after so long, in nanoseconds: on an idle path it would be an outage.
+/// The maximum duration of a run of lost packets, in nanoseconds: on an idle path a longer one
+/// would be an outage.
 const LONGEST_BURST: Nanos = 20_000_000;
-/// Number of the kind of packets without segment (`conduit_udp::protocol`, the header).
+/// The kind of packets without a segment (`conduit_udp::protocol`, the header).
 const NO_SEGMENT: u8 = 0;
 
 /// A queue that drains at a constant rate and drops packets when it is full.
@@ -20,7 +21,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// When the packet is through.
+    /// Returns when the packet leaves the queue, or `None` if it is dropped.
     fn pass(&mut self, now: Nanos, bytes: usize, bandwidth: u64, room: usize) -> Option<Nanos> {
         if bandwidth == 0 {
             return Some(now);
@@ -36,14 +37,14 @@ impl Queue {
     }
 }
 
-/// What happened to packets.
+/// The number of packets by fate.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct Fates {
-    /// Given to the network by ranks.
+    /// Sent by ranks.
     pub packets: u64,
-    /// Lost on the way, with those that were lost for having no segment.
+    /// Lost on the way, including those lost because they have no segment.
     pub lost: u64,
-    /// Lost because a link was down or a direction black.
+    /// Lost during an outage of a link or direction.
     pub cut: u64,
     /// Larger than the path's MTU.
     pub too_large: u64,
@@ -51,9 +52,9 @@ pub struct Fates {
     pub queue_full: u64,
     /// Dropped by a socket.
     pub socket_full: u64,
-    /// Came twice.
+    /// Duplicated.
     pub duplicated: u64,
-    /// Changed on the way.
+    /// Corrupted on the way.
     pub corrupted: u64,
     /// Replayed by an attacker.
     pub replayed: u64,
@@ -69,7 +70,7 @@ pub(crate) struct Network {
     random: Rng,
     uplinks: Vec<Queue>,
     downlinks: Vec<Queue>,
-    /// Since when packets are lost in a row, by direction.
+    /// The begin of the current run of lost packets, by direction.
     in_burst: Vec<Option<Nanos>>,
     ranks: usize,
     pub(crate) fates: Fates,
@@ -121,7 +122,7 @@ impl Network {
         if self.path.burst <= 1.0 {
             return self.has(self.path.loss);
         }
-        // Gilbert's model: the part of lost packets and the mean run are as set.
+        // Gilbert's model, with the configured fraction of lost packets and mean length of a run.
         let at = from as usize * self.ranks + to as usize;
         let leave = 1.0 / self.path.burst;
         let enter = leave * self.path.loss / (1.0 - self.path.loss);
@@ -142,8 +143,8 @@ impl Network {
         time
     }
 
-    /// A rank sends a packet. The resulting packets are added to `copies`, with the times at which
-    /// they reach the switch's port to the receiver.
+    /// Sends a rank's packet. Adds the resulting packets to `copies`, with the times at which they
+    /// reach the switch's port to the receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,
@@ -211,7 +212,7 @@ impl Network {
         }
     }
 
-    /// What an attacker makes of a packet that it has seen.
+    /// Simulates an attacker that has seen a packet.
     fn mistreat(
         &mut self,
         now: Nanos,
@@ -237,8 +238,7 @@ impl Network {
             self.fates.forged += 1;
             let mut bytes = packet.to_vec();
             if self.random.bool() {
-                // The same with another number or rank in its header, or something else instead of
-                // its body.
+                // The same packet with another number or rank in its header, or with another body.
                 let at = self.random.usize(..bytes.len().min(24));
                 bytes[at] = bytes[at].wrapping_add(self.random.u8(1..));
             } else {
@@ -256,7 +256,8 @@ impl Network {
         }
     }
 
-    /// A packet is at the switch's port: when it is at the receiver's socket, if the port has room.
+    /// Returns when a packet at the switch's port reaches the receiver's socket, if the port has
+    /// room.
     pub(crate) fn arrive(&mut self, now: Nanos, to: Rank, bytes: usize) -> Option<Nanos> {
         let at = self.downlinks[to as usize].pass(
             now,

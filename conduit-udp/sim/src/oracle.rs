@@ -10,7 +10,7 @@ use sim::random::mix;
 
 use crate::content;
 
-/// Violations that are kept; one suffices for a verdict.
+/// The maximum number of violations that are kept; one suffices for a failure.
 const KEPT: usize = 8;
 
 /// A violation of the protocol's contract.
@@ -18,7 +18,7 @@ const KEPT: usize = 8;
 pub struct Violation {
     /// Simulated time in nanoseconds.
     pub at: Nanos,
-    /// Description.
+    /// A description.
     pub what: String,
 }
 
@@ -44,9 +44,9 @@ pub(crate) struct Sent {
     pub(crate) key: u64,
     pub(crate) header: u8,
     pub(crate) length: u32,
-    /// The sender's handler was called (`sent`).
+    /// Whether it was reported to the sender's handler (`sent`).
     pub(crate) is_sent: bool,
-    /// Bytes received, once it has begun: sorted, disjoint ranges.
+    /// The bytes received, once it has begun: sorted, disjoint ranges.
     pub(crate) came: Option<Vec<(u32, u32)>>,
 }
 
@@ -59,14 +59,14 @@ impl Sent {
 /// One channel in one direction between two processes.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// Number of the first of `fragments`.
+    /// The number of the first of `fragments`.
     first: u64,
     fragments: VecDeque<Sent>,
-    /// All before this are delivered.
+    /// Fragments before this one are delivered.
     delivered: u64,
-    /// All before this have begun.
+    /// Fragments before this one have begun.
     begun: u64,
-    /// Fragments reported to the sender as sent.
+    /// The number of fragments reported to the sender as sent.
     reported: u64,
 }
 
@@ -80,7 +80,7 @@ impl Stream {
             .get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Forgets fragments that no further call may concern.
+    /// Removes fragments that no further call may concern.
     fn forget(&mut self) {
         while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent)
         {
@@ -113,11 +113,11 @@ impl Pair {
         self.streams.iter().all(Stream::is_done)
     }
 
-    /// The state of both channels, as text.
+    /// Returns the state of both channels as text.
     pub(crate) fn describe(&self) -> String {
         let [command, data] = &self.streams;
         format!(
-            "command channel: {} of {} delivered; data channel: {} of {} delivered, {} begun, {} told to the sender",
+            "command channel: {} of {} delivered; data channel: {} of {} delivered, {} begun, {} reported to the sender",
             command.delivered,
             command.end(),
             data.delivered,
@@ -134,9 +134,9 @@ pub(crate) struct Oracle {
     processes: usize,
     pairs: Vec<Option<Box<Pair>>>,
     pub(crate) violations: Vec<Violation>,
-    /// The time, for violations.
+    /// The current time, for violations.
     pub(crate) now: Nanos,
-    /// Count of deliveries and other progress.
+    /// A count of deliveries and other progress.
     pub(crate) progress: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
@@ -180,12 +180,12 @@ impl Oracle {
         self.pairs[from * self.processes + to].as_deref()
     }
 
-    /// The number of the next fragment.
+    /// Returns the number of the next fragment.
     pub(crate) fn next(&mut self, from: Process, to: Process, channel: Channel) -> u64 {
         self.pair(from, to).streams[channel as usize].end()
     }
 
-    /// The endpoint accepted a fragment.
+    /// Records a fragment that the endpoint accepted.
     pub(crate) fn sent(
         &mut self,
         from: Process,
@@ -211,7 +211,7 @@ impl Oracle {
         });
     }
 
-    /// The endpoint reads bytes of a fragment for a packet.
+    /// Provides bytes of a fragment that the endpoint reads for a packet.
     pub(crate) fn read(
         &mut self,
         from: Process,
@@ -229,10 +229,10 @@ impl Oracle {
                 into.copy_from_slice(content::bytes(sent.key, offset, into.len()));
                 return;
             }
-            Some(sent) if sent.is_sent => "a fragment that it was told is sent",
+            Some(sent) if sent.is_sent => "a fragment already reported as sent",
             Some(_) if is_dead => "a fragment to a peer that has failed",
             Some(_) => "beyond a fragment's end",
-            None => "a fragment that isn't there",
+            None => "an unknown fragment",
         };
         let length = into.len();
         violation!(
@@ -241,7 +241,7 @@ impl Oracle {
         );
     }
 
-    /// The endpoint reports a fragment as sent.
+    /// Checks that a fragment may be reported as sent.
     pub(crate) fn on_sent(&mut self, from: Process, to: Process, token: u64) {
         let pair = self.pair(from, to);
         let is_dead = pair.failed.is_some();
@@ -256,17 +256,17 @@ impl Oracle {
             }
             Some(_) if is_dead => "after its failure",
             Some(_) => "twice",
-            None => "but it never was",
+            None => "although it doesn't exist",
         };
         violation!(
             self,
-            "process {from} is told {what} that its fragment {token} to {to} is sent"
+            "fragment {token} from process {from} to {to} is reported as sent {what}"
         );
     }
 
-    /// A whole fragment is delivered.
+    /// Checks a fragment delivered as a whole.
     pub(crate) fn fragment(&mut self, from: Process, to: Process, header: &[u8], payload: &[u8]) {
-        // The channel is not known here: it has to be the next of either.
+        // The channel is not known here, so the fragment has to be the next of either.
         let pair = self.pair(from, to);
         let candidates = [Channel::Command, Channel::Data];
         let found = candidates.into_iter().find(|&channel| {
@@ -309,8 +309,8 @@ impl Oracle {
         self.delivered_bytes += bytes;
     }
 
-    /// A fragment begins: checks that it is the next one. Its number is the token of its
-    /// destination.
+    /// Checks that a fragment that begins is the next one. Returns its number, which is its
+    /// destination's token.
     pub(crate) fn begin(
         &mut self,
         from: Process,
@@ -337,7 +337,7 @@ impl Oracle {
         None
     }
 
-    /// Bytes of a fragment that has begun are placed.
+    /// Checks bytes placed in a fragment that has begun.
     pub(crate) fn place(
         &mut self,
         from: Process,
@@ -354,18 +354,18 @@ impl Oracle {
                     if end > sent.length as usize {
                         "beyond its end"
                     } else if content::bytes(sent.key, offset, bytes.len()) != bytes {
-                        "that are wrong"
+                        "with wrong content"
                     } else if cover(came, offset as u32, end as u32) {
                         self.placed += bytes.len() as u64;
                         return;
                     } else {
-                        "that have come before"
+                        "that were placed before"
                     }
                 } else {
-                    "though it has not begun"
+                    "although it has not begun"
                 }
             }
-            None => "though there is no such fragment",
+            None => "although it doesn't exist",
         };
         let length = bytes.len();
         violation!(
@@ -374,7 +374,7 @@ impl Oracle {
         );
     }
 
-    /// A fragment that has begun is complete.
+    /// Checks that a fragment that ends is complete.
     pub(crate) fn end(&mut self, from: Process, to: Process, number: u64) {
         let stream = &mut self.pair(from, to).streams[Channel::Data as usize];
         let is_next = stream.delivered == number && number < stream.begun;
@@ -396,12 +396,12 @@ impl Oracle {
     }
 }
 
-/// Adds a range to a set of ranges. `false`: it overlaps with another.
+/// Adds a range to a set of ranges. Returns false if it overlaps with another.
 fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
     if begin == end {
         return true;
     }
-    // Most come at the end.
+    // Most ranges are added at the end.
     let at = ranges
         .iter()
         .rposition(|range| range.0 <= begin)
@@ -506,10 +506,10 @@ mod tests {
                 oracle.place(0, 1, 0, 0, content::bytes(5, 0, 2000));
                 oracle.place(0, 1, 0, 1999, content::bytes(5, 1999, 10));
             }),
-            ("told twice", |oracle| {
+            ("reported twice", |oracle| {
                 (0..2).for_each(|_| oracle.on_sent(0, 1, 1))
             }),
-            ("read after it was told", |oracle| {
+            ("read after it was reported", |oracle| {
                 oracle.on_sent(0, 1, 1);
                 oracle.read(0, 1, 1, 0, &mut [0; 10]);
             }),

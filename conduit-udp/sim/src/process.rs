@@ -17,9 +17,9 @@ use crate::scenario::Scenario;
 use crate::seal::AnySeal;
 use crate::traffic::{Traffic, Wish};
 
-/// Packets that are not what was sent, at which a run compares all of the endpoint's state.
+/// The number of corrupted packets for which a run compares all of the endpoint's state.
 const COMPARED: u32 = 6;
-/// Consecutive times that an endpoint may ask to be called at once without a reason.
+/// How often in a row an endpoint may ask to be called at once without a reason.
 const STORM: u32 = 1000;
 /// Interval at which the progress thread serves a rank that does not poll.
 const ATTENTION: Nanos = 1_000_000;
@@ -28,14 +28,14 @@ const ATTENTION: Nanos = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
-    /// No rank sent this.
+    /// Whether it isn't a packet as a rank sent it.
     pub(crate) is_changed: bool,
 }
 
-/// A seal that checks that no packet number is reused towards a peer, since numbers are nonces.
+/// A seal that checks that no packet number is reused towards a peer, because numbers are nonces.
 struct Numbering<'a> {
     seal: &'a mut AnySeal,
-    /// By peer: the least that may be used.
+    /// By peer: the lowest number that may be used.
     next: &'a mut [u64],
     reused: Option<(Rank, u64)>,
 }
@@ -78,35 +78,35 @@ pub(crate) struct Process {
     pub(crate) rank: Rank,
     pub(crate) endpoint: Endpoint,
     seal: AnySeal,
-    /// By rank.
+    /// Processes by rank.
     pub(crate) peers: Vec<Id>,
     handler: State,
     pub(crate) traffic: Traffic,
-    /// By peer: the least packet number that may be sent.
+    /// By peer: the lowest packet number that may be sent.
     numbers: Vec<u64>,
-    /// Peer and number of all packets that were taken.
+    /// The peer and number of all accepted packets.
     taken: HashSet<(Rank, u64)>,
     pub(crate) socket: VecDeque<Datagram>,
     pub(crate) socket_bytes: usize,
-    /// It is at work until then.
+    /// The time until which it is busy.
     pub(crate) clock: Nanos,
-    /// When it is to be woken; [`Nanos::MAX`] is never.
+    /// The time of its next wake-up; [`Nanos::MAX`]: never.
     pub(crate) wake: Nanos,
-    /// Bytes that the endpoint holds, and the most that it has held.
+    /// The bytes that the endpoint holds, and their maximum.
     pub(crate) memory: i64,
     pub(crate) peak: i64,
     memory_bound: i64,
-    /// What it held when it began, and the least that it has held since this was set.
+    /// The bytes that it held when it began, and the minimum since this was reset.
     pub(crate) memory_at_start: i64,
     pub(crate) least: i64,
     storm: u32,
-    /// Comparisons of all state that were made, and that are to be made.
+    /// The number of comparisons of the whole state, and the number intended.
     compared: u32,
     comparisons: u32,
     buffer: Vec<u8>,
     random: Rng,
     turn: usize,
-    /// Timer expirations, and packets sent.
+    /// The number of timer expirations, and of packets sent.
     pub(crate) timeouts: u64,
     pub(crate) packets: u64,
     times: Times,
@@ -119,14 +119,14 @@ struct Times {
     batch: usize,
 }
 
-/// A packet that the process sends: when, to whom, which bytes of its buffer.
+/// A packet that the process sends: time, receiver, and bytes of its buffer.
 pub(crate) struct Outgoing<'a> {
     pub(crate) at: Nanos,
     pub(crate) to: Rank,
     pub(crate) bytes: &'a [u8],
 }
 
-/// Counters without those of dropped packets.
+/// Returns the counters without those of dropped packets.
 pub(crate) fn without_drops(counters: &Counters) -> Counters {
     Counters {
         bad_tag: 0,
@@ -137,7 +137,7 @@ pub(crate) fn without_drops(counters: &Counters) -> Counters {
     }
 }
 
-/// All of an endpoint's state but its counters of dropped packets, as a number.
+/// Returns a hash of an endpoint's state without its counters of dropped packets.
 pub(crate) fn digest(endpoint: &Endpoint) -> u64 {
     let mut text = format!("{endpoint:?}");
     for name in ["bad_tag: ", "malformed: ", "replayed: ", "from_failed: "] {
@@ -203,8 +203,8 @@ impl Process {
         }
     }
 
-    /// Receives packets, handles what is due, sends. `is_attended`: only the progress thread calls,
-    /// the rank does not poll.
+    /// Receives packets, handles timers, sends. `is_attended`: only the progress thread makes
+    /// calls, because the rank does not poll.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
@@ -216,7 +216,7 @@ impl Process {
         self.handler.is_closed = is_attended;
         self.handler.pass(self.clock);
         self.handler.has_refused = false;
-        // Who attends to a rank now and then takes all that has come.
+        // A progress thread, which runs rarely, takes all packets that have arrived.
         let batch = if is_attended {
             usize::MAX
         } else {
@@ -264,7 +264,7 @@ impl Process {
         self.wake = self.next_wake(is_attended);
     }
 
-    /// When it polls next, unless something comes.
+    /// Returns the time of its next poll, unless a packet arrives earlier.
     fn next_wake(&self, is_attended: bool) -> Nanos {
         if !self.socket.is_empty() {
             return if is_attended {
@@ -285,11 +285,11 @@ impl Process {
             .chain(traffic)
             .min()
             .unwrap_or(Nanos::MAX);
-        // Time goes on, whatever is due.
+        // Time advances even if timers are due.
         at.max(self.clock + if is_attended { ATTENTION } else { 1 })
     }
 
-    /// When it polls after something has come.
+    /// Returns the time of its poll after a packet has arrived.
     pub(crate) fn on_arrival(&self, now: Nanos, is_attended: bool) -> Nanos {
         if is_attended {
             self.clock.max(now) + ATTENTION
@@ -298,8 +298,8 @@ impl Process {
         }
     }
 
-    /// State that must not change without a valid tag. Hashing it takes time, so it is checked for
-    /// some packets only.
+    /// Returns the state that must not change without a valid tag. Hashing it takes time, so it is
+    /// checked only for some packets.
     fn counters(&self, is_changed: bool) -> Option<Counters> {
         (is_changed || self.timeouts.is_multiple_of(8))
             .then(|| without_drops(&self.endpoint.counters()))
@@ -337,7 +337,7 @@ impl Process {
             let id = self.id;
             violation!(
                 view.oracle,
-                "process {id} has taken a packet of {peer} twice"
+                "process {id} accepted a packet of {peer} twice"
             );
         }
         let verdict = seal.verdict;
@@ -352,7 +352,7 @@ impl Process {
             if before != after {
                 violation!(
                     oracle,
-                    "process {id} has changed by a packet without valid tag: {before:?}, {after:?}"
+                    "a packet without a valid tag changed the counters of process {id}: {before:?}, {after:?}"
                 );
             }
             if let Some(digest_before) = digest_before {
@@ -360,13 +360,13 @@ impl Process {
                 if digest_before != digest(&self.endpoint) {
                     violation!(
                         oracle,
-                        "process {id}'s state has changed by a packet without valid tag"
+                        "a packet without a valid tag changed the state of process {id}"
                     );
                 }
             }
         } else if datagram.is_changed {
             let id = self.id;
-            violation!(oracle, "process {id} has taken a packet that nobody sent");
+            violation!(oracle, "process {id} accepted a packet that no rank sent");
         }
     }
 
@@ -382,7 +382,7 @@ impl Process {
         inside(&mut self.memory, || endpoint.on_timeout(clock, view_ref));
     }
 
-    /// Sends of its traffic what the endpoint takes.
+    /// Submits as much of its traffic as the endpoint accepts.
     fn offer(&mut self, oracle: &mut Oracle) {
         let count = self.traffic.look(self.clock);
         let (mut sent, mut refused) = (0, 0);
@@ -407,15 +407,15 @@ impl Process {
                     let id = self.id;
                     violation!(
                         oracle,
-                        "process {id} may not send what is allowed: {wish:?}, {refused:?}"
+                        "process {id} is refused a valid fragment: {wish:?}, {refused:?}"
                     );
                     break;
                 }
             }
         }
         if refused > 0 && refused >= self.traffic.flows() {
-            // Something arrives, or a timer ends, before there is room; the rank polls now and then
-            // besides.
+            // A packet arrives, or a timer expires, before there is room; the rank also polls from
+            // time to time.
             self.traffic.wait_until(self.clock + ATTENTION);
         }
     }
@@ -469,7 +469,7 @@ impl Process {
             Err(Refused::Dead) if !is_dead => {
                 violation!(
                     oracle,
-                    "process {id} may not send to {to}, but was not told of a failure"
+                    "process {id} may not send to {to}, but got no failure"
                 );
             }
             Err(_) => {}
@@ -501,7 +501,7 @@ impl Process {
             let reused = seal.reused;
             if made.length == 0 || made.segment == 0 || made.length > self.buffer.len() {
                 let id = self.id;
-                violation!(oracle, "process {id} makes packets of no sense: {made:?}");
+                violation!(oracle, "process {id} makes invalid packets: {made:?}");
                 break;
             }
             for bytes in self.buffer[..made.length].chunks(made.segment) {
@@ -517,7 +517,7 @@ impl Process {
                 let id = self.id;
                 violation!(
                     oracle,
-                    "process {id} uses packet number {number} towards {peer} again"
+                    "process {id} reuses packet number {number} towards {peer}"
                 );
             }
         }

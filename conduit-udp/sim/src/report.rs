@@ -17,30 +17,30 @@ pub struct Report {
     pub events: u64,
     /// Fragments delivered.
     pub fragments: u64,
-    /// Bytes of them, headers and payloads.
+    /// Their bytes, headers and payloads.
     pub bytes: u64,
     /// Bytes of payload received, including those of incomplete fragments.
     pub placed: u64,
-    /// What the network did to packets.
+    /// The fates of packets.
     pub network: Fates,
-    /// The endpoints' counters, of all ranks.
+    /// The endpoints' counters, summed over all ranks.
     pub counters: Vec<(&'static str, u64)>,
     /// Peers that were given up.
     pub failures: Vec<GivenUp>,
-    /// Most bytes that an endpoint had allocated.
+    /// The most bytes that an endpoint had allocated.
     pub memory: i64,
 }
 
 /// A peer that was given up.
 #[derive(Debug, Clone, Serialize)]
 pub struct GivenUp {
-    /// By this process.
+    /// The process that gave it up.
     pub by: usize,
-    /// This one.
+    /// The process given up.
     pub peer: usize,
-    /// When, in nanoseconds.
+    /// The time, in nanoseconds.
     pub at: Nanos,
-    /// Why.
+    /// The reason.
     pub failure: String,
 }
 
@@ -74,7 +74,7 @@ impl Report {
         }
     }
 
-    /// Nothing was wrong.
+    /// Returns whether there were no violations.
     pub fn has_passed(&self) -> bool {
         self.violations.is_empty()
     }

@@ -7,60 +7,60 @@ use serde::Serialize;
 
 use crate::seal::SealKind;
 
-/// One run.
+/// A run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scenario {
-    /// Seed of all that is random during the run.
+    /// The seed of all random choices during the run.
     pub seed: u64,
-    /// Ranks of the job.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Between each two of them.
+    /// The path between each two ranks.
     pub path: Path,
-    /// Each of them.
+    /// The hardware and process of each rank.
     pub host: Host,
-    /// Each endpoint.
+    /// The settings of each endpoint.
     pub protocol: Protocol,
     /// The layer above each endpoint.
     pub handler: FragmentHandler,
-    /// What they send, one after the other.
+    /// The traffic, in phases.
     pub phases: Vec<Phase>,
-    /// What goes wrong at certain times.
+    /// The timed faults.
     pub faults: Vec<Fault>,
-    /// Packets' seals.
+    /// The packets' seal.
     pub seal: SealKind,
 }
 
-/// What happens to packets in one direction between two ranks. Parts are of 1, times in
-/// nanoseconds.
+/// The properties of the path in one direction between two ranks. Fractions are from 0 to 1, times
+/// in nanoseconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Path {
-    /// From interface to interface.
+    /// The latency between two interfaces.
     pub latency: Nanos,
-    /// Largest additional delay of a packet, which reorders packets.
+    /// The maximum additional delay of a packet, which reorders packets.
     pub jitter: Nanos,
-    /// Fraction of the packets that take the longest time.
+    /// Fraction of the packets that have the maximum delay.
     pub jittered: f64,
     /// Fraction of the packets that are lost.
     pub loss: f64,
-    /// So many are lost in a row on average.
+    /// The mean number of packets lost in a row.
     pub burst: f64,
     /// Fraction of the packets without a segment that are lost in addition.
     pub ack_loss: f64,
-    /// Fraction of the packets that come twice.
+    /// Fraction of the packets that are duplicated.
     pub duplicate: f64,
     /// Fraction of the packets in which some bits are changed.
     pub corrupt: f64,
     /// Fraction of the packets that an attacker replays, up to [`Path::replay_after`] later.
     pub replay: f64,
-    /// See there.
+    /// The maximum delay of a replay.
     pub replay_after: Nanos,
-    /// Fraction of the packets for which an attacker sends a forged one too.
+    /// Fraction of the packets for which an attacker also sends a forged one.
     pub forge: f64,
-    /// Directions that have these faults, the others have none.
+    /// The directions with these faults; the others have none.
     pub faulty: Directions,
 }
 
-/// Of each pair of ranks.
+/// The affected directions of each pair of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
@@ -73,7 +73,7 @@ pub enum Directions {
 }
 
 impl Path {
-    /// Nothing but time.
+    /// Returns a path without faults.
     pub fn perfect(latency: Nanos) -> Self {
         Self {
             latency,
@@ -95,25 +95,25 @@ impl Path {
 /// A rank's interface, the port of the switch that it is connected to, and its process.
 #[derive(Debug, Clone, Serialize)]
 pub struct Host {
-    /// Bytes per second in each direction; 0 is without bound.
+    /// Bytes per second in each direction; 0: unlimited.
     pub bandwidth: u64,
-    /// Bytes that may wait for the interface, to leave.
+    /// Bytes that the interface's send queue holds.
     pub uplink_queue: usize,
-    /// Bytes that may wait at the switch's port, to arrive.
+    /// Bytes that the queue of the switch's port holds.
     pub downlink_queue: usize,
-    /// Bytes that may wait in the socket.
+    /// Bytes that the socket holds.
     pub socket: usize,
-    /// To take a packet from the socket.
+    /// The time to take a packet from the socket.
     pub receive_time: Nanos,
-    /// To send one.
+    /// The time to send a packet.
     pub send_time: Nanos,
-    /// Bytes of the buffer that packets are made in: at least one packet fits.
+    /// The size of the buffer that packets are made in: at least one packet.
     pub transmit_buffer: usize,
-    /// Packets taken from the socket before anything else is done.
+    /// The number of packets taken from the socket before anything else is done.
     pub batch: usize,
 }
 
-/// What is set for the endpoints.
+/// The settings of the endpoints.
 #[derive(Debug, Clone, Serialize)]
 #[expect(missing_docs, reason = "they are the fields of `Config`")]
 pub struct Protocol {
@@ -137,7 +137,7 @@ pub struct Protocol {
 }
 
 impl Protocol {
-    /// What a rank has when nothing is set.
+    /// Returns a rank's default settings.
     pub fn usual() -> Self {
         Self::from(&Config::default())
     }
@@ -194,76 +194,76 @@ impl From<&Config> for Protocol {
 /// The layer above a rank's endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct FragmentHandler {
-    /// Bytes of fragments that it holds, unless it holds nothing: then it takes one of any size.
+    /// Bytes of fragments that it holds. If it holds nothing, it accepts a fragment of any size.
     pub room: usize,
-    /// Bytes that it is done with in a second; 0 is at once.
+    /// Bytes that it processes per second; 0: immediately.
     pub speed: u64,
-    /// Part of the fragments that it refuses at first without any reason.
+    /// Fraction of the fragments that it first refuses without a reason.
     pub refuse: f64,
 }
 
-/// Traffic.
+/// A phase of traffic.
 #[derive(Debug, Clone, Serialize)]
 pub struct Phase {
-    /// When it begins, in nanoseconds.
+    /// The time at which it begins, in nanoseconds.
     pub begin: Nanos,
-    /// Who sends to whom.
+    /// The pairs of ranks that communicate.
     pub pattern: Pattern,
-    /// To each of them so many fragments; `u32::MAX` is without end.
+    /// The number of fragments per pair; `u32::MAX`: unlimited.
     pub fragments: u32,
-    /// How large they are.
+    /// The sizes of the fragments.
     pub sizes: Sizes,
-    /// Time between a rank's sends, on average.
+    /// The mean time between a rank's sends.
     pub gap: Nanos,
-    /// A rank sends so many at a time.
+    /// The number of fragments that a rank sends at a time.
     pub burst: u32,
 }
 
-/// Who sends to whom.
+/// The pairs of ranks that communicate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
-    /// Rank 0 to rank 1, 2 to 3 and so on.
+    /// Rank 0 sends to rank 1, 2 to 3 and so on
     OneWay,
-    /// The same, in both directions.
+    /// The same in both directions
     Pairs,
-    /// Each to the next.
+    /// Each rank sends to the next
     Ring,
-    /// Each to all others.
+    /// Each rank sends to all others
     AllToAll,
-    /// All others to rank 0.
+    /// All other ranks send to rank 0
     ManyToOne,
-    /// Rank 0 to all others.
+    /// Rank 0 sends to all others
     OneToMany,
-    /// Some to some others.
+    /// Some ranks send to some others
     Random,
 }
 
-/// How large fragments are.
+/// The sizes of the fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Sizes {
-    /// Those of the command channel, of up to 100 bytes mostly.
+    /// Fragments of the command channel, mostly of up to 100 bytes
     Tiny,
-    /// Those of the data channel that fit a packet.
+    /// Fragments of the data channel that fit a packet
     Packet,
-    /// Of some packets to 100 KB.
+    /// Fragments from a few packets to 100 KB
     Large,
-    /// Of the largest size: 1 MiB.
+    /// Fragments of the largest size: 1 MiB
     Stream,
-    /// Full packets, without anything else.
+    /// Fragments that fill a packet exactly
     Full,
-    /// The data channel's, of a few bytes.
+    /// Fragments of the data channel, of a few bytes
     Short,
-    /// All of these, and those at their limits.
+    /// All of these, and fragments at the size limits
     Mixed,
 }
 
-/// What goes wrong. Times are in nanoseconds; an `end` of `None` is never.
+/// A timed fault. Times are in nanoseconds; an `end` of `None` means never.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
-    /// No packet gets from one rank to another.
+    /// No packet of one rank reaches another.
     BlackHole {
         /// The sender.
         from: Rank,
@@ -274,22 +274,22 @@ pub enum Fault {
         /// End.
         end: Option<Nanos>,
     },
-    /// A rank's link is down: no packet gets in or out.
+    /// A rank's link is down: its packets and those for it are lost.
     LinkDown {
-        /// Whose.
+        /// The rank.
         rank: Rank,
         /// Begin.
         begin: Nanos,
         /// End.
         end: Option<Nanos>,
     },
-    /// Packets of more bytes don't get from one rank to another, from the start on.
+    /// Larger packets of one rank don't reach another, during the whole run.
     SmallMtu {
         /// The sender.
         from: Rank,
         /// The receiver.
         to: Rank,
-        /// UDP payload that gets through.
+        /// The largest UDP payload that gets through.
         bytes: usize,
     },
     /// A rank does not poll, and has no progress thread.
@@ -301,8 +301,8 @@ pub enum Fault {
         /// End.
         end: Option<Nanos>,
     },
-    /// A rank does not poll; its progress thread serves the protocol now and then, and its fragment
-    /// handler accepts nothing.
+    /// A rank does not poll. Its progress thread serves the protocol from time to time, and its
+    /// fragment handler accepts nothing.
     Busy {
         /// The rank.
         rank: Rank,
@@ -311,22 +311,22 @@ pub enum Fault {
         /// End.
         end: Nanos,
     },
-    /// A rank's process is replaced by a new one, without the others' knowledge.
+    /// A rank's process is replaced by a new one without the others' knowledge.
     Restart {
         /// The rank.
         rank: Rank,
-        /// When.
+        /// The time.
         at: Nanos,
     },
     /// All processes are replaced by new ones, at the same addresses.
     RestartAll {
-        /// When.
+        /// The time.
         at: Nanos,
     },
 }
 
 impl Fault {
-    /// The last moment at which it changes anything.
+    /// Returns the last time at which it has a new effect.
     pub(crate) fn last(&self) -> Nanos {
         match *self {
             Self::BlackHole { begin, end, .. }

@@ -6,28 +6,28 @@ use seal::{Protection, Sealer, Secret};
 use serde::Serialize;
 use sim::random::mix;
 
-/// Which seal the ranks use.
+/// The seal that the ranks use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SealKind {
-    /// A keyed hash: detects changes, but forged tags are easily made.
+    /// A keyed hash: detects changes, but tags are easy to forge.
     Hash,
-    /// What ranks use, without encryption.
+    /// The ranks' real seal, without encryption.
     Authenticate,
-    /// What ranks use, with encryption.
+    /// The ranks' real seal, with encryption.
     Encrypt,
 }
 
-/// A tag that depends on every byte of a packet, its number, and who sends it to whom in which
-/// incarnations.
+/// A seal with a tag that depends on every byte of a packet, its number, sender, receiver, and
+/// their incarnations.
 #[derive(Debug, Clone)]
 pub struct HashSeal {
-    /// By peer: of packets to it and from it.
+    /// By peer: the keys of packets to it and from it.
     keys: Vec<[u64; 2]>,
 }
 
 impl HashSeal {
-    /// For a rank, from the incarnations of all ranks as it knows them.
+    /// Creates a rank's seal from the incarnations of all ranks as it knows them.
     pub fn new(rank: Rank, incarnations: &[u64]) -> Self {
         let own = incarnations[rank as usize];
         let key = |from: Rank, from_incarnation: u64, to: Rank, to_incarnation: u64| {
@@ -51,7 +51,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// In the manner of wyhash: 16 bytes at each step.
+/// Computes a tag in the manner of wyhash, with 16 bytes per step.
 fn tag(key: u64, number: u64, bytes: &[u8]) -> [u8; TAG] {
     let mut state = mix(key ^ mix(number));
     let mut pieces = bytes.chunks_exact(16);
@@ -103,10 +103,9 @@ pub enum AnySeal {
 }
 
 impl AnySeal {
-    /// For a rank, from the incarnations of all ranks as it knows them.
+    /// Creates a rank's seal from the incarnations of all ranks as it knows them.
     ///
-    /// # Panics
-    /// If the rank has no incarnation.
+    /// # Panics If the rank has no incarnation.
     pub fn new(kind: SealKind, rank: Rank, incarnations: &[u64]) -> Self {
         let protection = match kind {
             SealKind::Hash => return Self::Hash(HashSeal::new(rank, incarnations)),

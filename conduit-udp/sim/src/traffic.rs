@@ -1,4 +1,4 @@
-//! What a rank sends, and when.
+//! The traffic of a rank.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{MAX_HEADER, MAX_TINY, Nanos};
@@ -7,10 +7,10 @@ use sim::random::Rng;
 use crate::oracle::Channel;
 use crate::scenario::{Pattern, Phase, Scenario, Sizes};
 
-/// Between two sends of a rank that has something to send.
+/// The maximum time between two sends of a rank that has something to send.
 const LONGEST_PAUSE: Nanos = 200_000_000;
 
-/// A fragment to be sent.
+/// A fragment to send.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
     pub(crate) to: Rank,
@@ -24,29 +24,29 @@ struct Flow {
     to: Rank,
     left: u32,
     sizes: Sizes,
-    /// What was refused and is to be sent first.
+    /// A refused fragment, which is sent first.
     next: Option<Wish>,
 }
 
-/// All that a rank sends.
+/// All traffic of a rank.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     rank: Rank,
     ranks: u32,
     packet: usize,
     random: Rng,
-    /// Those that are still to begin, the next one last.
+    /// Phases that have not begun, the next one last.
     phases: Vec<Phase>,
     flows: Vec<Flow>,
-    /// Time between sends and number sent at a time, of the phase that began last.
+    /// The time between sends and the number sent at a time, of the phase that began last.
     gap: Nanos,
     burst: u32,
-    /// The next may be sent then.
+    /// The time from which on the next fragment may be sent.
     ready_at: Nanos,
 }
 
 impl Traffic {
-    /// What a rank sends from some time on.
+    /// Creates a rank's traffic from some time on.
     pub(crate) fn new(scenario: &Scenario, rank: Rank, from: Nanos, seed: u64) -> Self {
         let mut phases: Vec<Phase> = scenario
             .phases
@@ -68,19 +68,19 @@ impl Traffic {
         }
     }
 
-    /// Nothing more is to be sent.
+    /// Returns whether nothing more is to be sent.
     pub(crate) fn is_done(&self) -> bool {
         self.flows.is_empty() && self.phases.is_empty()
     }
 
-    /// When something is to be sent.
+    /// Returns the time of the next send.
     pub(crate) fn next_at(&self) -> Option<Nanos> {
         let phase = self.phases.last().map(|phase| phase.begin);
         let flow = (!self.flows.is_empty()).then_some(self.ready_at);
         phase.into_iter().chain(flow).min()
     }
 
-    /// Begins what begins now. How many fragments may be sent now.
+    /// Begins the phases that are due. Returns how many fragments may be sent now.
     pub(crate) fn look(&mut self, now: Nanos) -> u32 {
         while let Some(phase) = self.phases.pop_if(|phase| phase.begin <= now) {
             for to in self.partners(phase.pattern) {
@@ -105,8 +105,8 @@ impl Traffic {
         self.burst
     }
 
-    /// Nothing can be sent at present: there is no need to look before something has happened, or
-    /// `later`.
+    /// Notes that nothing can be sent at present: the next attempt is after a packet or timer, or
+    /// at `later`.
     pub(crate) fn wait_until(&mut self, later: Nanos) {
         self.ready_at = self.ready_at.max(later);
     }
@@ -129,7 +129,7 @@ impl Traffic {
         }
     }
 
-    /// The next to be sent, of the `turn`th flow.
+    /// Returns the next fragment to send, of the `turn`th flow.
     pub(crate) fn take(&mut self, turn: usize) -> Option<Wish> {
         if self.flows.is_empty() {
             return None;
@@ -146,7 +146,7 @@ impl Traffic {
         self.flows.len()
     }
 
-    /// It was sent.
+    /// Notes that the fragment was sent.
     pub(crate) fn took(&mut self, turn: usize) {
         let at = turn % self.flows.len();
         let flow = &mut self.flows[at];
@@ -158,13 +158,13 @@ impl Traffic {
         }
     }
 
-    /// It was refused, and is to be sent again.
+    /// Notes that the fragment was refused and has to be sent again.
     pub(crate) fn refused(&mut self, turn: usize, wish: Wish) {
         let at = turn % self.flows.len();
         self.flows[at].next = Some(wish);
     }
 
-    /// Nothing more can be sent to a peer.
+    /// Removes the traffic to a peer.
     pub(crate) fn give_up(&mut self, peer: Rank) {
         self.flows.retain(|flow| flow.to != peer);
     }
@@ -195,8 +195,8 @@ impl Traffic {
             ),
             Sizes::Stream => (Channel::Data, 24, 1 << 20),
             Sizes::Mixed => match random.u8(..16) {
-                // Those at the limits: of a tiny fragment, nothing, one byte, what just fits a
-                // packet or just doesn't.
+                // Sizes at the limits: the largest tiny fragment, nothing, one byte, just fitting a
+                // packet and just not fitting.
                 0 => {
                     let header = random.usize(8..=MAX_HEADER);
                     (Channel::Command, header, MAX_TINY - header)

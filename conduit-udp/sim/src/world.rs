@@ -12,20 +12,20 @@ use crate::process::{Datagram, Process};
 use crate::report::Report;
 use crate::scenario::{Fault, Scenario};
 
-/// Events after which a run counts as one that never ends.
+/// The number of events after which a run counts as endless.
 const MANY: u64 = 3_000_000;
-/// Packets that an idle link may send in a dead time, with losses.
+/// The maximum number of packets that an idle link sends per dead time, with losses.
 const IDLE_PACKETS: u64 = 120;
-/// Timer expirations in a dead time that an idle link is allowed.
+/// The maximum number of timer expirations of an idle link per dead time.
 const IDLE_TIMEOUTS: u64 = 240;
 
 #[derive(Debug)]
 enum Event {
-    /// A process wakes up, if it has not been woken before.
+    /// A process wakes up, unless it was woken earlier.
     Wake(u32),
-    /// A packet is at the switch's port to a rank.
+    /// A packet reaches the switch's port to a rank.
     Port(Rank, Datagram),
-    /// And in its socket.
+    /// A packet reaches the rank's socket.
     Socket(Rank, Datagram),
     /// A fault begins or ends.
     Fault(u32),
@@ -33,12 +33,12 @@ enum Event {
     Check,
 }
 
-/// When a run ends.
+/// The condition that ends a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// When everything expected has arrived, and nothing more happens.
+    /// Everything expected has arrived, and nothing more happens.
     Done,
-    /// At this time, without the final checks: for measurements.
+    /// The time is reached, without the final checks: for measurements.
     Time(Nanos),
 }
 
@@ -49,13 +49,13 @@ struct World<'a> {
     network: Network,
     processes: Vec<Process>,
     incarnations: Vec<u64>,
-    /// By rank.
+    /// The current process by rank.
     current: Vec<usize>,
     oracle: Oracle,
-    /// The last time at which something went on, and how much had.
+    /// The last time at which there was progress, and the oracle's count of it.
     progress: (Nanos, u64),
-    /// Since when there is nothing more to do, with packets and timer looks of each process at that
-    /// time.
+    /// The time from which on there is nothing more to do, with each process's counts of packets
+    /// and timer expirations at that time.
     settled: Option<(Nanos, Vec<(u64, u64)>)>,
     is_over: bool,
 }
@@ -68,7 +68,7 @@ pub fn run(scenario: &Scenario, until: Until) -> Report {
     world.finish(until)
 }
 
-/// Runs a scenario that takes long.
+/// Runs a long scenario.
 pub(crate) fn run_long(scenario: &Scenario) -> Report {
     let mut world = World::new(scenario);
     world.start();
@@ -123,7 +123,7 @@ impl<'a> World<'a> {
         self.events.schedule(0, Event::Check);
     }
 
-    /// New processes for all ranks, which know each other.
+    /// Creates new processes for all ranks, which know each other.
     fn begin_all(&mut self) {
         let (first, ranks) = (self.processes.len(), self.scenario.ranks as usize);
         for id in first..first + ranks {
@@ -136,7 +136,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The process that a rank has from now on. It knows those that the others have.
+    /// Creates the process that a rank has from now on. It knows the current processes of the
+    /// others.
     fn begin(&mut self, rank: Rank) {
         let incarnations: Vec<u64> = self
             .current
@@ -183,7 +184,7 @@ impl<'a> World<'a> {
                 }
             }
             if self.events.passed() >= most && until == Until::Done {
-                violation!(self.oracle, "it goes on for ever: {}", self.describe());
+                violation!(self.oracle, "the run doesn't end: {}", self.describe());
                 break;
             }
         }
@@ -205,7 +206,7 @@ impl<'a> World<'a> {
     fn poll(&mut self, id: usize) {
         let process = &self.processes[id];
         let rank = process.rank;
-        // It was woken before, sleeps, or is there no more.
+        // It was woken earlier, sleeps, or doesn't exist any more.
         if process.wake != self.now() || self.current[rank as usize] != id || self.is_asleep(rank) {
             return;
         }
@@ -265,7 +266,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// All pairs of a process that lives and one that it takes for its peer, with the peer's rank.
+    /// Returns all pairs of a live process and one that it has as a peer, with the peer's rank.
     fn pairs(&self) -> impl Iterator<Item = (usize, usize, Rank)> {
         self.current.iter().flat_map(move |&id| {
             let process = &self.processes[id];
@@ -285,7 +286,7 @@ impl<'a> World<'a> {
         )
     }
 
-    /// Whether a link has reached its expected state.
+    /// Returns whether a link has reached its expected state.
     fn is_settled(&self, id: usize, peer: usize, peer_rank: Rank) -> bool {
         let rank = self.processes[id].rank;
         let pair = self.oracle.look(id, peer);
@@ -353,7 +354,7 @@ impl<'a> World<'a> {
             if self.now() > since + 3 * dead + 2000 * MS {
                 violation!(
                     self.oracle,
-                    "nothing goes on for {} ms: {}",
+                    "no progress for {} ms: {}",
                     (self.now() - since) / MS,
                     self.describe()
                 );
@@ -378,7 +379,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// The final checks.
+    /// Runs the final checks.
     fn finish(mut self, until: Until) -> Report {
         self.oracle.now = self.now();
         if until == Until::Done && self.oracle.violations.is_empty() {
@@ -421,7 +422,7 @@ impl<'a> World<'a> {
                 .map(|(id, peer)| self.oracle.look(id, peer).and_then(|pair| pair.used));
             let mut expected = self.expected(id, peer);
             if self.current[self.processes[id].rank as usize] != id {
-                // It has been replaced since, by when its links may have been anything.
+                // It has been replaced since, when its links may have been in any state.
                 expected = Expected::Undetermined;
             }
             if let Some(what) = judge(self.scenario, expected, used, at, failure) {
@@ -435,8 +436,8 @@ impl<'a> World<'a> {
     }
 
     fn judge_idleness(&mut self) {
-        // A path that is too small is looked at for as long as opening it may take, whatever else
-        // is done.
+        // A path with too small an MTU is probed for as long as opening it may take, whatever else
+        // happens.
         if self
             .scenario
             .faults
@@ -455,7 +456,7 @@ impl<'a> World<'a> {
                 let id = process.id;
                 violation!(
                     self.oracle,
-                    "process {id} is busy while nothing is to be done: {packets} packets and {timeouts} looks at timers in 1.5 dead times"
+                    "idle process {id} is busy: {packets} packets and {timeouts} timer expirations in 1.5 dead times"
                 );
                 break;
             }
@@ -471,7 +472,7 @@ impl<'a> World<'a> {
             if held > bound && !self.is_asleep(process.rank) {
                 violation!(
                     self.oracle,
-                    "process {id} holds {held} bytes while nothing is to be done, more than {bound}"
+                    "idle process {id} holds {held} bytes, more than {bound}"
                 );
                 break;
             }

@@ -31,7 +31,8 @@ fn a_range_says_how_many_fail() {
     );
     let text = UDP_SIM.text("--seeds 10..20");
     assert!(text.contains("10 seeds, 0 failing"), "{text}");
-    // Nothing arrives at all, so nothing is right, and every failing seed says how it is run again.
+    // No packet arrives, so every run fails, and every failing seed is printed with the command
+    // that repeats it.
     let output = UDP_SIM.run("--seeds 0..3 --no-faults --loss 1");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
@@ -65,7 +66,7 @@ fn bad_arguments_are_errors_that_say_why() {
     }
 }
 
-/// Of each table one or two rows, which take seconds.
+/// Returns whether a command makes one of the few rows of each table that take only seconds.
 fn is_small(command: &str) -> bool {
     ["--losses 0.01", "--losses 0.3", "--senders 8"]
         .iter()

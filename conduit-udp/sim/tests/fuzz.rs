@@ -1,4 +1,4 @@
-//! What endpoints make of packets that are none.
+//! Endpoints that receive malformed packets.
 
 use conduit_udp_sim::fuzz;
 

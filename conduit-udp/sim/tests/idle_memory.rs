@@ -1,4 +1,4 @@
-//! What a peer costs that a rank has talked to and does not talk to any more, counted in the
+//! The memory per peer that a rank has communicated with and no longer does, counted in the
 //! allocator.
 
 use conduit_core::ni::Rank;
@@ -7,11 +7,11 @@ use conduit_udp::protocol::{
 };
 use conduit_udp_sim::memory::inside;
 
-/// Bytes of a packet before its sender's rank.
+/// The offset of the sender's rank in a packet.
 const SENDER: usize = 4;
-/// Bytes of each of the peer's table rows besides: where it is 20, its host's name 16, its
-/// incarnation 8, its place in the portals 4; and what these keep of a peer that rests, with a
-/// sixteenth to spare (`portals/link.rs`).
+/// Bytes of each peer's rows in other tables: its address 20, its host's name 16, its incarnation
+/// 8, its index in the portals 4; and the portals' state of an idle peer, with a sixteenth to spare
+/// (`transport/link.rs` of `conduit-portals`).
 const ELSEWHERE: f64 = 48.0 + 70.0 * 17.0 / 16.0;
 
 struct Open;
@@ -23,7 +23,7 @@ impl Seal for Open {
     }
 }
 
-/// Takes everything.
+/// Accepts everything.
 #[derive(Default)]
 struct Taker {
     fragments: u64,
@@ -87,8 +87,7 @@ impl Rank0 {
     fn new(size: u32) -> Self {
         let config = Config {
             size,
-            // Nobody asks the peers whether they are there: they are not, but for one after the
-            // other.
+            // The peers aren't probed, because only one of them exists at a time.
             dead_time: 1 << 55,
             ..Config::default()
         };
@@ -118,7 +117,8 @@ impl Rank0 {
         }
     }
 
-    /// Exchanges a tiny fragment and a larger one each way with a peer that says that it is `peer`.
+    /// Exchanges a tiny fragment and a larger one in each direction with a peer that claims to be
+    /// `peer`.
     fn talk_to(&mut self, peer: Rank) {
         let mut other = Endpoint::new(Config {
             rank: 1,
@@ -135,10 +135,11 @@ impl Rank0 {
                 now,
                 ..
             } = self;
-            inside(held, || endpoint.send(*now, peer, &fragment(data))).expect("it is taken");
+            inside(held, || endpoint.send(*now, peer, &fragment(data)))
+                .expect("the fragment is accepted");
             other
                 .send(self.now, 0, &fragment(data))
-                .expect("it is taken");
+                .expect("the fragment is accepted");
         }
         let before = self.handler.fragments;
         for _ in 0..20 {
@@ -184,8 +185,8 @@ impl Rank0 {
     }
 }
 
-/// Bytes for each peer when a rank has talked to all of them, and what it held at most meanwhile,
-/// all in all.
+/// Returns the bytes for each peer after a rank has communicated with all of them, and the maximum
+/// of all its bytes meanwhile.
 fn cost(size: u32) -> (f64, i64) {
     let mut rank = Rank0::new(size);
     for peer in 1..size {
@@ -196,12 +197,12 @@ fn cost(size: u32) -> (f64, i64) {
     }
     assert!(rank.handler.parked >= u64::from(size - 1));
     assert!((1..size).all(|peer| rank.endpoint.link(peer).is_some_and(|link| link.is_idle)));
-    // They open again.
+    // Idle links open again.
     let fragment = fragment(false);
     for peer in [1, size / 2, size - 1] {
         rank.endpoint
             .send(rank.now, peer, &fragment)
-            .expect("it is taken");
+            .expect("the fragment is accepted");
         assert!(rank.endpoint.link(peer).is_some_and(|link| !link.is_idle));
     }
     (rank.held as f64 / f64::from(size - 1), rank.most)

@@ -1,4 +1,4 @@
-//! The program, its simulations, and what endpoints make of nonsense.
+//! The program, its simulations, and endpoints that receive malformed packets.
 
 mod command;
 mod fuzz;

@@ -1,4 +1,4 @@
-//! Scenarios of the simulator, in which nothing may be wrong.
+//! Scenarios of the simulator that must have no violations.
 
 use conduit_udp_sim::scenario::{Fault, Path, Pattern, Phase, Sizes};
 use conduit_udp_sim::{Scenario, Until, measure, run};
@@ -39,7 +39,7 @@ fn a_seed_is_the_same_every_time() {
     }
 }
 
-/// Two ranks on a usual network with nothing wrong.
+/// Returns two ranks on a default network without faults.
 fn two() -> Scenario {
     let mut scenario = bench().scenario(1, 0.0);
     scenario.phases = vec![Phase {
@@ -280,7 +280,8 @@ fn many_to_one_does_not_collapse() {
 
 #[test]
 fn an_oracle_that_sees_nothing_wrong_would_be_blind() {
-    // The same network, but its ranks are told that an outage of half a dead time is none.
+    // The oracle expects ranks to survive an outage just shorter than the dead time. With so few
+    // probes they don't, and the oracle has to report that.
     let mut scenario = two();
     scenario.phases[0].gap = MS / 10;
     scenario.faults = vec![Fault::LinkDown {

@@ -1,9 +1,9 @@
-//! The fuzzer: gives endpoints packets that no endpoint would make.
+//! The fuzzer: feeds endpoints packets that no endpoint would make.
 //!
 //! In half of the sessions every tag is accepted, so that inputs count as packets of a rank of the
-//! job; the worst that may result is that this rank is given up as broken. In the other half tags
-//! are checked as ranks do, and nothing but counters may change. Inputs are made from packets of a
-//! real endpoint (`mutate`). A session is determined by the seed and its number.
+//! job. The worst permitted result is that this rank is given up as broken. In the other half tags
+//! are checked as by ranks, and only counters may change. Inputs are made from packets of a real
+//! endpoint (`mutate`). The seed and a session's number determine the session.
 
 mod mutate;
 mod session;
@@ -12,23 +12,23 @@ use rayon::prelude::*;
 use serde::Serialize;
 use sim::{Failing, Progress, Tally, sweep};
 
-/// Inputs of a session at most.
+/// The maximum number of inputs of a session.
 const INPUTS: u64 = 4000;
 
 /// The result of fuzzing.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
-    /// Packets given to endpoints.
+    /// Packets fed to endpoints.
     pub inputs: u64,
-    /// Endpoints that got them.
+    /// The number of endpoints that got them.
     pub sessions: u64,
-    /// Peers that were given up for protocol errors.
+    /// Peers given up for protocol errors.
     pub broken: u64,
-    /// Inputs that were accepted as packets of a peer.
+    /// Inputs accepted as packets of a peer.
     pub valid: u64,
-    /// Most bytes that an endpoint had allocated.
+    /// The most bytes that an endpoint had allocated.
     pub memory: i64,
-    /// Sessions with violations, and these.
+    /// The sessions with violations, and the violations.
     pub failing: Failing,
 }
 
@@ -55,8 +55,8 @@ pub fn replay(seed: u64, session: u64) -> Outcome {
     }
 }
 
-/// Runs sessions until endpoints have got so many inputs, half of them with valid tags. `progress`
-/// counts inputs.
+/// Runs sessions until endpoints have received this many inputs, half of them with valid tags.
+/// `progress` counts inputs.
 pub fn run(inputs: u64, seed: u64, progress: &Progress) -> Outcome {
     progress.expect(inputs);
     let mut all = kind(inputs / 2, seed, 0, progress);
@@ -64,7 +64,7 @@ pub fn run(inputs: u64, seed: u64, progress: &Progress) -> Outcome {
     all
 }
 
-/// Even or odd sessions.
+/// Runs either the even or the odd sessions.
 fn kind(inputs: u64, seed: u64, first: u64, progress: &Progress) -> Outcome {
     let mut sum = Outcome::default();
     while sum.inputs < inputs {

@@ -1,6 +1,6 @@
 //! Mutators: one that knows the packet format, and one that doesn't.
 //!
-//! The format is written down again here, from the description in `conduit_udp::protocol`, instead
+//! The format is implemented again here, from the description in `conduit_udp::protocol`, instead
 //! of sharing its code.
 
 use conduit_udp::protocol::TAG;
@@ -11,7 +11,7 @@ pub(super) const HEADER: usize = 16;
 /// Bytes of acknowledgements before those of a channel.
 const ACKS: usize = 5;
 const KINDS: u8 = 7;
-/// Interesting numbers.
+/// Values at which errors are likely.
 const EDGES: [u64; 18] = [
     0,
     1,
@@ -53,7 +53,7 @@ pub(super) fn address(packet: &mut [u8], sender: u32, number: u64) {
     }
 }
 
-/// Offset of a packet's segment, after the acknowledgements.
+/// Returns the offset of a packet's segment, after the acknowledgements.
 fn segment(packet: &[u8]) -> Option<usize> {
     let flags = *packet.get(1)?;
     if flags & 3 == 0 {
@@ -80,7 +80,7 @@ fn read24(packet: &[u8], at: usize) -> u64 {
     })
 }
 
-/// Mutates a packet; parts may be taken from `other`.
+/// Mutates a packet; parts may be copied from `other`.
 pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     once(random, packet, other, most);
     while random.u8(..4) == 0 {
@@ -114,7 +114,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
             packet.extend_from_slice(&other[cut.min(other.len())..]);
             packet.truncate(most);
         }
-        // The sequence number: near, at the window's end, half the space away.
+        // The sequence number: near, at the window's end, half the number space away.
         8..11 => {
             if let Some(at) = segment(packet) {
                 let by = match random.u8(..4) {
@@ -127,7 +127,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
                 write(packet, at, sequence, 3);
             }
         }
-        // What follows it: lengths of header, fragment and chunk.
+        // The bytes that follow it: lengths of header, fragment and chunk.
         11 | 12 => {
             if let Some(at) = segment(packet) {
                 let (offset, bytes) =
@@ -166,7 +166,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     }
 }
 
-/// A well-formed packet near a sequence number.
+/// Makes a well-formed packet near a sequence number.
 fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.clear();
     packet.resize(HEADER, 0);
@@ -243,7 +243,7 @@ fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.resize(packet.len() + TAG, 0);
 }
 
-/// So that chunks fit the fragments made before, sometimes.
+/// Returns a number from a small set, so that chunks sometimes fit the fragments made before.
 fn random_chunk(some: u64) -> u64 {
     100 + some % 3
 }

@@ -1,4 +1,4 @@
-//! A session: one endpoint gets inputs, which are made from the packets of another.
+//! A session: one endpoint gets inputs made from the packets of another.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
@@ -18,23 +18,23 @@ use crate::seal::{AnySeal, SealKind};
 
 /// Ranks of the job; the first gets inputs in the names of all others.
 const RANKS: u32 = 8;
-/// Ranks if every tag is accepted: there a link does not live long.
+/// Ranks if every tag is accepted, because links don't live long then.
 const OPEN_RANKS: u32 = 64;
-/// Packets of the other, from the first on, that a link may begin with.
+/// Packets of the other endpoint, from the first on, that a link may begin with.
 const HISTORY: usize = 40;
-/// The rank that is really there.
+/// The rank with a real endpoint.
 const OTHER: Rank = 1;
-/// Packets of the other that are kept to make inputs of.
+/// Packets of the other endpoint that are kept as material for inputs.
 const CORPUS: usize = 48;
-/// Inputs between two comparisons of all state.
+/// Inputs between two comparisons of the whole state.
 const COMPARED: u64 = 5000;
 
-/// A fragment handler that checks every call for what would be unsafe.
+/// A fragment handler that checks every call for effects that would be unsafe.
 struct CheckingHandler {
     random: Rng,
-    /// Lengths of fragments that it sends, by token; `None` is sent.
+    /// The lengths of its fragments by token; `None` if reported as sent.
     tokens: Vec<(Rank, Option<u32>)>,
-    /// Lengths of fragments that have begun and not ended, by place.
+    /// The lengths of incomplete fragments by place.
     places: Vec<(Rank, Option<usize>)>,
     failed: Vec<bool>,
     failures: Vec<Failure>,
@@ -79,7 +79,7 @@ impl FragmentHandler for CheckingHandler {
                 });
             self.check(
                 is_there && self.lives(peer),
-                "bytes are read that aren't there",
+                "bytes are read outside a fragment",
             );
             into.copy_from_slice(bytes(token, offset, into.len()));
         });
@@ -93,7 +93,7 @@ impl FragmentHandler for CheckingHandler {
             };
             self.check(
                 length.is_some() && self.lives(peer),
-                "a fragment is sent that is not there, or twice",
+                "an unknown fragment is reported as sent, or one twice",
             );
         });
     }
@@ -102,7 +102,7 @@ impl FragmentHandler for CheckingHandler {
         outside(|| {
             let is_right =
                 header.len() <= MAX_HEADER && payload.len() <= 65_507 && self.lives(peer);
-            self.check(is_right, "a fragment that cannot be");
+            self.check(is_right, "an impossible fragment is delivered");
             self.random.u8(..16) != 0
         })
     }
@@ -111,7 +111,7 @@ impl FragmentHandler for CheckingHandler {
         outside(|| {
             self.check(
                 header.len() <= MAX_HEADER && self.lives(peer),
-                "the begin of a fragment that cannot be",
+                "an impossible fragment begins",
             );
             if self.random.u8(..8) == 0 {
                 return None;
@@ -128,7 +128,7 @@ impl FragmentHandler for CheckingHandler {
             let is_right = place.is_some_and(|(peer, length)| {
                 self.lives(peer) && length.zip(end).is_some_and(|(length, end)| end <= length)
             });
-            self.check(is_right, "bytes where none belong");
+            self.check(is_right, "bytes are placed outside a fragment");
         });
     }
 
@@ -137,13 +137,16 @@ impl FragmentHandler for CheckingHandler {
             let place = self.places.get_mut(place as usize);
             let ended = place.and_then(|(peer, length)| Some((*peer, length.take()?)));
             let is_right = ended.is_some_and(|(peer, _)| self.lives(peer));
-            self.check(is_right, "a fragment ends that has not begun");
+            self.check(is_right, "a fragment ends that hasn't begun");
         });
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {
         outside(|| {
-            self.check(self.lives(peer), "a peer fails twice, or isn't there");
+            self.check(
+                self.lives(peer),
+                "a peer fails twice, or an unknown one fails",
+            );
             if let Some(failed) = self.failed.get_mut(peer as usize) {
                 *failed = true;
             }
@@ -156,7 +159,7 @@ impl FragmentHandler for CheckingHandler {
     }
 }
 
-/// An endpoint and its surroundings.
+/// An endpoint and its environment.
 struct Side {
     rank: Rank,
     endpoint: Endpoint,
@@ -190,7 +193,7 @@ impl Side {
         received
     }
 
-    /// Sends a few fragments.
+    /// Submits a few fragments.
     fn offer(&mut self, now: Nanos, random: &mut Rng, to: Rank, packet: usize) {
         let header = bytes(random.u64(..), 0, random.usize(..=MAX_HEADER));
         if random.bool() {
@@ -216,13 +219,13 @@ impl Side {
         }
     }
 
-    /// Does what is due, and gives all packets to `each`.
+    /// Handles timers that are due, and passes all packets to `each`.
     fn go(&mut self, now: Nanos, buffer: &mut [u8], mut each: impl FnMut(Rank, &mut [u8])) {
         let (endpoint, seal, handler) = (&mut self.endpoint, &mut self.seal, &mut self.handler);
         if endpoint.timeout().is_some_and(|at| at <= now) {
             inside(&mut self.memory, || endpoint.on_timeout(now, handler));
         }
-        // Nonsense may make it say much, but not for ever.
+        // Invalid input may cause many packets, but not endlessly.
         for _ in 0..2000 {
             let made = inside(&mut self.memory, || {
                 endpoint.transmit(now, buffer, seal, handler)
@@ -251,7 +254,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     let mut scenario = Scenario::from_seed(start);
     let ranks = if is_real { RANKS } else { OPEN_RANKS };
     scenario.ranks = ranks;
-    // Nobody is silent for so long here, whatever time does.
+    // No peer is silent for that long here, however time passes.
     (scenario.protocol.dead_time, scenario.protocol.mtu_timeout) = (1 << 50, 1 << 50);
     let kind = [
         SealKind::Hash,
@@ -312,7 +315,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
                 1 => 0,
                 _ => 1,
             };
-            // One that is not given up, if one is found soon.
+            // A sender that is not given up, if one is soon found.
             let mut sender = random.u32(1..ranks);
             for _ in 0..8 {
                 if fed.handler.lives(sender) {
@@ -356,7 +359,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
             && (before != state(&fed, outcome.inputs) || matches!(received, Received::Taken(_)))
         {
             fed.handler
-                .check(false, "a packet without valid tag has changed something");
+                .check(false, "a packet without a valid tag changed the state");
         }
         if fed.memory > bound {
             fed.handler.check(
@@ -384,13 +387,13 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     if let Some(failure) = others.or(other.handler.failures.iter().find(|_| is_real)) {
         outcome
             .failing
-            .push((session, format!("a peer was given up: {failure}")));
+            .push((session, format!("a peer is given up: {failure}")));
     }
     outcome.memory = fed.peak;
     outcome
 }
 
-/// State that a packet without a valid tag must not change.
+/// Returns the state that a packet without a valid tag must not change.
 fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
     let all = input
         .is_multiple_of(COMPARED)
@@ -404,7 +407,7 @@ fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
     )
 }
 
-/// Regular traffic for a while; inputs are made from what the other endpoint sends.
+/// Exchanges regular traffic for a while; inputs are made from the other endpoint's packets.
 #[expect(clippy::too_many_arguments, reason = "the state of a session")]
 fn exchange(
     random: &mut Rng,
@@ -440,7 +443,7 @@ fn exchange(
             *number += 1;
             address(&mut packet, other.rank, *number);
         }
-        // Some are lost, so that gaps are there to be filled.
+        // Some are lost, so that there are gaps to fill.
         if random.u8(..8) != 0 {
             fed.receive(now, &mut packet);
         }
