@@ -1,11 +1,11 @@
-//! What atomics do with numbers: plain loads and stores, as the reference library's, so they are
-//! atomic among themselves only.
+//! The arithmetic of atomics, with plain loads and stores as in the reference library, so that they
+//! are atomic only among themselves.
 
 use portals4_sys::*;
 
 use crate::wire::Header;
 
-/// An operation on an integer of this type.
+/// Applies an operation to an integer of this type.
 macro_rules! on {
     ($integer:ty, $start:expr, $bytes:expr, $header:expr) => {{
         let Some(operand) = $bytes.first_chunk() else {
@@ -14,7 +14,7 @@ macro_rules! on {
         let a = <$integer>::from_ne_bytes(*operand);
         let comparand = $header.comparand as $integer;
         let place = $start.cast::<$integer>();
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN => x.min(a),
@@ -33,7 +33,7 @@ macro_rules! on {
     }};
 }
 
-/// An operation on a float of this type: those that compute.
+/// Applies an operation that computes to a float of this type.
 macro_rules! on_float {
     ($float:ty, $start:expr, $bytes:expr, $header:expr) => {{
         let Some(operand) = $bytes.first_chunk() else {
@@ -41,7 +41,7 @@ macro_rules! on_float {
         };
         let a = <$float>::from_ne_bytes(*operand);
         let place = $start.cast::<$float>();
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN if x < a => x,
@@ -56,10 +56,9 @@ macro_rules! on_float {
     }};
 }
 
-/// Does a message's atomic. One that was cut does nothing.
+/// Applies a message's atomic. A truncated one has no effect.
 ///
-/// # Safety
-/// There are so many bytes at `start`, which nobody else accesses.
+/// # Safety `start` points to `length` bytes that nothing else accesses.
 pub(crate) unsafe fn apply(header: &Header, start: *mut u8, length: usize, bytes: &[u8]) {
     match (header.atomic.1, length) {
         (PTL_INT32_T, 4) => on!(i32, start, bytes, header),

@@ -12,9 +12,9 @@ use crate::world::{INDICES, Operation, World, lock, wait};
 
 const CONSTANTS: &Constants = &Constants::V4_3;
 const NI: ptl_handle_ni_t = 7;
-/// The number of a node: there is one.
+/// The id of the only node.
 const NID: u32 = 1;
-/// Attempts to unlink an entry of which one succeeds.
+/// One of this many attempts to unlink an entry succeeds.
 const ATTEMPTS: u32 = 4;
 
 /// Runs a call on the open interface.
@@ -25,22 +25,22 @@ fn on(call: impl FnOnce(&mut World) -> c_int) -> c_int {
     }
 }
 
-/// Functions with bodies, as the C library exports them. Their callers keep the specification.
+/// Defines functions as the C library exports them. Their callers comply with the specification.
 macro_rules! exported {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block)*) => {
         $(
-            // SAFETY: the name is the library's alone.
+            // SAFETY: only this library defines the name.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
         )*
     };
 }
 
-/// Functions that nothing of Conduit calls.
+/// Defines functions that Conduit doesn't call.
 macro_rules! absent {
     ($($name:ident)*) => {
         $(
-            // SAFETY: the name is the library's alone.
+            // SAFETY: only this library defines the name.
             #[unsafe(no_mangle)]
             extern "C" fn $name() -> c_int {
                 PTL_FAIL
@@ -57,7 +57,7 @@ absent! {
     PtlTriggeredCTSet PtlStartBundle PtlEndBundle PtlHandleIsEqual PtlAbort
 }
 
-/// The header of a message to an index of a target.
+/// Returns the header of a message to an index of a target.
 fn to(kind: Kind, index: u32, match_bits: u64, offset: u64) -> Header {
     Header {
         kind,
@@ -77,7 +77,7 @@ fn to(kind: Kind, index: u32, match_bits: u64, offset: u64) -> Header {
     }
 }
 
-/// Sends from a descriptor's memory; what comes back goes to that of another.
+/// Sends from one descriptor's memory; a reply is written to the other's.
 fn start(
     world: &mut World,
     from: (ptl_handle_md_t, u64),
@@ -97,7 +97,7 @@ fn start(
     let address = |md: &ptl_md_t, offset: u64| (md.start as usize).wrapping_add(offset as usize);
     let (source, queue) = (address(source, from.1), destination.eq_handle);
     let destination = address(destination, back.1);
-    // SAFETY: all bytes of it have a value.
+    // SAFETY: all its bytes are initialised.
     let Some(&pid) = world.map.get(unsafe { target.rank } as usize) else {
         return PTL_ARG_INVALID;
     };
@@ -154,7 +154,7 @@ exported! {
         if World::open(faults).is_err() {
             return PTL_FAIL;
         }
-        // SAFETY: the caller's pointers.
+        // SAFETY: the caller's pointers are valid.
         unsafe {
             let mut limits = *desired;
             limits.max_entries = limits.max_entries.min(1024);
@@ -175,9 +175,9 @@ exported! {
 
     fn PtlSetMap(_ni: ptl_handle_ni_t, size: ptl_size_t, map: *const ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's map.
+            // SAFETY: the caller's map has `size` elements.
             let map = unsafe { std::slice::from_raw_parts(map, size as usize) };
-            // SAFETY: places, all of whose bytes have a value.
+            // SAFETY: all bytes of these ids are initialised.
             world.map = map.iter().map(|process| unsafe { process.phys.pid }).collect();
             let own = world.map.iter().position(|pid| *pid == world.wire.pid);
             match own {
@@ -192,7 +192,7 @@ exported! {
 
     fn PtlGetId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller's pointer is valid.
             unsafe { id.write(ptl_process_t::from_rank(world.rank)) };
             PTL_OK
         })
@@ -200,7 +200,7 @@ exported! {
 
     fn PtlGetPhysId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller's pointer is valid.
             unsafe { id.write(ptl_process_t::from_phys(NID, world.wire.pid)) };
             PTL_OK
         })
@@ -225,7 +225,7 @@ exported! {
                 options,
                 ..TableEntry::default()
             });
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller's pointer is valid.
             unsafe { got.write(index as u32) };
             PTL_OK
         })
@@ -253,7 +253,7 @@ exported! {
 
     fn PtlMDBind(_ni: ptl_handle_ni_t, md: *const ptl_md_t, handle: *mut ptl_handle_md_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointers.
+            // SAFETY: the caller's pointers are valid.
             unsafe {
                 world.descriptors.push(*md);
                 handle.write(world.descriptors.len() as u32 - 1);
@@ -273,7 +273,7 @@ exported! {
                 return PTL_ARG_INVALID;
             };
             world.entries += 1;
-            // SAFETY: the caller's pointers.
+            // SAFETY: the caller's pointers are valid.
             unsafe {
                 let entry = Entry::new(world.entries, *me, user.addr());
                 index.lists[usize::from(list)].push(entry);
@@ -356,7 +356,7 @@ exported! {
         hdr_data: ptl_hdr_data_t, operand: *const c_void, operation: ptl_op_t,
         datatype: ptl_datatype_t) -> c_int {
         let comparand = match (operation, length) {
-            // SAFETY: a condition has as many bytes as the integer.
+            // SAFETY: a comparand has as many bytes as the integer.
             (PTL_CSWAP, 4) => unsafe { operand.cast::<u32>().read_unaligned() }.into(),
             // SAFETY: as above.
             (PTL_CSWAP, 8) => unsafe { operand.cast::<u64>().read_unaligned() },
@@ -376,7 +376,7 @@ exported! {
     fn PtlEQAlloc(_ni: ptl_handle_ni_t, size: ptl_size_t, handle: *mut ptl_handle_eq_t) -> c_int {
         on(|world| {
             world.queues.push(Queue::new(size as usize, world.faults.unordered));
-            // SAFETY: the caller's pointer.
+            // SAFETY: the caller's pointer is valid.
             unsafe { handle.write(world.queues.len() as u32 - 1) };
             PTL_OK
         })
@@ -393,7 +393,7 @@ exported! {
             };
             match queue.pop() {
                 Some(found) => {
-                    // SAFETY: the caller's pointer.
+                    // SAFETY: the caller's pointer is valid.
                     unsafe { event.write(found) };
                     match std::mem::take(&mut queue.dropped) {
                         true => PTL_EQ_DROPPED,
@@ -413,7 +413,7 @@ exported! {
         let end = Instant::now() + Duration::from_millis(milliseconds.into());
         loop {
             for at in 0..size {
-                // SAFETY: the caller's pointers.
+                // SAFETY: the caller's pointers are valid.
                 let got = unsafe { PtlEQGet(*queues.add(at as usize), event) };
                 if got != PTL_EQ_EMPTY {
                     // SAFETY: as above.

@@ -1,21 +1,21 @@
-//! How the library misbehaves.
+//! The library's faults.
 
-/// What of it is wrong. Each word of [`WORDS`] sets one.
+/// The faults of a library. Each word of [`WORDS`] sets one.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Events come later than they could, in any order.
+    /// Events are delayed and reordered.
     pub unordered: bool,
-    /// Half of the events about a table entry that refuses messages are missing.
+    /// Half of the events about disabled table entries are missing.
     pub silent: bool,
-    /// Most attempts to unlink an entry are answered with `PTL_IN_USE`.
+    /// Most attempts to unlink an entry return `PTL_IN_USE`.
     pub in_use: bool,
-    /// Fields without meaning in an event have any value.
+    /// Fields that have no meaning in an event have random values.
     pub stale: bool,
-    /// Some messages are dropped, and acknowledged as such.
+    /// Some messages are dropped, and acknowledged as dropped.
     pub dropped: bool,
-    /// Some operations find no room in the library.
+    /// Some operations are refused for lack of space in the library.
     pub no_space: bool,
-    /// An entry that unlinks itself says so before the messages that it has taken last.
+    /// An entry that unlinks itself raises that event before those of its last messages.
     pub early: bool,
 }
 
@@ -31,10 +31,9 @@ pub const WORDS: [&str; 7] = [
 ];
 
 impl Faults {
-    /// Those that the words name.
+    /// Returns the faults that the words name.
     ///
-    /// # Errors
-    /// The word that names none.
+    /// # Errors The word that is unknown.
     pub fn named(words: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for word in words.split(',').filter(|word| !word.is_empty()) {
@@ -46,7 +45,7 @@ impl Faults {
                 "dropped" => faults.dropped = true,
                 "no_space" => faults.no_space = true,
                 "early" => faults.early = true,
-                _ => return Err(format!("{word} is none of {WORDS:?}")),
+                _ => return Err(format!("unknown fault {word}; accepted: {WORDS:?}")),
             }
         }
         Ok(faults)

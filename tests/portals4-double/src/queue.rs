@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 
 use portals4_sys::ptl_event_t;
 
-/// Events beyond its size that a queue has room for, as those of flow control.
+/// Room of a queue beyond its size, for events such as those of flow control.
 const SPARE: usize = 64;
 
 pub(crate) struct Queue {
     events: VecDeque<ptl_event_t>,
     size: usize,
     unordered: bool,
-    /// Events were lost.
+    /// Whether events were lost.
     pub(crate) dropped: bool,
 }
 
@@ -29,7 +29,7 @@ impl Queue {
         self.events.len() >= self.size
     }
 
-    /// `early`: before some of the events that are there.
+    /// `early`: before some of the queued events.
     pub(crate) fn push(&mut self, event: ptl_event_t, early: bool) {
         if self.events.len() == self.size + SPARE {
             self.events.pop_front();

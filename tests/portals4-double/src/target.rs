@@ -1,4 +1,4 @@
-//! The target's side: table entries, match entries, and what a message does there.
+//! The target's side: table entries, match entries, and the arrival of messages.
 
 use portals4_sys::*;
 
@@ -7,8 +7,8 @@ use crate::wire::{Header, Kind};
 use crate::world::World;
 
 const CONSTANTS: &Constants = &Constants::V4_3;
-/// Messages to table entries from this one on are spared: those of the bindings' self-test, which
-/// asks for any, and gets the last.
+/// Table entries from this one on have no faults: the bindings' self-test asks for any entry, and
+/// gets the last.
 pub(crate) const SPARED: u32 = 32;
 
 /// A match entry.
@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) handle: u32,
     pub(crate) me: ptl_me_t,
     pub(crate) user: usize,
-    /// Bytes of a locally managed one that are used.
+    /// The used bytes of a locally managed entry.
     fill: u64,
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct TableEntry {
     pub(crate) queue: Option<u32>,
     pub(crate) options: u32,
     pub(crate) disabled: bool,
-    /// Priority and overflow list.
+    /// The priority list and the overflow list.
     pub(crate) lists: [Vec<Entry>; 2],
 }
 
@@ -53,7 +53,7 @@ impl Entry {
     }
 
     fn matches(&self, header: &Header) -> bool {
-        // SAFETY: all bytes of it have a value.
+        // SAFETY: all its bytes are initialised.
         let source = unsafe { self.me.match_id.rank };
         let end = self.offset(header).checked_add(header.length);
         let fits = end.is_some_and(|end| end <= self.me.length);
@@ -64,7 +64,7 @@ impl Entry {
 }
 
 impl World {
-    /// A put, get or atomic has come. Gives the answer and its bytes.
+    /// Handles the arrival of a put, get or atomic. Returns the reply and its bytes.
     pub(crate) fn arrived(&mut self, header: &Header, bytes: &[u8]) -> (Header, Vec<u8>) {
         let mut answer = Header {
             kind: match header.kind {
@@ -132,7 +132,7 @@ impl World {
         };
         let before = match !reads || length == 0 {
             true => Vec::new(),
-            // SAFETY: within the entry's memory, which is the library's to write and read.
+            // SAFETY: within the entry's memory, which the library may read and write.
             false => unsafe { std::slice::from_raw_parts(start, length as usize) }.to_vec(),
         };
         match header.kind {
@@ -188,7 +188,7 @@ impl World {
         ))
     }
 
-    /// Gives fields without meaning any value.
+    /// Sets fields without meaning to random values.
     pub(crate) fn stale(&self, event: &mut ptl_event_t, of_initiator: bool) {
         if !self.faults.stale {
             return;
@@ -208,7 +208,7 @@ impl World {
         }
     }
 
-    /// A table entry refuses messages from now on.
+    /// Disables a table entry: it refuses messages from now on.
     fn disable(&mut self, number: u32) {
         let Some(Some(index)) = self.table.get_mut(number as usize) else {
             return;
@@ -229,8 +229,8 @@ impl World {
         }
     }
 
-    /// Puts an event into a queue. Where that makes it full, the table entries with flow control
-    /// refuse messages.
+    /// Adds an event to a queue. If that fills the queue, disables its table entries that have flow
+    /// control.
     pub(crate) fn raise(&mut self, queue: Option<u32>, event: ptl_event_t, first: bool) {
         let Some(number) = queue else { return };
         let Some(queue) = self.queues.get_mut(number as usize) else {
@@ -258,7 +258,7 @@ impl World {
     }
 }
 
-/// What a message has moved.
+/// The result of a message.
 struct Moved {
     length: u64,
     bytes: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Messages between interfaces: datagrams of sockets whose names are the interfaces' numbers.
+//! Messages between interfaces: datagrams on sockets named after the interfaces' ids.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,18 +8,18 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use portals4_sys::{ptl_datatype_t, ptl_ni_fail_t, ptl_op_t};
 
-/// The largest message.
+/// Maximum bytes of a message.
 pub(crate) const MOST: usize = 64 << 10;
 const WORDS: usize = 14;
 
-/// What a message is.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
     Get,
     Ack,
     Reply,
-    /// An atomic without a reply, and one with.
+    /// An atomic without a reply, and one with a reply.
     Atomic,
     FetchAtomic,
 }
@@ -39,22 +39,22 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// The sender's number, and its rank.
+    /// The sender's process id, and its rank.
     pub(crate) pid: u32,
     pub(crate) rank: u32,
-    /// The operation at its initiator.
+    /// The initiator's number for the operation.
     pub(crate) operation: u64,
     pub(crate) wants_ack: bool,
     pub(crate) index: u32,
     pub(crate) match_bits: u64,
-    /// Where it goes; of an answer, where it went.
+    /// The offset; in a reply, the offset that was used.
     pub(crate) offset: u64,
     pub(crate) hdr_data: u64,
-    /// As sent; of an answer, as moved.
+    /// The length as sent; in a reply, as moved.
     pub(crate) length: u64,
     pub(crate) fail: ptl_ni_fail_t,
     pub(crate) list: u8,
-    /// Of an atomic: its operation and its type, and what it compares with.
+    /// For an atomic: its operation, its type, and the comparand.
     pub(crate) atomic: (ptl_op_t, ptl_datatype_t),
     pub(crate) comparand: u64,
 }
@@ -115,7 +115,7 @@ impl Header {
     }
 }
 
-/// One interface's socket, and what it could not send yet.
+/// An interface's socket, with the messages that are still to be sent.
 pub(crate) struct Wire {
     socket: UnixDatagram,
     pub(crate) pid: u32,
@@ -166,7 +166,8 @@ impl Wire {
         self.flush();
     }
 
-    /// Sends what there is room for. What its receiver is too slow for waits; those to others don't.
+    /// Sends the messages that there is room for. Those to a slow receiver wait without delaying
+    /// others.
     pub(crate) fn flush(&mut self) {
         let mut full = Vec::new();
         for _ in 0..self.unsent.len() {
@@ -176,7 +177,7 @@ impl Wire {
             let again = full.contains(&to)
                 || address(to).is_ok_and(|address| {
                     let sent = self.socket.send_to_addr(&datagram, &address);
-                    // Nobody hears of a peer that is gone.
+                    // Messages to a peer that is gone are lost.
                     sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
                 });
             if again {
@@ -186,7 +187,7 @@ impl Wire {
         }
     }
 
-    /// The next message.
+    /// Returns the next message.
     pub(crate) fn receive(&mut self) -> Option<(Header, Vec<u8>)> {
         loop {
             let length = self.socket.recv(&mut self.buffer).ok()?;

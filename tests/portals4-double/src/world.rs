@@ -1,4 +1,4 @@
-//! The state of an interface, what its messages do, and its progress thread.
+//! The state of an interface, the effects of its messages, and its progress thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,19 +12,19 @@ use crate::queue::Queue;
 use crate::target::TableEntry;
 use crate::wire::{Header, Kind, Wire};
 
-/// The one interface; `None`: it is not open. A poisoned lock is as good as another: what panics is
-/// a test that fails.
+/// The only interface; `None` if it is not open. A poisoned lock is used like any other, because
+/// only a failing test panics.
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
 pub(crate) fn lock() -> MutexGuard<'static, Option<World>> {
     WORLD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An operation under way.
+/// An operation in flight.
 pub(crate) struct Operation {
     pub(crate) queue: u32,
     pub(crate) user: usize,
-    /// Where a get's bytes go, and how many.
+    /// A get's destination and length.
     pub(crate) destination: (usize, usize),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) wire: Wire,
     pub(crate) rank: u32,
-    /// By rank: its number.
+    /// Process ids by rank.
     pub(crate) map: Vec<u32>,
     pub(crate) queues: Vec<Queue>,
     pub(crate) descriptors: Vec<ptl_md_t>,
@@ -43,10 +43,10 @@ pub(crate) struct World {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// Table entries.
+/// The number of table entries.
 pub(crate) const INDICES: usize = 64;
 
-// SAFETY: the pointers are those of the library's caller, which may be used by any thread.
+// SAFETY: the pointers belong to the library's caller, and any thread may use them.
 unsafe impl Send for World {}
 
 impl World {
@@ -66,7 +66,7 @@ impl World {
         };
         let fd = world.wire.fd();
         let pid = world.wire.pid;
-        // The thread ends where it finds no interface, so it has to wait for this one.
+        // The thread ends when it finds no interface, so the lock is held until there is one.
         let mut place = lock();
         world.thread = Some(thread::Builder::new().spawn(move || attend(fd, pid))?);
         *place = Some(world);
@@ -78,13 +78,13 @@ impl World {
         if let Some(mut world) = world {
             world.wire.flush();
             if let Some(thread) = world.thread.take() {
-                // The socket stays until the thread is gone, which looks at it.
+                // The socket stays open until the thread, which polls it, has ended.
                 let _ = thread.join();
             }
         }
     }
 
-    /// Sends and receives what can be.
+    /// Sends and receives as much as possible.
     pub(crate) fn progress(&mut self) {
         self.wire.flush();
         while let Some((header, bytes)) = self.wire.receive() {
@@ -106,7 +106,7 @@ impl World {
         };
         let (address, room) = operation.destination;
         let destination = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the memory of a get is the library's to write until its event.
+        // SAFETY: the library may write the memory of a get until its event.
         unsafe { destination.copy_from(bytes.as_ptr(), bytes.len().min(room)) };
         let mut event = ptl_event_t {
             user_ptr: std::ptr::without_provenance_mut(operation.user),
@@ -125,7 +125,7 @@ impl World {
     }
 }
 
-/// Makes progress for an interface until that is closed.
+/// Makes progress for an interface until it is closed.
 fn attend(fd: i32, pid: u32) {
     let mut pause = 1;
     loop {
@@ -140,13 +140,13 @@ fn attend(fd: i32, pid: u32) {
     }
 }
 
-/// Waits for a message, up to so many milliseconds.
+/// Waits for a message, up to this many milliseconds.
 pub(crate) fn wait(fd: i32, milliseconds: i32) {
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one structure.
+    // SAFETY: a pointer to one structure.
     unsafe { libc::poll(&mut poll, 1, milliseconds) };
 }

@@ -12,7 +12,7 @@ use crate::fabric::Fabric;
 use crate::faults::Faults;
 use crate::{BEHIND, FAULTS, MARK};
 
-/// The real one. `None`: there is none, which is said on standard error.
+/// Returns the real library, or prints to standard error that there is none and returns `None`.
 pub(crate) fn behind() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -32,7 +32,7 @@ pub(crate) fn behind() -> Option<&'static Library> {
     library.as_ref()
 }
 
-/// The words of [`FAULTS`] with what they mean.
+/// Returns the words of [`FAULTS`] with their faults.
 fn words() -> &'static [(String, Faults)] {
     static WORDS: OnceLock<Vec<(String, Faults)>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -48,7 +48,7 @@ fn words() -> &'static [(String, Faults)] {
     })
 }
 
-/// The own name of a domain, or a provider, and its faults.
+/// Splits the name of a domain or provider into its own name and its faults.
 pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
     let Some((own, word)) = name.split_once(MARK) else {
         return (name, Faults::default());
@@ -56,34 +56,34 @@ pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
     (own, Faults::parse(word).unwrap_or_default())
 }
 
-/// Another string in a string's place.
+/// Replaces a string.
 ///
 /// # Safety
 ///
-/// `place` holds null or a string of `malloc`.
+/// `place` holds null or a string allocated by `malloc`.
 pub(crate) unsafe fn rename(place: &mut *mut c_char, name: &str) {
     let Ok(name) = CString::new(name) else { return };
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         libc::free(place.cast());
         *place = libc::strdup(name.as_ptr());
     }
 }
 
-/// Puts a word of faults behind a name.
+/// Appends a word of faults to a name.
 ///
 /// # Safety
 ///
 /// As for [`rename`].
 unsafe fn mark(place: &mut *mut c_char, word: &str) {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let name = format!("{}{MARK}{word}", text(*place));
         rename(place, &name);
     }
 }
 
-/// The text of a string; empty of null.
+/// Returns the text of a string, empty for null.
 ///
 /// # Safety
 ///
@@ -92,13 +92,13 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// A string that stays until this thread's next call.
+/// Returns a string that lives until this thread's next call.
 fn lent(text: String) -> *mut c_char {
     thread_local! {
         static TEXT: RefCell<CString> = RefCell::default();
@@ -116,7 +116,7 @@ extern "C" fn fi_version() -> u32 {
 
 /// # Safety
 ///
-/// As fi_getinfo(3) demands.
+/// As for fi_getinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_getinfo(
     version: u32,
@@ -129,7 +129,7 @@ unsafe extern "C" fn fi_getinfo(
     let Some(library) = behind() else {
         return -FI_ENODATA;
     };
-    // SAFETY: the caller's word, and as each call says.
+    // SAFETY: the caller's promise, and the contract of each call.
     unsafe {
         let get = |hints, first| library.getinfo(version, node, service, flags, hints, first);
         if hints.is_null() {
@@ -139,7 +139,7 @@ unsafe extern "C" fn fi_getinfo(
             Some(fabric) => text(fabric.prov_name),
             None => String::new(),
         };
-        // The real one knows no provider with a word behind its name.
+        // The real library knows no provider with a word behind its name.
         let (own, named_word) = match named.split_once(MARK) {
             Some((own, word)) => (own, Some(word)),
             None => (named.as_str(), None),
@@ -164,7 +164,7 @@ unsafe extern "C" fn fi_getinfo(
             if !is_meant || faults.mr_mode & !offered != 0 {
                 continue;
             }
-            // What is demanded is this library's affair; the real one is asked for nothing.
+            // This library enforces the requirements; the real one is asked without any.
             let asked = library.dupinfo(hints);
             if asked.is_null() {
                 return -FI_ENOMEM;
@@ -203,27 +203,27 @@ unsafe extern "C" fn fi_getinfo(
 
 /// # Safety
 ///
-/// As fi_freeinfo(3) demands.
+/// As for fi_freeinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_freeinfo(info: *mut fi_info) {
     if let Some(library) = behind() {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { library.freeinfo(info) }
     }
 }
 
 /// # Safety
 ///
-/// As fi_dupinfo(3) demands.
+/// As for fi_dupinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     behind().map_or(ptr::null_mut(), |library| unsafe { library.dupinfo(info) })
 }
 
 /// # Safety
 ///
-/// As fi_fabric(3) demands.
+/// As for fi_fabric(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_fabric(
     attr: *mut fi_fabric_attr,
@@ -234,7 +234,7 @@ unsafe extern "C" fn fi_fabric(
         return -FI_ENODATA;
     };
     let mut real = ptr::null_mut();
-    // SAFETY: the caller's word; the copy lives as long as the call, with its own name.
+    // SAFETY: the caller's promise; the copy, with its own name, lives during the call.
     unsafe {
         let name = text((*attr).prov_name);
         let own = CString::new(take_apart(&name).0).unwrap_or_default();
@@ -257,10 +257,10 @@ extern "C" fn fi_strerror(errnum: c_int) -> *const c_char {
 
 /// # Safety
 ///
-/// As fi_tostr(3) demands.
+/// As for fi_tostr(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_tostr(data: *const c_void, datatype: fi_type) -> *mut c_char {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     lent(behind().map_or_else(String::new, |library| unsafe {
         library.tostr(data, datatype)
     }))

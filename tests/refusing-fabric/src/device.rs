@@ -1,4 +1,4 @@
-//! What a domain's objects share: what is registered and under way, and what goes wrong.
+//! The state that a domain's objects share: registrations, operations in flight, and faults.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{c_int, c_void};
@@ -12,10 +12,10 @@ use libfabric_sys::{
 
 use crate::faults::{Atomics, End, Faults};
 
-/// Operations of this process.
+/// The number of operations of this process.
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Memory that is registered and enabled.
+/// Registered and enabled memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) base: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Piece {
     pub(crate) access: u64,
 }
 
-/// An operation that has failed, for the queue.
+/// A failed operation, for the completion queue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failed {
     pub(crate) context: usize,
@@ -33,38 +33,38 @@ pub(crate) struct Failed {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How the device has gone.
+    /// How the device has ended.
     gone: Option<End>,
-    /// Calls of operations.
+    /// The number of calls that submit operations.
     calls: u64,
-    /// Messages that buffers for several have taken, but the last of each.
+    /// The number of messages in buffers for several messages, without the last one of each buffer.
     messages: u64,
-    /// By context: operations under way, with the flags of their completions.
+    /// Operations in flight by context, with the flags of their completions.
     under_way: HashMap<usize, u64>,
     failed: VecDeque<Failed>,
-    /// By descriptor.
+    /// Registrations by descriptor.
     pieces: BTreeMap<usize, Piece>,
-    /// Bytes registered.
+    /// The number of bytes registered.
     registered: u64,
-    /// Registrations so far.
+    /// The number of registrations so far.
     registrations: u64,
     /// The real endpoint.
     endpoint: Option<usize>,
-    /// Registrations bound to it.
+    /// The number of registrations bound to it.
     bound: u32,
 }
 
-/// See the module.
+/// The state that a domain's objects share. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) faults: Faults,
     state: Mutex<State>,
 }
 
-/// A call against the rules.
+/// Reports a violation of the library's rules.
 #[cold]
 pub(crate) fn wrong(what: &str) {
-    eprintln!("refusing-fabric: against the rules: {what}");
+    eprintln!("refusing-fabric: rule violated: {what}");
 }
 
 const INVALID: isize = -(FI_EINVAL as isize);
@@ -81,30 +81,31 @@ impl Device {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    // ---- the endpoint ----------------------------------------------------------------------------------------------
+    // ---- the endpoint -------------------------------------------------------------------------
 
     pub(crate) fn opened(&self, endpoint: *mut fid_ep) {
         self.state().endpoint = Some(endpoint.expose_provenance());
     }
 
-    /// The real endpoint; `None`: it has gone with the device.
+    /// Returns the real endpoint, or `None` if it was closed with the device.
     pub(crate) fn endpoint(&self) -> Option<*mut fid_ep> {
         self.state()
             .endpoint
             .map(std::ptr::with_exposed_provenance_mut)
     }
 
-    /// Closes the endpoint. False: registrations are bound to it, and it does not close before them.
+    /// Closes the endpoint. Returns false if registrations are bound to it and have to be closed
+    /// first.
     ///
     /// # Safety
     ///
-    /// As `fi_close` of it demands.
+    /// As for `fi_close` of it.
     pub(crate) unsafe fn close_endpoint(&self) -> bool {
         let mut state = self.state();
         if self.faults.endpoint_last && state.bound > 0 {
             return false;
         }
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { close(&mut state) };
         true
     }
@@ -113,7 +114,8 @@ impl Device {
         self.state().bound += 1;
     }
 
-    /// Ends a registration's being bound. False: the endpoint has to be closed before.
+    /// Counts a registration as no longer bound. Returns false if the endpoint has to be closed
+    /// first.
     pub(crate) fn unbind(&self) -> bool {
         let mut state = self.state();
         if !self.faults.endpoint_last && state.endpoint.is_some() {
@@ -123,18 +125,17 @@ impl Device {
         true
     }
 
-    // ---- operations ------------------------------------------------------------------------------------------------
+    // ---- operations ---------------------------------------------------------------------------
 
-    /// An operation whose completion has these flags is to begin. `Ok(true)`: hand it to the real library; `Ok(false)`: it counts as
-    /// taken.
+    /// Begins an operation whose completion has these flags. Returns `Ok(true)` if it has to be
+    /// passed to the real library, `Ok(false)` if it only counts as accepted.
     ///
-    /// # Errors
-    /// What the call answers.
+    /// # Errors The call's return value.
     pub(crate) fn begin(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut state = self.state();
         state.calls += 1;
-        // Drawn by the call's number, so that the same program meets the same refusals.
+        // Drawn from the call's number, so that the same program gets the same refusals.
         let mut random = fastrand::Rng::with_seed(state.calls);
         if self
             .faults
@@ -155,7 +156,7 @@ impl Device {
             None => match state.under_way.insert(context.addr(), flags) {
                 None => Ok(true),
                 Some(_) => {
-                    wrong("a context that is in use");
+                    wrong("a context already in use");
                     Err(INVALID)
                 }
             },
@@ -168,10 +169,9 @@ impl Device {
         }
     }
 
-    /// The same for an atomic.
+    /// Begins an atomic in the same way.
     ///
-    /// # Errors
-    /// What the call answers.
+    /// # Errors The call's return value.
     pub(crate) fn begin_atomic(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         match self.faults.atomics {
             Some(Atomics::Refused) => Err(-(FI_EOPNOTSUPP as isize)),
@@ -187,19 +187,19 @@ impl Device {
         }
     }
 
-    /// The real library has not taken it.
+    /// Removes an operation that the real library has not accepted.
     pub(crate) fn refused(&self, context: *mut c_void) {
         self.state().under_way.remove(&context.addr());
     }
 
-    /// An operation has ended.
+    /// Handles the end of an operation.
     pub(crate) fn ended(&self, context: *mut c_void, flags: u64) {
         let mut state = self.state();
         let is_multi = state
             .under_way
             .get(&context.addr())
             .is_some_and(|flags| flags & FI_MULTI_RECV != 0);
-        // A buffer for several messages stays under way until it is said to be full.
+        // A buffer for several messages stays in flight until its completion says that it is full.
         if !is_multi || flags & FI_RECV == 0 || flags & FI_MULTI_RECV != 0 {
             state.under_way.remove(&context.addr());
             return;
@@ -216,10 +216,9 @@ impl Device {
         }
     }
 
-    /// Whether the real queue is to be read.
+    /// Returns whether the real queue may be read.
     ///
-    /// # Errors
-    /// What a read of the queue answers.
+    /// # Errors The return value of the queue's read.
     pub(crate) fn may_read(&self) -> Result<(), isize> {
         let state = self.state();
         match state.gone {
@@ -230,19 +229,20 @@ impl Device {
         }
     }
 
-    /// Whether operations have failed that nobody knows of.
+    /// Returns whether failed operations are still to be reported.
     pub(crate) fn has_failed(&self) -> bool {
         !self.state().failed.is_empty()
     }
 
-    /// The next of them.
+    /// Takes the next failed operation.
     pub(crate) fn next_failed(&self) -> Option<Failed> {
         self.state().failed.pop_front()
     }
 
-    // ---- memory ----------------------------------------------------------------------------------------------------
+    // ---- memory -------------------------------------------------------------------------------
 
-    /// Counts bytes that are to be registered for this access, and numbers the registration. `None`: it is refused.
+    /// Counts bytes to be registered for this access, and returns the registration's number, or
+    /// `None` if it is refused.
     pub(crate) fn lock(&self, bytes: usize, access: u64) -> Option<u64> {
         let mut state = self.state();
         let registered = state.registered + bytes as u64;
@@ -267,10 +267,9 @@ impl Device {
         self.state().pieces.remove(&descriptor.addr());
     }
 
-    /// Looks whether own memory is given as it has to be.
+    /// Checks that local memory is passed as required.
     ///
-    /// # Errors
-    /// What the call answers.
+    /// # Errors The call's return value.
     pub(crate) fn check_own(
         &self,
         what: &str,
@@ -285,7 +284,7 @@ impl Device {
         let piece = self.state().pieces.get(&descriptor.addr()).copied();
         let Some(piece) = piece else {
             wrong(&format!(
-                "{what}: own memory without a descriptor (FI_MR_LOCAL)"
+                "{what}: local memory without a descriptor (FI_MR_LOCAL)"
             ));
             return Err(INVALID);
         };
@@ -293,7 +292,7 @@ impl Device {
         let end = offset.and_then(|offset| offset.checked_add(length));
         if end.is_none_or(|end| end > piece.length) || piece.access & access != access {
             wrong(&format!(
-                "{what}: {length} bytes at {memory:?} with access {access:#x}, but registered is {piece:x?}"
+                "{what}: {length} bytes at {memory:?} with access {access:#x} exceed the registration {piece:x?}"
             ));
             return Err(INVALID);
         }
@@ -305,7 +304,8 @@ impl State {
     fn go(&mut self, end: End) {
         self.gone = Some(end);
         if matches!(end, End::Flushed | End::Gone) {
-            // SAFETY: nobody is inside (`FI_THREAD_DOMAIN`), and nobody calls it any more after this.
+            // SAFETY: no other thread is in a call (`FI_THREAD_DOMAIN`), and it isn't called any
+            // more after this.
             unsafe { close(self) };
         }
         if end == End::Flushed {
@@ -321,22 +321,23 @@ impl State {
 
 /// # Safety
 ///
-/// As `fi_close` of the endpoint demands.
+/// As for `fi_close` of the endpoint.
 unsafe fn close(state: &mut State) {
     if let Some(endpoint) = state.endpoint.take() {
         let endpoint: *mut fid_ep = std::ptr::with_exposed_provenance_mut(endpoint);
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { fi_close(&raw mut (*endpoint).fid) };
     }
 }
 
-/// Bytes that this process may lock. Not asked of the system by locking: a test may be root's, who may lock all.
+/// Returns how many bytes this process may lock. Read from the limit instead of tried, because a
+/// test may run as root, which may lock everything.
 fn may_lock() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: there is room for the answer.
+    // SAFETY: there is room for the result.
     match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
         0 => limit.rlim_cur,
         _ => u64::MAX,

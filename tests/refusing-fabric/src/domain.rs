@@ -18,7 +18,7 @@ use crate::memory::{Memory, Wanted};
 use crate::object;
 use crate::queue::Queue;
 
-/// Over a real one.
+/// A domain over a real one.
 #[repr(C)]
 pub(crate) struct Domain {
     fid: fid_domain,
@@ -55,14 +55,14 @@ impl Domain {
 
 /// # Safety
 ///
-/// A domain of this library, which is open.
+/// `domain` is an open domain of this library.
 unsafe fn look<'a>(domain: *mut fid_domain) -> &'a Domain {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { &*domain.cast::<Domain>() }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid is a domain's of this library, which is open.
+    // SAFETY: the fid belongs to an open domain of this library.
     unsafe {
         let domain = fid.cast::<Domain>();
         let result = fi_close(&raw mut (*(*domain).real).fid);
@@ -81,7 +81,7 @@ unsafe extern "C" fn av_open(
     av: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word. It is the real one's own.
+    // SAFETY: the caller's promise. The address vector is the real library's own.
     unsafe { fi_av_open(look(domain).real, attr, av, context) }
 }
 
@@ -91,7 +91,7 @@ unsafe extern "C" fn cq_open(
     cq: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         if (*attr).format != FI_CQ_FORMAT_DATA {
             return -FI_EINVAL;
@@ -112,7 +112,7 @@ unsafe extern "C" fn endpoint(
     ep: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let offer = real_offer(info);
         if offer.is_null() {
@@ -149,7 +149,7 @@ unsafe extern "C" fn reg(
         access,
         requested_key,
     };
-    // SAFETY: the fid is a domain's of this library; the caller's word for the memory.
+    // SAFETY: the fid belongs to a domain of this library; the caller's promise covers the memory.
     unsafe {
         let domain = look(domain.cast());
         match Memory::register(domain.real, &domain.device, wanted, context) {

@@ -1,4 +1,4 @@
-//! Endpoints: where operations are submitted.
+//! Endpoints, on which operations are submitted.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ use crate::memory::offset;
 use crate::object;
 use crate::queue::Queue;
 
-/// Over a real one, which the device has.
+/// An endpoint over a real one, which the device owns.
 #[repr(C)]
 pub(crate) struct Endpoint {
     fid: fid_ep,
@@ -73,14 +73,14 @@ impl Endpoint {
 
 /// # Safety
 ///
-/// An endpoint of this library, which is open.
+/// `ep` is an open endpoint of this library.
 unsafe fn device<'a>(ep: *mut fid_ep) -> &'a Device {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { &(*ep.cast::<Endpoint>()).device }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid is an endpoint's of this library, which is open.
+    // SAFETY: the fid belongs to an open endpoint of this library.
     unsafe {
         if !device(fid.cast()).close_endpoint() {
             return -FI_EBUSY;
@@ -90,20 +90,21 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     0
 }
 
-/// What is done with the real endpoint and answers an integer.
+/// Calls a function with the real endpoint and returns its result.
 ///
 /// # Safety
 ///
-/// An endpoint of this library, which is open.
+/// `fid` belongs to an open endpoint of this library.
 unsafe fn with(fid: *mut fid, what: impl FnOnce(*mut fid_ep) -> c_int) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { device(fid.cast()) }
         .endpoint()
         .map_or(-FI_ENODEV, what)
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: the caller's word. Of what can be bound only queues are of this library.
+    // SAFETY: the caller's promise. Of the objects that can be bound only queues belong to this
+    // library.
     unsafe {
         let other = match (*other).fclass {
             FI_CLASS_CQ => &raw mut (*(*other.cast::<Queue>()).real).fid,
@@ -114,7 +115,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { with(fid, |real| fi_control(&raw mut (*real).fid, command, arg)) }
 }
 
@@ -125,7 +126,7 @@ unsafe extern "C" fn setopt(
     optval: *const c_void,
     optlen: usize,
 ) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         with(fid, |real| {
             fi_setopt(real.cast(), level, optname, optval, optlen)
@@ -134,15 +135,15 @@ unsafe extern "C" fn setopt(
 }
 
 unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { with(fid, |real| fi_getname(real.cast(), addr, addrlen)) }
 }
 
-/// An operation's way: the check of its own memory, what goes wrong, the real endpoint.
+/// Submits an operation: checks its local memory, applies the faults, calls the real endpoint.
 ///
 /// # Safety
 ///
-/// An endpoint of this library, which is open.
+/// `ep` is an open endpoint of this library.
 unsafe fn submit(
     ep: *mut fid_ep,
     context: *mut c_void,
@@ -151,7 +152,7 @@ unsafe fn submit(
     real: impl FnOnce(*mut fid_ep) -> isize,
 ) -> isize {
     const GONE: isize = -(FI_ENODEV as isize);
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     let device = unsafe { device(ep) };
     let begun = check(device).and_then(|()| match flags & FI_ATOMIC {
         0 => device.begin(context, flags),
@@ -178,7 +179,7 @@ unsafe extern "C" fn recv(
     from: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's word, here and below. The real library needs no descriptors.
+    // SAFETY: the caller's promise, here and below. The real library needs no descriptors.
     unsafe {
         submit(
             ep,
@@ -219,7 +220,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
 
 /// # Safety
 ///
-/// So many pieces, and as many descriptors or null.
+/// `pieces` has `count` elements; `descriptors` has as many or is null.
 unsafe fn check_pieces(
     device: &Device,
     what: &str,
@@ -229,7 +230,7 @@ unsafe fn check_pieces(
     access: u64,
 ) -> Result<(), isize> {
     for at in 0..count {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         let (piece, descriptor) = unsafe {
             let descriptor = match descriptors.is_null() {
                 true => null_mut(),
@@ -288,7 +289,7 @@ unsafe extern "C" fn inject(
     len: usize,
     to: fi_addr_t,
 ) -> isize {
-    // SAFETY: as above. What is injected needs no registration, and has no completion.
+    // SAFETY: as above. An inject needs no registration and has no completion.
     unsafe {
         submit(
             ep,
@@ -359,9 +360,9 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u6
     }
 }
 
-/// Bytes of an atomic's elements.
+/// Returns the bytes of an atomic's elements.
 fn bytes(count: usize, datatype: fi_datatype) -> usize {
-    // The types of integers come in pairs: of 1, 2, 4 and 8 bytes.
+    // The integer types come in pairs, of 1, 2, 4 and 8 bytes.
     count << (datatype / 2).min(3)
 }
 

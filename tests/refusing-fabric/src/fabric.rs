@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::object;
 use crate::queue::Queue;
 
-/// Over a real one.
+/// A fabric over a real one.
 #[repr(C)]
 pub(crate) struct Fabric {
     fid: fid_fabric,
@@ -32,7 +32,7 @@ impl Fabric {
             fid: fid_fabric {
                 fid: object(FI_CLASS_FABRIC, context, &OPS),
                 ops: (&raw const FABRIC).cast_mut(),
-                // SAFETY: the caller's word.
+                // SAFETY: the caller's promise.
                 api_version: unsafe { (*real).api_version },
             },
             real,
@@ -41,7 +41,7 @@ impl Fabric {
     }
 }
 
-/// A copy of an offer of this library's, as the real one knows it.
+/// Returns a copy of one of this library's offers in the form that the real library knows.
 ///
 /// # Safety
 ///
@@ -50,7 +50,7 @@ pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
     let Some(library) = behind() else {
         return ptr::null_mut();
     };
-    // SAFETY: the caller's word; the copy is this function's.
+    // SAFETY: the caller's promise; this function owns the copy.
     unsafe {
         let copy = library.dupinfo(info);
         if !copy.is_null() {
@@ -72,13 +72,13 @@ pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
 /// `info` is from [`real_offer`].
 pub(crate) unsafe fn free_offer(info: *mut fi_info) {
     if let Some(library) = behind() {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { library.freeinfo(info) }
     }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid is a fabric's of this library, which is open.
+    // SAFETY: the fid belongs to an open fabric of this library.
     unsafe {
         let fabric = fid.cast::<Fabric>();
         let result = fi_close(&raw mut (*(*fabric).real).fid);
@@ -95,7 +95,7 @@ unsafe extern "C" fn domain(
     domain: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's word for the arguments; the fabric is one of this library.
+    // SAFETY: the caller's promise for the arguments; the fabric belongs to this library.
     unsafe {
         let name = text((*(*info).domain_attr).name);
         let offer = real_offer(info);
@@ -113,7 +113,7 @@ unsafe extern "C" fn domain(
 }
 
 unsafe extern "C" fn trywait(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
-    // SAFETY: the caller's word: completion queues of this library.
+    // SAFETY: the caller passes completion queues of this library.
     unsafe {
         for at in 0..usize::try_from(count).unwrap_or(0) {
             let queue = &*(*fids.add(at)).cast::<Queue>();

@@ -1,4 +1,4 @@
-//! What a domain does against its user.
+//! The faults of a domain.
 
 use std::ffi::c_int;
 
@@ -6,71 +6,73 @@ use libfabric_sys::{
     FI_MR_ALLOCATED, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR,
 };
 
-/// How a device goes.
+/// How a device ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Calls are answered with `-FI_ENODEV`; what is under way fails with `FI_ECANCELED`, and then the queue stays empty.
+    /// Calls return `-FI_ENODEV`; operations in flight fail with `FI_ECANCELED`, and then the queue
+    /// stays empty.
     Flushed,
-    /// Every call and every read of the queue is answered with `-FI_ENODEV`.
+    /// Every call and every read of the queue returns `-FI_ENODEV`.
     Gone,
-    /// Calls succeed, and nothing ever comes of them.
+    /// Calls succeed without any effect.
     Silent,
-    /// Every call is answered with `-FI_EAGAIN`, and nothing more comes.
+    /// Every call returns `-FI_EAGAIN`, and no more completions arrive.
     Stuck,
     /// No call returns.
     Hung,
 }
 
-/// What is done with atomics, which the endpoint says that it has.
+/// The fault of atomics, which the endpoint advertises.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
-    /// The call is answered with `-FI_EOPNOTSUPP`.
+    /// The call returns `-FI_EOPNOTSUPP`.
     Refused,
-    /// The operation ends with `FI_EOPNOTSUPP`.
+    /// The operation fails with `FI_EOPNOTSUPP`.
     Failing,
 }
 
-/// What a domain does against its user. As text: parts with commas between them.
+/// The faults of a domain. In text form: parts separated by commas.
 ///
 /// | part | |
 /// |---|---|
-/// | `local`, `virtual`, `allocated`, `provkey`, `endpoint` | the bits of `mr_mode` that are demanded; `virtual` is taken with `provkey` only |
-/// | `verbs` | those of verbs and efa: all but `endpoint` |
-/// | `cxi` | those of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
-/// | `memlock` | registrations together may have as many bytes as the process may lock (`ulimit -l`), else `-FI_ENOMEM` |
-/// | `refuse-own` | memory for this rank's own writes and reads alone is refused with `-FI_ENOMEM` |
-/// | `again=N` | of N operations about N - 1 are refused with `-FI_EAGAIN`: drawn, as one of two that take turns could else be refused for ever |
-/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device goes at the Nth operation of the process; how: `End` |
-/// | `disorder` | receives that complete together do so in reverse |
-/// | `spoil=N` | of N messages into buffers for several one is followed by one that was too long (`FI_ETRUNC`), and the buffer stays posted, as with shm |
-/// | `sourceless` | a provider that says that it knows the sources of messages, and knows none (`FI_ADDR_NOTAVAIL`), as opx: one with the word behind its own name, too |
+/// | `local`, `virtual`, `allocated`, `provkey`, `endpoint` | required bits of `mr_mode`; `virtual` is accepted only with `provkey` |
+/// | `verbs` | the bits of verbs and efa: all but `endpoint` |
+/// | `cxi` | the bits of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
+/// | `memlock` | registrations fail with `-FI_ENOMEM` beyond the bytes that the process may lock (`ulimit -l`) |
+/// | `refuse-own` | registrations of memory only for this rank's own writes and reads fail with `-FI_ENOMEM` |
+/// | `again=N` | about N - 1 of N operations are refused with `-FI_EAGAIN`; random, because one of two alternating operations could otherwise be refused forever |
+/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device ends at the Nth operation of the process, in one of the ways of `End` |
+/// | `disorder` | receives that complete together are reversed |
+/// | `spoil=N` | after every Nth message in a buffer for several messages one is too long (`FI_ETRUNC`), and the buffer stays posted, as with shm |
+/// | `sourceless` | a provider, with the word behind its own name too, that advertises messages' sources but knows none (`FI_ADDR_NOTAVAIL`), as opx |
 /// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// Bits of `mr_mode` that are demanded.
+    /// Required bits of `mr_mode`.
     pub mr_mode: c_int,
-    /// An endpoint with registrations can't be closed; otherwise a registration can't that is bound to one which is open.
+    /// Whether an endpoint with registrations can't be closed. Otherwise, a registration bound to
+    /// an open endpoint can't be closed.
     pub endpoint_last: bool,
-    /// Registrations are limited as `ulimit -l` says.
+    /// Whether registrations are limited as by `ulimit -l`.
     pub memlock: bool,
-    /// What neither peers reach nor messages use is not registered.
+    /// Whether memory is refused that neither peers nor messages access.
     pub refuse_own: bool,
-    /// Of so many operations one is taken.
+    /// One of this many operations is accepted.
     pub again: Option<u64>,
-    /// After so many operations the device goes.
+    /// The number of operations after which the device ends, and how.
     pub end: Option<(u64, End)>,
-    /// Receives that complete together do so in reverse.
+    /// Whether receives that complete together are reversed.
     pub disorder: bool,
-    /// After so many messages one is too long.
+    /// After this many messages one is too long.
     pub spoil: Option<u64>,
-    /// No message's source is known, and the provider is another.
+    /// Whether messages' sources are unknown, on a provider of its own.
     pub sourceless: bool,
-    /// What is done with atomics.
+    /// The fault of atomics.
     pub atomics: Option<Atomics>,
 }
 
 impl Faults {
-    /// Reads a word. `None`: it means nothing.
+    /// Parses a word; returns `None` if it is invalid.
     pub fn parse(word: &str) -> Option<Self> {
         let mut faults = Self::default();
         for part in word.split(',') {

@@ -1,21 +1,23 @@
-//! A libfabric for tests: it hands everything on to a real one, and refuses, fails and demands on the way what no provider does that
-//! runs on any machine.
+//! A libfabric for tests: it forwards all calls to a real one, and adds refusals, failures and
+//! requirements of providers that we can't run.
 //!
-//! It is a shared library with the functions that `libfabric-sys` loads, so a job takes it by `CONDUIT_OFI_LIBRARY`. Behind it is
-//! the libfabric that [`BEHIND`] names. Each domain that a provider of that has is offered as it is, and once more for each word of
-//! [`FAULTS`], with that word behind its name: `CONDUIT_OFI_DOMAIN=lo!vanish=2000` is the interface `lo`, which vanishes after 2000
-//! operations. What a word means is said at [`Faults`]. One with a provider of its own is offered where that is named, or none.
+//! It is a shared library with the functions that `libfabric-sys` loads, so `CONDUIT_OFI_LIBRARY`
+//! selects it for a job. Behind it is the libfabric that [`BEHIND`] names. Each domain of a
+//! provider of that library is offered unchanged, and once more for each word of [`FAULTS`], with
+//! that word behind its name: `CONDUIT_OFI_DOMAIN=lo!vanish=2000` is the interface `lo`, which
+//! vanishes after 2000 operations. The words are described at [`Faults`]. A domain with a provider
+//! of its own is offered if that provider or none is named.
 //!
-//! Only what `conduit-ofi` calls is there. What a user of the library does against the rules of its man pages is said on standard
-//! error, and the call answers `-FI_EINVAL`.
+//! It has only the functions that `conduit-ofi` calls. If a call violates the rules of its man
+//! page, it prints that to standard error and returns `-FI_EINVAL`.
 
-/// A table of those operations that are there, by the names of their functions; the others are null.
+/// Makes a table of the given operations, by the names of their functions; the others are null.
 macro_rules! operations {
     ($table:ident { $($name:ident),* }) => {
         $table {
             size: size_of::<$table>(),
             $($name: Some($name),)*
-            // SAFETY: the rest are pointers to functions that may be null.
+            // SAFETY: the rest are pointers to functions, which may be null.
             ..unsafe { std::mem::zeroed() }
         }
     };
@@ -36,14 +38,15 @@ use libfabric_sys::{fi_ops, fid};
 
 pub use faults::Faults;
 
-/// The variable that names the faults to be offered, words with spaces between them.
+/// The variable that names the faults to offer, as words separated by spaces.
 pub const FAULTS: &str = "REFUSING_FABRIC";
-/// The variable that names the libfabric behind this one: a file, or `system`; `vendored` if it is not set.
+/// The variable that names the libfabric behind this one: a file, or `system`; the default is
+/// `vendored`.
 pub const BEHIND: &str = "REFUSING_FABRIC_BEHIND";
-/// Between a domain's own name and its faults.
+/// The separator between a domain's own name and its faults.
 pub const MARK: char = '!';
 
-/// The part that all objects begin with.
+/// Returns the part that all objects begin with.
 fn object(fclass: usize, context: *mut c_void, ops: &'static fi_ops) -> fid {
     fid {
         fclass,

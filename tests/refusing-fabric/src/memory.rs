@@ -13,7 +13,7 @@ use libfabric_sys::{
 use crate::device::{Device, Piece, wrong};
 use crate::object;
 
-/// What is to be registered.
+/// The arguments of a registration.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted {
     pub(crate) base: *mut c_void,
@@ -22,18 +22,18 @@ pub(crate) struct Wanted {
     pub(crate) requested_key: u64,
 }
 
-/// A registration; its descriptor is itself.
+/// A registration, which is its own descriptor.
 #[repr(C)]
 pub(crate) struct Memory {
     fid: fid_mr,
     domain: *mut fid_domain,
     device: Arc<Device>,
     wanted: Wanted,
-    /// The key for the real one.
+    /// The key passed to the real library.
     key: u64,
-    /// Null before it is enabled.
+    /// Null until it is enabled.
     real: *mut fid_mr,
-    /// To an endpoint.
+    /// Whether it is bound to an endpoint.
     bound: bool,
 }
 
@@ -43,10 +43,11 @@ static OPS: fi_ops = operations!(fi_ops {
     control
 });
 
-/// Bits of a key below the address, where a key has one.
+/// The bits of a key below the address, in keys that contain one.
 const NUMBER_BITS: u32 = 16;
 
-/// What the real library counts from the beginning of the memory, from what the user counts.
+/// Converts an address as the user counts it to the real library's offset from the beginning of the
+/// memory.
 pub(crate) fn offset(device: &Device, address: u64, key: u64) -> u64 {
     match device.faults.mr_mode & FI_MR_VIRT_ADDR {
         0 => address,
@@ -55,17 +56,17 @@ pub(crate) fn offset(device: &Device, address: u64, key: u64) -> u64 {
 }
 
 fn page() -> usize {
-    // SAFETY: no arguments but a number.
+    // SAFETY: the only argument is a number.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Whether all pages are there.
+/// Returns whether all pages are mapped.
 fn is_allocated(wanted: &Wanted) -> bool {
     let begin = wanted.base.addr() & !(page() - 1);
     let length = wanted.base.addr() + wanted.length - begin;
     let mut pages = vec![0u8; length.div_ceil(page())];
-    // SAFETY: a byte for each page; what is not mapped is an error.
+    // SAFETY: there is a byte of room for each page; an unmapped page is an error.
     let result = unsafe {
         libc::mincore(
             wanted.base.with_addr(begin),
@@ -76,7 +77,7 @@ fn is_allocated(wanted: &Wanted) -> bool {
     result == 0 && pages.iter().all(|page| page & 1 == 1)
 }
 
-/// Whether all of it may be written.
+/// Returns whether all of it is writable.
 fn is_writable(wanted: &Wanted) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut next = wanted.base.addr();
@@ -100,7 +101,7 @@ fn is_writable(wanted: &Wanted) -> bool {
 impl Memory {
     /// # Safety
     ///
-    /// The domain is open; the memory as `fi_mr_reg` demands.
+    /// The domain is open; the memory is as for `fi_mr_reg`.
     pub(crate) unsafe fn register(
         domain: *mut fid_domain,
         device: &Arc<Device>,
@@ -109,9 +110,7 @@ impl Memory {
     ) -> Result<*mut fid_mr, c_int> {
         let mode = device.faults.mr_mode;
         if mode & FI_MR_ALLOCATED != 0 && !is_allocated(&wanted) {
-            wrong(&format!(
-                "fi_mr_reg of pages that are not there: {wanted:?}"
-            ));
+            wrong(&format!("fi_mr_reg of unmapped pages: {wanted:?}"));
             return Err(-FI_EINVAL);
         }
         if mode != 0
@@ -144,7 +143,7 @@ impl Memory {
             bound: false,
         });
         if mode & FI_MR_ENDPOINT == 0 {
-            // SAFETY: the caller's word.
+            // SAFETY: the caller's promise.
             let result = unsafe { memory.enable() };
             if result != 0 {
                 device.unlock(wanted.length);
@@ -159,7 +158,7 @@ impl Memory {
     /// As `register`.
     unsafe fn enable(&mut self) -> c_int {
         let wanted = self.wanted;
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe {
             let result = fi_mr_reg(
                 self.domain,
@@ -189,7 +188,7 @@ impl Memory {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid is a registration's of this library, which is open.
+    // SAFETY: the fid belongs to an open registration of this library.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         if memory.bound && !memory.device.unbind() {
@@ -210,12 +209,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: the fid is a registration's of this library, the other one the caller's word.
+    // SAFETY: the fid belongs to a registration of this library; the caller's promise covers the
+    // other one.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         let is_wanted = memory.device.faults.mr_mode & FI_MR_ENDPOINT != 0;
         if !is_wanted || flags != 0 || (*other).fclass != FI_CLASS_EP || memory.bound {
-            wrong("fi_mr_bind of what isn't wanted");
+            wrong("fi_mr_bind to an object that needs no binding");
             return -FI_EINVAL;
         }
         memory.bound = true;
@@ -225,11 +225,11 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, _: *mut c_void) -> c_int {
-    // SAFETY: the fid is a registration's of this library.
+    // SAFETY: the fid belongs to a registration of this library.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         if command != FI_ENABLE || !memory.bound || !memory.real.is_null() {
-            wrong("fi_mr_enable before fi_mr_bind, or of what is enabled");
+            wrong("fi_mr_enable before fi_mr_bind, or of an enabled registration");
             return -FI_EINVAL;
         }
         memory.enable()

@@ -14,7 +14,7 @@ use libfabric_sys::{
 use crate::device::{Device, wrong};
 use crate::object;
 
-/// Over a real one.
+/// A completion queue over a real one.
 #[repr(C)]
 pub(crate) struct Queue {
     fid: fid_cq,
@@ -48,7 +48,7 @@ impl Queue {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid is a queue's of this library, which is open.
+    // SAFETY: the fid belongs to an open queue of this library.
     unsafe {
         let queue = fid.cast::<Queue>();
         let result = fi_close(&raw mut (*(*queue).real).fid);
@@ -60,12 +60,12 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: the fid is a queue's of this library, the rest the caller's word.
+    // SAFETY: the fid belongs to a queue of this library; the caller's promise covers the rest.
     unsafe { fi_control(&raw mut (*(*fid.cast::<Queue>()).real).fid, command, arg) }
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { take(cq, buf, count, ptr::null_mut()) }
 }
 
@@ -75,12 +75,12 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut fi_addr_t,
 ) -> isize {
-    // Some providers write there, come what may.
+    // Some providers write there unconditionally.
     if sources.is_null() {
         wrong("fi_cq_readfrom: no room for sources");
         return -(FI_EINVAL as isize);
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         let read = take(cq, buf, count, sources);
@@ -93,13 +93,14 @@ unsafe extern "C" fn readfrom(
     }
 }
 
-/// Takes completions from the queue, with their sources, if there is room for them.
+/// Takes completions from the queue, with their sources if there is room for them.
 ///
 /// # Safety
 ///
-/// A queue of this library; room for so many completions of the one format that it can have, and for none or as many sources.
+/// `cq` is a queue of this library; `buf` has room for `count` completions of its only format, and
+/// `sources` for as many sources or is null.
 unsafe fn take(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Err(answer) = queue.device.may_read() {
@@ -126,14 +127,14 @@ unsafe fn take(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut fi
     }
 }
 
-/// Whether these may come in another order, as with a provider whose `comp_order` is `FI_ORDER_NONE`. Not where a buffer for several
-/// messages is given back: that is told last.
+/// Returns whether these may be reordered, as by a provider whose `comp_order` is `FI_ORDER_NONE`.
+/// They may not if a buffer for several messages is released, because that comes last.
 fn is_of_whole_buffers(entries: &[fi_cq_data_entry]) -> bool {
     entries.iter().all(|entry| entry.flags & FI_MULTI_RECV == 0)
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
-    // SAFETY: a queue of this library; room for an entry.
+    // SAFETY: the fid belongs to a queue of this library; there is room for an entry.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Some(failed) = queue.device.next_failed() {
