@@ -1,4 +1,5 @@
-/* Checks of the test programs: what doesn't hold is written with its place and ends the program with code 1. */
+/* Checks of the test programs: a failed check is printed with its place and ends the program with
+ * code 1. */
 #ifndef CONDUIT_TEST_CHECK_H
 #define CONDUIT_TEST_CHECK_H
 

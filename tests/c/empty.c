@@ -1,2 +1,2 @@
-/* A program of nothing, for headers that are looked at by themselves. */
+/* An empty program, to compile headers by themselves. */
 typedef int conduit_test_nothing;

@@ -1,5 +1,5 @@
-/* Active messages with payload: sizes up to the limits, options of local completion, the immediate flag, longs to any
- * address, more requests than there are credits. */
+/* Active messages with payload: sizes up to the limits, options of local completion, the immediate
+ * flag, longs to any address, more requests than there are credits. */
 #include "start.h"
 
 enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EMPTY, ECHO_MEDIUM, ECHO_LONG, BACK_MEDIUM, BACK_LONG, COUNT, HANDLERS };
@@ -8,7 +8,7 @@ enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EMPTY, ECHO_MEDIUM, ECHO_LONG, BACK_MED
 #define MOST_LONG ((size_t)1 << 20)
 
 static volatile unsigned int received, replied, counted;
-/* Messages that this rank gets in all, up to here: its peers may be ahead. */
+/* The number of messages that this rank has to receive so far; peers may be ahead. */
 static unsigned int expected;
 static char *source;
 static const void *last_address;
@@ -16,10 +16,10 @@ static size_t last_bytes;
 
 static void medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
   (void)token;
-  /* As aligned as memory for anything is. */
+  /* Aligned for any type. */
   CHECK_EQ((uintptr_t)at % 8, 0);
   check_filled(at, bytes, (unsigned int)message);
-  /* The buffer is the handler's. */
+  /* The handler owns the buffer. */
   memset(at, 0, bytes);
   last_bytes = bytes;
   received++;
@@ -40,7 +40,8 @@ static void empty(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t high, 
   received++;
 }
 
-/* Replies of every option; the argument says which. A handler may not test the event, so that is left to the replier. */
+/* Replies with every option; the argument selects it. A handler may not test the event, so the
+ * replier does that later. */
 static gex_Event_t reply_local;
 
 static void echo_medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
@@ -75,7 +76,7 @@ static void count(gex_Token_t token) {
   counted++;
 }
 
-/* Those to any rank may be asked for before init, and hold after it. */
+/* Limits for any rank can be queried before init, and stay valid after it. */
 static size_t medium_before, reply_medium_before, long_before, reply_long_before;
 
 static void limits_before(void) {
@@ -118,7 +119,7 @@ static void limits(gex_Rank_t peer) {
   }
 }
 
-/* One medium of this size, with each option; and one that is answered. */
+/* Sends mediums of this size with each option, and one that gets a reply. */
 static void send_medium(gex_Rank_t peer, size_t bytes) {
   static unsigned int message;
   gex_Event_t local = GEX_EVENT_NO_OP;
@@ -126,7 +127,7 @@ static void send_medium(gex_Rank_t peer, size_t bytes) {
   message++;
   fill(source, bytes, message);
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_NOW, 0, (gex_AM_Arg_t)message), 0);
-  /* "Now": the source is the caller's again. */
+  /* "Now": the source belongs to the caller again. */
   memset(source, 0, bytes);
   fill(source, bytes, ++message);
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, &local, 0, (gex_AM_Arg_t)message), 0);
@@ -136,7 +137,7 @@ static void send_medium(gex_Rank_t peer, size_t bytes) {
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_GROUP, 0, (gex_AM_Arg_t)message), 0);
   gex_NBI_Wait(GEX_EC_AM, 0);
   memset(source, 0, bytes);
-  /* Immediate: sent, or nothing has happened. */
+  /* Immediate: the message is sent, or the call has no effect. */
   fill(source, bytes, ++message);
   do {
     done = !gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE,
@@ -152,7 +153,7 @@ static void send_long(gex_Rank_t peer, size_t bytes, size_t place) {
   gex_Event_t local = GEX_EVENT_NO_OP;
   const gex_Flags_t flags = GEX_FLAG_IMMEDIATE;
   int done;
-  /* One after the other, as all go to one place. */
+  /* One after the other, because all have the same destination. */
   fill(source, bytes, ++message);
   CHECK_EQ(gex_AM_RequestLong1(team, peer, LONG, source, bytes, there, GEX_EVENT_NOW, 0, (gex_AM_Arg_t)message), 0);
   memset(source, 0, bytes);
@@ -210,7 +211,7 @@ static void longs(gex_Rank_t peer) {
   }
 }
 
-/* The destination of a long without bytes is delivered as it is. */
+/* The destination of a long without bytes is delivered unchanged. */
 static void empty_longs(gex_Rank_t peer) {
   const uint64_t addresses[] = {0, 1, 0xFFFFFFFFFFFFFFFFU, 0x8000000000000000U, 0x7FFFFFFF80000000U, 4096};
   const size_t count = sizeof(addresses) / sizeof(addresses[0]);
@@ -255,7 +256,7 @@ static void replies(gex_Rank_t peer) {
   }
 }
 
-/* More requests to everybody at once than there are credits and buffers. */
+/* Sends more requests to all ranks at once than there are credits and buffers. */
 static void flood(void) {
   const unsigned int rounds = 400;
   unsigned int i;

@@ -1,11 +1,13 @@
-/* Remote atomics: every operation on every type, by opcodes that the compiler knows and others; with events, implicit, in access
- * regions; of all ranks at once on the same number; domains and what is asked of them. */
+/* Remote atomics: every operation on every type, by constant and variable opcodes; with events,
+ * implicit, in access regions; by all ranks at once on the same number; domains and their queries.
+ * */
 #include <gasnet_ratomic.h>
 
 #include "start.h"
 
 #define SEGMENT ((uintptr_t)65536)
-/* A page for what all ranks use at the same time, then one for each rank that uses this one's segment. */
+/* A page for numbers that all ranks use at the same time, then one for each rank that uses this
+ * segment. */
 #define SHARED 0
 #define OWN(rank) (4096 + 512 * (size_t)(rank))
 #define ROUNDS 200
@@ -15,11 +17,11 @@ static const gex_OP_t arithmetic = GEX_OP_ADD | GEX_OP_SUB | GEX_OP_MULT | GEX_O
                                    GEX_OP_FDEC | GEX_OP_SET | GEX_OP_CAS | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET;
 static const gex_OP_t bitwise = GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR | GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR;
 
-/* An operation that the compiler doesn't know. */
+/* An opcode that the compiler doesn't know. */
 static volatile gex_OP_t unknown;
 
-/* Does an operation in each way, on a number that is `old`, and looks at what is left and fetched. `by` is the opcode as the
- * call says it. */
+/* Runs an operation in each way on a number that is `old`, and checks the new and the fetched
+ * value. `by` is the opcode as the call has it. */
 #define ONCE(T, type, by, old, first, second, left, fetches)                                                  \
   do {                                                                                                        \
     type word = (old), result = 77;                                                                           \
@@ -51,7 +53,7 @@ static volatile gex_OP_t unknown;
     }                                                                                                         \
   } while (0)
 
-/* By an opcode that the compiler knows, and one that it doesn't. */
+/* With an opcode that the compiler knows, and with one that it doesn't. */
 #define BOTH(T, type, op, old, first, second, left, fetches)               \
   do {                                                                     \
     ONCE(T, type, op, old, first, second, left, fetches);                  \
@@ -59,7 +61,7 @@ static volatile gex_OP_t unknown;
     ONCE(T, type, unknown, old, first, second, left, fetches);             \
   } while (0)
 
-/* An operation and its fetching form. */
+/* Tests an operation and its fetching form. */
 #define PAIR(T, type, op, fetching, old, first, second, left)              \
   do {                                                                     \
     CHECK_EQ(GEX_OP_TO_FETCHING(op), fetching);                            \
@@ -89,11 +91,11 @@ static volatile gex_OP_t unknown;
     PAIR(T, type, GEX_OP_AND, GEX_OP_FAND, 12, 10, 9, 8);                  \
     PAIR(T, type, GEX_OP_OR, GEX_OP_FOR, 12, 10, 9, 14);                   \
     PAIR(T, type, GEX_OP_XOR, GEX_OP_FXOR, 12, 10, 9, 6);                  \
-    /* It wraps, and what lies beside it stays. */                         \
+    /* It wraps, and neighbouring bytes don't change. */                   \
     PAIR(T, type, GEX_OP_ADD, GEX_OP_FADD, (type)-1, 2, 0, 1);             \
   } while (0)
 
-/* An operation of each kind on a number of each type at a peer. */
+/* Runs an operation of each kind on a number of each type at a peer. */
 #define TYPE(T, type, ops, more)                                           \
   static void all_##T(gex_Rank_t peer) {                                   \
     char *const at = base[peer] + OWN(me) + 8;                             \
@@ -126,8 +128,8 @@ TYPE(U64, uint64_t, arithmetic | bitwise,
 TYPE(FLT, float, arithmetic, PAIR(FLT, float, GEX_OP_MULT, GEX_OP_FMULT, 1.5f, -0.25f, 0, -0.375f))
 TYPE(DBL, double, arithmetic, PAIR(DBL, double, GEX_OP_ADD, GEX_OP_FADD, 1e-3, 1e20, 0, 1e20))
 
-/* All ranks at once. An operation that the headers do and one that they don't are atomic with each other, and with those that come
- * by message. */
+/* All ranks at once. Operations that the headers implement, operations that they don't, and those
+ * in messages are atomic with each other. */
 static void together(void) {
   char *const at = base[0] + SHARED;
   static uint64_t tickets[2 * ROUNDS];
@@ -147,7 +149,7 @@ static void together(void) {
     unknown = GEX_OP_FADD;
     CHECK_EQ(gex_AD_OpNBI_U64(counts, &tickets[2 * i + 1], 0, at, unknown, 1, 0, 0), 0);
     gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, 0, at + 8, GEX_OP_ADD, 0.25, 0, 0));
-    /* By hand. */
+    /* A compare-and-swap loop. */
     do {
       found = guess;
       gex_Event_Wait(gex_AD_OpNB_DBL(sums, &guess, 0, at + 8, GEX_OP_FCAS, found, found + 0.5, 0));
@@ -169,7 +171,7 @@ static void together(void) {
     gex_Event_Wait(gex_AD_OpNB_U32(marks, &mark, 0, at + 16, GEX_OP_GET, 0, 0, 0));
     CHECK_EQ(mark, size < 32 ? (one << size) - 1 : UINT32_MAX);
   }
-  /* No two ranks have a ticket. Each puts a byte at the place of its tickets at rank 0. */
+  /* No two ranks have the same ticket. Each puts a byte at the place of its tickets at rank 0. */
   for (i = 0; i < 2 * ROUNDS; ++i) {
     unsigned char there = 0, mine = 1;
     CHECK(tickets[i] < 2 * ROUNDS * (uint64_t)size);
@@ -183,7 +185,7 @@ static void together(void) {
   gex_AD_Destroy(marks);
 }
 
-/* Who sees a flag that was set with a release, by a get with an acquire, sees the data. */
+/* A rank that sees a flag, set with a release, by a get with an acquire, sees the data. */
 static void ordered(void) {
   const gex_Rank_t right = neighbour(1);
   char *const flag = base[right] + SHARED + 64, *const own = base[me] + SHARED + 64;
@@ -206,7 +208,7 @@ static void ordered(void) {
   gex_AD_Destroy(ad);
 }
 
-/* Hints, and where addresses lie: nothing follows from them. */
+/* Hints, and flags about the segments of addresses, which have no effect. */
 static gex_Flags_t flags_of(int domain) {
   switch (domain % 3) {
     case 0: return GEX_FLAG_AD_FAVOR_REMOTE;
@@ -233,7 +235,7 @@ static void domains(void) {
       CHECK_EQ(gex_AD_QueryFlags(all[i]), flags_of(i));
       CHECK(gex_AD_QueryCData(all[i]) == &word + (i & 1));
     }
-    /* To this rank, and to all of its neighbourhood. */
+    /* On this rank, and on all ranks of its neighbourhood. */
     gex_Event_Wait(gex_AD_OpNB_I64(all[1], &result, me, base[me] + SHARED + 128, GEX_OP_FADD, 1, 0, GEX_FLAG_AD_MY_RANK));
     CHECK_EQ(result, round);
     {
@@ -249,7 +251,7 @@ static void domains(void) {
   }
 }
 
-/* Of a team: its ranks, or those of the job where a flag says so. */
+/* Domains of a team: target ranks are the team's, or the job's if a flag says so. */
 static void of_a_team(void) {
   gex_TM_t half = GEX_TM_INVALID;
   gex_AD_t ad;
@@ -284,7 +286,7 @@ int main(int argc, char **argv) {
   memset(base[me], 0, SEGMENT);
   barrier();
   if (argc > 1) {
-    /* Ranks that don't agree. */
+    /* The ranks pass different operations. */
     gex_AD_t ad;
     gex_AD_Create(&ad, team, GEX_DT_I32, me ? GEX_OP_ADD : GEX_OP_SUB, 0);
     gasnet_exit(CHECK_FAILED);

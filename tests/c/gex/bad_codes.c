@@ -1,7 +1,8 @@
-/* Bad input that GASNet has an error code for: the code is the call's result, and the job goes on. */
+/* Bad input for which GASNet has an error code: the call returns the code, and the job continues.
+ * */
 #include "legacy_start.h"
 
-/* Calls that go wrong must leave this alone. */
+/* Failing calls must not change this. */
 static char target[64];
 static gex_Client_t client;
 static gex_EP_t ep;
@@ -16,7 +17,8 @@ static void arrive(gasnet_token_t token) {
 
 static void check_token(gasnet_token_t token) {
   CHECK_EQ(gasnet_AMGetMsgSource(token, NULL), GASNET_ERR_BAD_ARG);
-  /* Too many arguments, a payload that is too long, places outside: refused, and a right reply is still possible. */
+  /* Too many arguments, a payload that is too long, places outside the segment: refused, and a
+   * valid reply is still possible. */
   CHECK_EQ(gasnet_AMReplyShort(token, 200, 17), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMReplyShort(token, 200, -1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMReplyMedium(token, 200, NULL, 0, 17), GASNET_ERR_BAD_ARG);
@@ -66,7 +68,7 @@ static void registrations(void) {
   entry[0].gex_fnptr = NULL;
   CHECK_EQ(gex_EP_RegisterHandlers(ep, entry, 1), GASNET_ERR_BAD_ARG);
   entry[0].gex_fnptr = (gex_AM_Fn_t)arrive;
-  /* One index twice: none of the table is registered. */
+  /* One index twice: no entry of the table is registered. */
   entry[0].gex_index = 222;
   entry[1] = entry[0];
   CHECK_EQ(gex_EP_RegisterHandlers(ep, entry, 2), GASNET_ERR_BAD_ARG);
@@ -118,7 +120,7 @@ static void queries(void) {
   CHECK_EQ(id, 3);
 }
 
-/* GASNet-1's requests return what is wrong. Nothing arrives anywhere. */
+/* GASNet-1's requests return the error. No message arrives. */
 static void requests(void) {
   const size_t most = gasnet_AMMaxMedium();
   char *const large = (char *)malloc(most + 4096);

@@ -1,5 +1,6 @@
-/* Bad input that ends the job: bad_fatal CASE. One message names the call, the rank and what is wrong, and the exit code is
- * 1. The test in Rust has the list of cases with their messages. Rank 0 does it; the others wait in a barrier. */
+/* Bad input that ends the job: bad_fatal CASE. One message names the call, the rank and the error,
+ * and the exit code is 1. The Rust test has the list of cases with their messages. Rank 0 makes the
+ * call; the others wait in a barrier. */
 #include <gasnet.h>
 #include <gasnet_coll.h>
 #include <gasnet_mk.h>
@@ -60,7 +61,7 @@ static gex_AM_SrcDesc_t prepared(size_t most) {
 }
 
 static uint64_t word[1];
-/* An operation that the compiler doesn't know. */
+/* An opcode that the compiler doesn't know. */
 static volatile gex_OP_t unknown = GEX_OP_FADD;
 
 static void reduce(const void *left, void *right, size_t count, const void *cdata) {
@@ -70,7 +71,7 @@ static void reduce(const void *left, void *right, size_t count, const void *cdat
   (void)cdata;
 }
 
-/* Without a function. */
+/* A reduction without a function. */
 #define REDUCE(type, width, operation) \
   gex_Coll_ReduceToAllNB(team, word, word, type, width, 1, operation, NULL, NULL, 0)
 
@@ -79,7 +80,7 @@ static void poll_prepared(void) {
   gasnet_AMPoll();
 }
 
-/* Words one byte further each time, of a length that the compiler knows. */
+/* Puts words, each one byte further, of a length that the compiler knows. */
 static void put_words(char *at) {
   int i;
   for (i = 0; i < 64; ++i) gex_RMA_PutBlocking(team, me, at + i, bytes, 8, 0);
@@ -118,7 +119,7 @@ static void prepared_two_kinds(void) {
   prepared(10);
 }
 
-/* This rank's alone. */
+/* A team of this rank alone. */
 static gex_TM_t own;
 
 static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Flags_t flags) {
@@ -130,7 +131,7 @@ static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Fla
   gex_TM_Create(&made, 1, parent, members, 2, NULL, 0, flags);
 }
 
-/* A pair with another endpoint of this rank's, to which 8 bytes are bound. */
+/* Returns a pair with another endpoint of this rank, which has a segment of 8 bytes. */
 static gex_TM_t second(void) {
   gex_EP_t made;
   gex_Segment_t bound;
@@ -171,12 +172,12 @@ static void create_ad(gex_DT_t type, gex_OP_t operations, gex_Flags_t flags) {
   gex_AD_Create(&ad, team, type, operations, flags);
 }
 
-/* On this rank's number at a place, with a result. */
+/* An atomic on this rank's number at a place, with a result. */
 #define AD(domain, rank, at, op, flags) gex_AD_OpNB_U64(domain, word, rank, at, op, 1, 2, flags)
 
 #define NONE GEX_TM_INVALID
 
-/* Ranges to this rank's segment, beginning at that place of it, the second one 8 bytes further. */
+/* Ranges in this rank's segment from that place on, the second one 8 bytes further. */
 static gex_Memvec_t there[2], here[2];
 static const size_t counts[] = {2, 2};
 static const ptrdiff_t strides[] = {8, 16}, folded[] = {8, 8};
@@ -226,7 +227,7 @@ static void complete_by(gex_AM_Index_t handler) {
   put_vector(0, 0);
 }
 
-/* The names of cases are those of the calls, where one is enough. */
+/* The name of a case is that of its call if the call has only one case. */
 #define CASES(CASE)                                                                                              \
   CASE(short_to_no_rank, gex_AM_RequestShort0(team, size, SHORT, 0))                                             \
   CASE(short_to_invalid_rank, gex_AM_RequestShort0(team, GEX_RANK_INVALID, SHORT, 0))                            \
@@ -456,7 +457,7 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
   CASE(revoked_of_no_rank, gasnet_revoked_credits(size))
 
-/* Before the job is joined, and before a segment is attached. */
+/* Cases before the job is joined, and before a segment is attached. */
 #define EARLY_CASES(CASE)                                                                      \
   CASE(rank_before_init, gex_System_QueryJobRank())                                            \
   CASE(poll_before_init, gasnet_AMPoll())                                                      \
@@ -513,7 +514,7 @@ int main(int argc, char **argv) {
   barrier();
   if (me == 0) {
     CASES(DO)
-    /* Nothing has ended the job. */
+    /* The job should have ended. */
     gasnet_AMPoll();
     gasnet_exit(CHECK_FAILED);
   }

@@ -1,4 +1,4 @@
-/* Barriers: GASNet-1's in two phases with their ids, and those of the team, several at a time. */
+/* Barriers: GASNet-1's in two phases with their ids, and the team's, several at a time. */
 #include "start.h"
 
 enum { GO = GEX_AM_INDEX_BASE };
@@ -11,7 +11,7 @@ static void go(gex_Token_t token) {
   told++;
 }
 
-/* In this barrier all agree on the id. */
+/* Checks the result of a barrier with this id. */
 static void check_result(int id) {
   int named = -1;
   CHECK_EQ(gasnet_barrier_result(&named), 0);
@@ -43,7 +43,7 @@ static void ids(void) {
     check_result(id);
     CHECK_EQ(gasnet_barrier(id, 0), GASNET_OK);
     check_result(id);
-    /* An id means nothing to those without a name. */
+    /* The id of an anonymous barrier is ignored. */
     gasnet_barrier_notify(id + (int)(me % 2), ANONYMOUS);
     CHECK_EQ(gasnet_barrier_wait(-id / 2, ANONYMOUS), GASNET_OK);
     check_no_result();
@@ -53,13 +53,13 @@ static void ids(void) {
   CHECK_EQ(gasnet_barrier((int)me, GASNET_BARRIERFLAG_UNNAMED), GASNET_OK);
   gasnet_barrier_notify((int)me, GASNET_BARRIERFLAG_UNNAMED);
   CHECK_EQ(gasnet_barrier_wait(0, GASNET_BARRIERFLAG_UNNAMED), GASNET_OK);
-  /* One may wait without a name for a barrier with one, and the reverse. */
+  /* A rank may wait anonymously for a named barrier, and the reverse. */
   gasnet_barrier_notify(7, 0);
   CHECK_EQ(gasnet_barrier_wait(0, ANONYMOUS), GASNET_OK);
   check_result(7);
   gasnet_barrier_notify(0, ANONYMOUS);
   CHECK_EQ(gasnet_barrier_wait(8, 0), GASNET_OK);
-  /* Some with a name, some without. */
+  /* Some ranks are named, some anonymous. */
   gasnet_barrier_notify(9, me % 2 ? ANONYMOUS : 0);
   CHECK_EQ(gasnet_barrier_wait(9, me % 2 ? ANONYMOUS : 0), GASNET_OK);
   check_result(9);
@@ -68,7 +68,7 @@ static void ids(void) {
   check_result(10);
 }
 
-/* A mismatch is told to all, and the next barrier is in order. */
+/* All ranks get a mismatch, and the next barrier works. */
 static void mismatches(void) {
   gex_Rank_t odd_one;
   for (odd_one = 0; odd_one < size; ++odd_one) {
@@ -86,7 +86,7 @@ static void mismatches(void) {
   }
 }
 
-/* Nobody gets through before all have come: the left neighbour comes when it is told to. */
+/* No rank leaves before all have arrived: the left neighbour arrives when this rank notifies it. */
 static void no_earlier(void) {
   int i;
   if (size > 1) {
@@ -116,7 +116,7 @@ static void no_earlier(void) {
   }
 }
 
-/* What was put before a notify is there after the wait. */
+/* Bytes put before a notify are visible after the wait. */
 static void memory(void) {
   gex_Rank_t const right = neighbour(1), left = neighbour(size - 1);
   int *const mine = (int *)(void *)base[me];
@@ -137,7 +137,8 @@ static void memory(void) {
   }
 }
 
-/* Barriers of the team under way at the same time, ended in any order; one of GASNet-1's meanwhile. */
+/* Several barriers of the team at the same time, ended in any order, with one of GASNet-1
+ * meanwhile. */
 static void several(void) {
   gex_Event_t events[8];
   int round, i;

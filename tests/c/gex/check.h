@@ -1,40 +1,42 @@
-/* Checks that end the job where they do not hold. For both interfaces: the program includes gasnetex.h or gasnet.h first. */
+/* Checks that end the job if they fail. For both interfaces: the program includes gasnetex.h or
+ * gasnet.h first. */
 #ifndef GEX_CHECK_H
 #define GEX_CHECK_H
 
 #include <stdio.h>
 #include <string.h>
 
-/* Not every program uses everything that these headers have. */
+/* Not every program uses all of these headers. */
 #define MAYBE_UNUSED __attribute__((__unused__))
 
-/* The code of a job whose check did not hold. Bad input that the library notices ends a job with another, 1. */
+/* The exit code of a job after a failed check. Bad input that the library detects ends a job with
+ * code 1. */
 #define CHECK_FAILED 3
 
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition))
 
-/* Compares two numbers or pointers, and tells both. */
+/* Compares two numbers or pointers, and prints both if they differ. */
 #define CHECK_EQ(left, right) \
   check_equal(__FILE__, __LINE__, #left " == " #right, (uint64_t)(left), (uint64_t)(right))
 
-/* The rank as failures tell it: before the job has been joined there is none. */
+/* The rank printed with failures; -1 before the job has been joined. */
 static int check_rank = -1;
 
 MAYBE_UNUSED static void check_failed(const char *file, int line, const char *what) {
-  fprintf(stderr, "%s:%d: rank %d: does not hold: %s\n", file, line, check_rank, what);
+  fprintf(stderr, "%s:%d: rank %d: check failed: %s\n", file, line, check_rank, what);
   fflush(stderr);
   gasnet_exit(CHECK_FAILED);
 }
 
 MAYBE_UNUSED static void check_equal(const char *file, int line, const char *what, uint64_t left, uint64_t right) {
   if (left == right) return;
-  fprintf(stderr, "%s:%d: rank %d: does not hold: %s: %lld (%#llx), %lld (%#llx)\n", file, line, check_rank, what,
+  fprintf(stderr, "%s:%d: rank %d: check failed: %s: %lld (%#llx), %lld (%#llx)\n", file, line, check_rank, what,
           (long long)left, (unsigned long long)left, (long long)right, (unsigned long long)right);
   fflush(stderr);
   gasnet_exit(CHECK_FAILED);
 }
 
-/* A byte that tells its place and its message. */
+/* Returns a byte that depends on its place and its message. */
 MAYBE_UNUSED static unsigned char pattern(size_t place, unsigned int message) {
   return (unsigned char)(place * 7 + (place >> 8) * 13 + message * 101 + 1);
 }

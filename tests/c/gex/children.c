@@ -1,5 +1,6 @@
-/* Children that a rank makes by fork, in the middle of a flood: a call that would use the network ends the child with a
- * message that says why, and to exit ends the child alone, without what the rank has yet to write. The ranks don't notice. */
+/* Children that a rank creates by fork during a flood: a call that would use the network ends the
+ * child with a message that gives the reason. Exiting ends only the child, without writing what the
+ * rank has buffered. The ranks aren't disturbed. */
 #include "start.h"
 
 #include <signal.h>
@@ -10,11 +11,11 @@
 
 enum { NUDGE = GEX_AM_INDEX_BASE };
 
-/* Requests and puts to the next rank between two children. */
+/* The number of requests and puts to the next rank between two children. */
 #define FLOOD 200
-/* The code of a child whose call was not refused. */
+/* The exit code of a child whose call was not refused. */
 #define NOT_REFUSED 77
-/* What ranks have in their buffers. */
+/* The content of the ranks' output buffers. */
 #define BUFFERED "not written yet"
 
 static volatile unsigned int nudged, answered;
@@ -62,7 +63,7 @@ static const struct {
 
 #define CHILDREN (sizeof(children) / sizeof(children[0]))
 
-/* Makes a child whose messages and output can be read here. */
+/* Creates a child whose messages and output can be read here. */
 static pid_t make(void (*act)(void), int *messages) {
   int ends[2];
   pid_t child;
@@ -101,12 +102,13 @@ static void ended(size_t which, pid_t child, int messages) {
   if (!children[which].refused) CHECK_EQ(length, children[which].writes ? strlen(BUFFERED) : 0);
 }
 
-/* To whom: a number that compilers know. */
+/* The target, a number that compilers know. */
 #define TARGET 0
 
-/* A put, a child that puts, and a put in one function: a compiler may let the child go by what the first one has looked at. It is
- * refused all the same, or ended by a signal, and other ranks don't find what it has put. Its own rank may: the memory is the
- * child's too. */
+/* A put, a child that puts, and a put in one function: a compiler may skip the child's check
+ * because the first put made one. The child's put is still refused, or the child is ended by a
+ * signal, and other ranks don't get its bytes. Its own rank may, because the memory is also the
+ * child's. */
 __attribute__((__flatten__)) static void puts_around_a_child(void) {
   char *const at = base[TARGET] + (1 + me) * sizeof(unsigned int);
   const unsigned int before = 5, wrong = 6, after = 7;

@@ -1,4 +1,5 @@
-/* Broadcasts and reductions of every type and operation, from one element to many messages, several under way at once. */
+/* Broadcasts and reductions of every type and operation, from one element to many messages, several
+ * at once. */
 #include <gasnet_coll.h>
 
 #include <stdio.h>
@@ -15,7 +16,8 @@ static void fail(const char *what, size_t number) {
   gasnet_exit(1);
 }
 
-/* What a rank gives: small enough for sums and products of up to 12 ranks to be exact in every type. */
+/* Returns a rank's operand: small enough for sums and products of up to 12 ranks to be exact in
+ * every type. */
 static int given(uint32_t from, size_t place) { return (int)((from + place) % 3) + 1; }
 
 static double reduced(gex_OP_t op, size_t place) {
@@ -73,17 +75,17 @@ static void known(size_t type, gex_OP_t op, size_t count, uint32_t root, int to_
   gex_Event_Wait(event);
   if (!to_all && rank != root) return;
   for (i = 0; i < count; i++)
-    if (types[type].get(result, i) != reduced(op, i)) fail("another result", type * 1000 + op);
+    if (types[type].get(result, i) != reduced(op, i)) fail("wrong result", type * 1000 + op);
 }
 
-/* Elements that are larger than a message. */
+/* Elements larger than a message. */
 typedef struct {
   uint32_t numbers[10000];
 } large_t;
 
 static void add_large(const void *left, void *right, size_t count, const void *cdata) {
   size_t i, j;
-  if (cdata != (const void *)&team) fail("another word for the function", 0);
+  if (cdata != (const void *)&team) fail("wrong cdata", 0);
   for (i = 0; i < count; i++)
     for (j = 0; j < 10000; j++) ((large_t *)right)[i].numbers[j] += ((const large_t *)left)[i].numbers[j];
 }
@@ -98,10 +100,10 @@ static void user(void) {
                                         (void *)&team, 0));
   for (i = 0; i < 3; i++)
     for (j = 0; j < 10000; j++)
-      if (value[i].numbers[j] != (uint32_t)(size * (size - 1) / 2 + size * i * j)) fail("another sum of large ones", i);
+      if (value[i].numbers[j] != (uint32_t)(size * (size - 1) / 2 + size * i * j)) fail("wrong sum of large elements", i);
 }
 
-/* Some ranks that follow one another, or others. */
+/* A range of ranks: `in_order` if they were combined in order. */
 typedef struct {
   uint32_t first, last, in_order;
 } ranks_t;
@@ -110,7 +112,7 @@ static void join_ranks(const void *left, void *right, size_t count, const void *
   const ranks_t *const before = (const ranks_t *)left;
   ranks_t *const after = (ranks_t *)right;
   size_t i;
-  if (cdata != (const void *)&team) fail("another word for the function", 1);
+  if (cdata != (const void *)&team) fail("wrong cdata", 1);
   for (i = 0; i < count; i++) {
     after[i].in_order &= before[i].in_order && before[i].last + 1 == after[i].first;
     after[i].first = before[i].first;
@@ -136,10 +138,10 @@ static void in_order(size_t count, uint32_t root, int to_all, int in_place) {
   }
   if (!to_all && rank != root) return;
   for (i = 0; i < count; i++)
-    if (result[i].first != 0 || result[i].last != size - 1 || !result[i].in_order) fail("ranks in another order", i);
+    if (result[i].first != 0 || result[i].last != size - 1 || !result[i].in_order) fail("ranks in the wrong order", i);
 }
 
-/* Several at once, of all kinds, synchronised backwards. */
+/* Several operations of all kinds at once, synchronised in reverse order. */
 static void together(void) {
   static uint64_t source[UNDER_WAY][LONGEST], result[UNDER_WAY][LONGEST];
   gex_Event_t events[UNDER_WAY];
@@ -160,7 +162,7 @@ static void together(void) {
     while (gex_Event_Test(events[number])) gasnet_AMPoll();
     for (i = 0; i < count; i++) {
       double expected = number % 2 ? given((uint32_t)number % size, i + number) : reduced(GEX_OP_ADD, i + number);
-      if ((double)result[number][i] != expected) fail("another result beside others", number);
+      if ((double)result[number][i] != expected) fail("wrong result of a concurrent operation", number);
     }
   }
 }

@@ -1,4 +1,5 @@
-/* Types and constants of gasnet_fwd.h: sizes, values that GASNet gives, bits that are distinct, numbers that #if can read. */
+/* Types and constants of gasnet_fwd.h: sizes, GASNet's values, distinct bits, numbers that #if can
+ * evaluate. */
 #include <gasnet_fwd.h>
 
 #if GEX_FLAG_IMMEDIATE == 0 || GASNET_OK != 0 || GEX_AM_INDEX_BASE > 128 || GASNET_MAXNODES < 65535
@@ -66,7 +67,7 @@
 
 #include "check.h"
 
-/* No two of these share a bit. */
+/* Checks that no two of these share a bit. */
 #define CHECK_DISTINCT(list) check_distinct(__LINE__, list, sizeof(list) / sizeof((list)[0]))
 
 static void check_distinct(int line, const uint32_t *list, size_t count) {
@@ -199,7 +200,7 @@ static void types(void) {
 
 static void texts(void) {
   char release[32];
-  /* A literal, so that it can be glued. */
+  /* A literal, so that it can be concatenated. */
   const char *const config = "(" GASNET_CONFIG_STRING ")";
   CHECK(strstr(config, "CONDUIT=smp") != NULL);
   CHECK(strstr(config, "SEGMENT=FAST") != NULL);

@@ -1,4 +1,5 @@
-/* Diagnostics of flow control: what a sender has, and what changes when its peer does not come to its messages. */
+/* Diagnostics of flow control: a sender's credits, and their changes while its peer does not handle
+ * messages. */
 #include "start.h"
 
 enum { COUNT = GEX_AM_INDEX_BASE };
@@ -10,7 +11,8 @@ static void count(gex_Token_t token) {
   counted++;
 }
 
-/* The even rank of a pair sends without waiting until it has no more credits, while the odd one looks at its memory only. */
+/* The even rank of a pair sends without waiting until it has no more credits, while the odd one
+ * only watches its memory. */
 static void run_out(void) {
   volatile int *const flag = (volatile int *)(void *)base[me];
   const gex_Rank_t peer = me ^ 1;
@@ -26,7 +28,7 @@ static void run_out(void) {
     CHECK(sent >= 1);
     CHECK(gasnet_send_credits(peer) < before);
     gex_RMA_PutBlocking(team, peer, base[peer], &one, sizeof(one), 0);
-    /* From here on the peer polls. */
+    /* The peer polls from here on. */
     CHECK_EQ(gex_AM_RequestShort0(team, peer, COUNT, 0), 0);
     CHECK(gasnet_credit_stalls(peer) >= stalls);
     gex_RMA_PutBlocking(team, peer, base[peer] + 64, &sent, sizeof(sent), 0);

@@ -1,5 +1,5 @@
-/* Ends a job as its words say: ending HOW CODE. The last rank ends it; the others serve the network meanwhile. The test
- * looks at the job's exit code and output. */
+/* Ends a job in a given way: ending HOW CODE. The last rank ends it; the others serve the network
+ * meanwhile. The test checks the job's exit code and output. */
 #include "start.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static void *end_on_thread(void *unused) {
 }
 #endif
 
-/* Names that a backtrace shows. */
+/* Functions whose names appear in a backtrace. */
 void abort_here(void);
 void fatal_here(void);
 void fault_here(void);
@@ -53,7 +53,7 @@ void abort_here(void) { abort(); }
 void fatal_here(void) { gasnett_fatalerror("by %s", "design"); }
 void fault_here(void) { raise(SIGSEGV); }
 
-/* Blocks with a stream's lock held, like a thread that waits for input. */
+/* Blocks while holding a stream's lock, like a thread that waits for input. */
 static void *read_nothing(void *stream) {
   char line[10];
   if (fgets(line, sizeof(line), (FILE *)stream)) gasnet_exit(CHECK_FAILED);
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
   barrier();
 
   if (!strcmp(how, "exit")) {
-    /* What this rank has printed is not lost, and atexit's handlers are not called. */
+    /* The output of this rank is not lost, and functions registered with atexit are not called. */
     CHECK_EQ(atexit(at_exit), 0);
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "all")) {
@@ -139,7 +139,7 @@ int main(int argc, char **argv) {
     CHECK_EQ(atexit(at_exit), 0);
     if (last) exit(code);
   } else if (!strcmp(how, "leave")) {
-    /* With GASNET_CATCH_EXIT=0 the others go on without it. */
+    /* With GASNET_CATCH_EXIT=0 the others continue without it. */
     if (last) return 0;
     gex_AM_RequestShort0(team, (me + 1) % (size - 1), NUDGE, 0);
     GASNET_BLOCKUNTIL(nudged == 1);
@@ -152,7 +152,7 @@ int main(int argc, char **argv) {
     barrier();
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "spin")) {
-    /* Ranks that never come back to the library are ended, too. */
+    /* Ranks that make no more calls into the library are ended, too. */
     if (last) gasnet_exit(code);
     for (;;) {
     }
@@ -163,7 +163,7 @@ int main(int argc, char **argv) {
     wait_for_input();
     if (last) gex_RMA_PutBlocking(team, 0, base[0] + GASNET_PAGESIZE, &code, sizeof(code), 0);
   } else if (!strcmp(how, "closed-streams")) {
-    /* Nothing of the library's is under the numbers that are free now. */
+    /* The library uses none of the closed descriptors' numbers. */
     char byte;
     gex_RMA_PutBlocking(team, neighbour(1), base[neighbour(1)], &code, sizeof(code), 0);
     barrier();

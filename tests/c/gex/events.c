@@ -1,5 +1,5 @@
-/* Events: one by one, in arrays of roots and leaves in any order, implicit operations and access regions; tests do not
- * poll, waits do. */
+/* Events: one by one, in arrays of roots and leaves in any order, implicit operations and access
+ * regions. Tests do not poll, waits do. */
 #include "start.h"
 
 enum { ARRIVED = GEX_AM_INDEX_BASE, TAKE };
@@ -9,7 +9,7 @@ enum { ARRIVED = GEX_AM_INDEX_BASE, TAKE };
 #define SEGMENT ((uintptr_t)1 << 17)
 
 static volatile int arrived;
-/* Messages that this rank gets in all, up to here: its peers may be ahead. */
+/* The number of messages that this rank has to receive so far; peers may be ahead. */
 static int expected;
 static char source[OPS][BYTES], back[OPS][BYTES];
 
@@ -55,7 +55,8 @@ static void check_all_invalid(const gex_Event_t *events, size_t count) {
   for (i = 0; i < count; ++i) CHECK(events[i] == GEX_EVENT_INVALID);
 }
 
-/* An array with both kinds: leaves first, roots first, or one of each in turn; and some that are nothing. */
+/* Fills an array with both kinds: leaves first, roots first, or alternately, with some invalid
+ * events. */
 static size_t mix(gex_Event_t *array, int order, const gex_Event_t *roots, const gex_Event_t *leaves) {
   size_t count = 0;
   int i;
@@ -111,13 +112,14 @@ static void arrays(gex_Rank_t peer) {
             some = gex_Event_TestSome(array, count, 0);
             CHECK(some == GASNET_OK || some == GASNET_ERR_NOT_READY);
             for (i = 0; i < count; ++i) more += array[i] != GEX_EVENT_INVALID;
-            /* Success is when at least one was over, which is then no event any more. */
+            /* Success means that at least one had completed and was replaced by GEX_EVENT_INVALID.
+             * */
             CHECK_EQ(some == GASNET_OK, more < left);
             gasnet_AMPoll();
           }
           break;
         default:
-          /* The leaves alone, several times, then the roots. */
+          /* Only the leaves, several times, then the roots. */
           for (i = 0; i < OPS; ++i) {
             gex_Event_Wait(leaves[i]);
             CHECK_EQ(gex_Event_Test(leaves[i]), GASNET_OK);
@@ -129,7 +131,7 @@ static void arrays(gex_Rank_t peer) {
       if (way < 4) check_all_invalid(array, count);
       check_puts(peer, message);
     }
-  /* Nothing to wait for. */
+  /* There is nothing to wait for. */
   for (i = 0; i < OPS; ++i) array[i] = GEX_EVENT_INVALID;
   gex_Event_WaitAll(array, OPS, 0);
   gex_Event_WaitSome(array, OPS, 0);
@@ -143,7 +145,7 @@ static void arrays(gex_Rank_t peer) {
   CHECK_EQ(gex_Event_Test(GEX_EVENT_INVALID), GASNET_OK);
 }
 
-/* Many at a time, ended in another order. */
+/* Many at a time, completed in another order. */
 static void many(gex_Rank_t peer) {
   gex_Event_t roots[OPS], leaves[OPS];
   int i;
@@ -154,7 +156,7 @@ static void many(gex_Rank_t peer) {
   check_puts(peer, 60);
 }
 
-/* Implicit operations are told apart by what they do. */
+/* Implicit operations are distinguished by their class. */
 static void implicit(gex_Rank_t peer) {
   int i;
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -162,7 +164,7 @@ static void implicit(gex_Rank_t peer) {
     fill(source[i], BYTES, 100 + i);
     CHECK_EQ(gex_RMA_PutNBI(team, peer, place(peer, i), source[i], BYTES, GEX_EVENT_DEFER, 0), 0);
   }
-  /* No get is under way, whatever the puts do. */
+  /* No get is in flight, whatever the puts do. */
   CHECK_EQ(gex_NBI_Test(GEX_EC_GET, 0), GASNET_OK);
   gex_NBI_Wait(GEX_EC_PUT, 0);
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -174,7 +176,7 @@ static void implicit(gex_Rank_t peer) {
   gex_NBI_Wait(GEX_EC_RMW, 0);
 }
 
-/* An access region's operations are its event's and not implicit ones. */
+/* The operations of an access region belong to its event and aren't implicit ones. */
 static void regions(gex_Rank_t peer) {
   gex_Event_t event, other;
   int i;
@@ -187,7 +189,7 @@ static void regions(gex_Rank_t peer) {
     fill(source[i], BYTES, 200 + i);
     CHECK_EQ(gex_RMA_PutNBI(team, peer, place(peer, i), source[i], BYTES, GEX_EVENT_DEFER, 0), 0);
   }
-  /* Events of one operation are no part of it. */
+  /* An operation with its own event isn't part of the region. */
   other = gex_RMA_GetNB(team, back[0], peer, place(peer, OPS), BYTES, 0);
   event = gex_NBI_EndAccessRegion(0);
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -203,7 +205,7 @@ static void regions(gex_Rank_t peer) {
   CHECK_EQ(gex_AM_RequestMedium0(team, peer, TAKE, source[0], BYTES, GEX_EVENT_GROUP, 0), 0);
   CHECK_EQ(gex_RMA_PutNBIVal(team, peer, place(peer, OPS), 5, 4, 0), 0);
   event = gex_NBI_EndAccessRegion(0);
-  /* A region and implicit operations at a time. */
+  /* A region and implicit operations at the same time. */
   CHECK_EQ(gex_RMA_GetNBI(team, source[1], peer, place(peer, 1), BYTES, 0), 0);
   gex_Event_Wait(gex_Event_QueryLeaf(event, GEX_EC_AM));
   while (gex_Event_Test(event) != GASNET_OK) gasnet_AMPoll();
@@ -215,7 +217,7 @@ static void regions(gex_Rank_t peer) {
   GASNET_BLOCKUNTIL(arrived == expected);
 }
 
-/* A message that has arrived, of which this rank has been told by a put, is not handled by tests. */
+/* A message has arrived, as this rank knows from a put, but tests don't handle it. */
 static void tests_do_not_poll(void) {
   volatile int *const flag = (volatile int *)(void *)base[me];
   volatile int *const ready = flag + 1;
@@ -230,7 +232,8 @@ static void tests_do_not_poll(void) {
   *flag = 0;
   *ready = 0;
   barrier();
-  /* A rank that is still in the barrier polls: so its message is sent only when it has said that it has left it. */
+  /* A rank in the barrier polls. The message is therefore sent only after its target has signalled
+   * that it has left the barrier. */
   gex_RMA_PutBlocking(team, left, base[left] + sizeof(one), &one, sizeof(one), 0);
   while (!*ready) {
   }

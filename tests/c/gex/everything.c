@@ -1,5 +1,6 @@
-/* A segment of everything: puts, gets, longs and atomics to memory of a peer that nobody has attached. With an argument rank 0 names an
- * address that the last rank doesn't have, in a put, get, long or atomic, which ends the job. */
+/* Segment everything: puts, gets, longs and atomics to a peer's memory without attaching it. With
+ * an argument rank 0 uses an address that the last rank doesn't have, in a put, get, long or
+ * atomic, which ends the job. */
 #define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnet_ratomic.h>
 #include <gasnet_vis.h>
@@ -12,10 +13,10 @@ enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, COME, MOST_RANKS = 64, SMALL = 10
 
 static gex_TM_t team;
 static gex_Rank_t me, size;
-/* What is put to, got from and sent to: static, not part of any segment. */
+/* The memory for puts, gets and messages: static, not part of any segment. */
 static unsigned char area[LARGE];
 static unsigned char copy[LARGE], back[LARGE];
-/* Each rank's area, at that rank. */
+/* The address of each rank's area. */
 static unsigned char *volatile areas[MOST_RANKS];
 static volatile unsigned int told, filled, answered, come;
 
@@ -34,7 +35,7 @@ static void tell(gex_Token_t token, gex_AM_Arg_t high, gex_AM_Arg_t low) {
   ++told;
 }
 
-/* A long has come; the same bytes go back as a long to memory of the sender. */
+/* A long has arrived; the same bytes are returned as a long to the sender's memory. */
 static void fill_handler(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t high, gex_AM_Arg_t low) {
   CHECK(at == area);
   CHECK(gex_AM_ReplyLong1(token, FILLED, at, bytes, address(high, low), GEX_EVENT_NOW, 0, (gex_AM_Arg_t)bytes) == 0);
@@ -57,7 +58,7 @@ static void come_handler(gex_Token_t token, void *at, size_t bytes) {
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* Puts, gets and longs of that many bytes, from the left neighbour's and to the right neighbour's. */
+/* Puts, gets and longs of that many bytes, from the left neighbour and to the right one. */
 static void exchange(size_t bytes, unsigned int message) {
   const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
   unsigned char *const there = areas[right];
@@ -85,7 +86,7 @@ static void exchange(size_t bytes, unsigned int message) {
   check_filled(area, bytes, message + 50 + left);
   barrier();
 
-  /* A reply can't wait, so not every length has one. */
+  /* A reply can't wait, so its length is limited. */
   if (bytes > gex_AM_LUBReplyLong()) bytes = gex_AM_LUBReplyLong();
   fill(copy, bytes, message + 100 + me);
   memset(back, 0, bytes);
@@ -98,7 +99,7 @@ static void exchange(size_t bytes, unsigned int message) {
   barrier();
 }
 
-/* The longest requests that there are here: nobody answers them. */
+/* The longest requests, without replies. */
 static void long_one_way(void) {
   const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
   fill(copy, LARGE, 7 + me);
@@ -110,7 +111,7 @@ static void long_one_way(void) {
 
 enum { ROWS = 3000, EACH = 24 };
 
-/* Every second element of an area, to and from elements that follow one another. */
+/* Every second element of an area, to and from contiguous elements. */
 static void arrays(void) {
   static const ptrdiff_t apart[] = {2 * EACH}, close[] = {EACH};
   static const size_t rows[] = {ROWS};
@@ -139,7 +140,8 @@ static void arrays(void) {
   barrier();
 }
 
-/* Of all ranks on the same numbers of one that is no segment; on one's own; on one that only a word before the end of its page. */
+/* Atomics of all ranks on the same numbers outside any segment; on one's own number; on the last
+ * number of a page. */
 static void atomics(void) {
   static int64_t sum;
   static double reals[2];
@@ -149,7 +151,7 @@ static void atomics(void) {
   gex_AD_t sums, doubles, halves;
   gex_Rank_t rank;
   int64_t total = 0;
-  /* One program, so every rank has them as far from its area. */
+  /* All ranks run the same program, so the distance to the area is the same. */
   const ptrdiff_t to_sum = (unsigned char *)&sum - area, to_reals = (unsigned char *)reals - area;
   const ptrdiff_t to_words = (unsigned char *)words - area;
   gex_AD_Create(&sums, team, GEX_DT_I64, GEX_OP_ADD | GEX_OP_FADD | GEX_OP_GET, 0);
@@ -249,7 +251,7 @@ int main(int argc, char **argv) {
 
   /* No segment is announced. */
   gasnet_client_attach_hook = &never;
-  /* Before any thread of the library's is there. */
+  /* Before the library has any threads. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
   me = gex_TM_QueryRank(team);
@@ -259,7 +261,7 @@ int main(int argc, char **argv) {
   CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, sizeof handlers / sizeof handlers[0]), GASNET_OK);
   barrier();
 
-  /* All of a rank's memory, which is no segment that a query would find, before attach nor after. */
+  /* All of a rank's memory is accessible, but queries find no segment before or after attach. */
   CHECK_EQ(gasnet_getMaxLocalSegmentSize(), UINTPTR_MAX);
   no_segments(ep);
   segment = (gex_Segment_t)(void *)area;
@@ -284,7 +286,7 @@ int main(int argc, char **argv) {
   atomics();
   if (argc > 1) {
     wild(argv[1]);
-    /* Whoever finds out ends the job, and has to be looking. */
+    /* The rank that detects the error ends the job, and has to poll for that. */
     GASNET_BLOCKUNTIL(0);
   }
   barrier();

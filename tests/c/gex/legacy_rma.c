@@ -1,4 +1,5 @@
-/* GASNet-1's extended interface: puts, gets and memset; blocking, with handles, implicit; values; access regions. */
+/* GASNet-1's extended interface: puts, gets and memset; blocking, with handles, implicit; values;
+ * access regions. */
 #include "legacy_start.h"
 
 #define BYTES ((size_t)3000)
@@ -7,7 +8,8 @@
 
 static char source[OPS][BYTES], back[OPS][BYTES];
 
-/* Where this node writes at that one: each node is written by its left neighbour and by itself. */
+/* Returns where this node writes at another one: each node is written by its left neighbour and by
+ * itself. */
 static char *there(gasnet_node_t node, int op) { return at(node, (node == me ? SEGMENT / 2 : 0) + op * BYTES + 1); }
 
 static void fill_all(unsigned int message) {
@@ -47,7 +49,7 @@ static int under_way(const gasnet_handle_t *handles) {
   return count;
 }
 
-/* Synchronises an array by each of the calls in turn. */
+/* Synchronises an array, with another call for each `way`. */
 static void synchronise(gasnet_handle_t *handles, int way) {
   int i;
   switch (way) {
@@ -131,7 +133,7 @@ static void implicit_handles(gasnet_node_t node) {
         memset(source[i], 0, BYTES);
       } else gasnet_put_nbi_bulk(node, there(node, i), source[i], BYTES);
     }
-    /* No get is under way. */
+    /* No get is in flight. */
     CHECK_EQ(gasnet_try_syncnbi_gets_nopoll(), GASNET_OK);
     switch (way) {
       case 0: gasnet_wait_syncnbi_puts(); break;
@@ -207,7 +209,7 @@ static void values(gasnet_node_t node) {
       CHECK_EQ(gasnet_get_val(node, there(node, 0), bytes), kept);
       CHECK_EQ(gasnet_get_val(node, there(node, 0) + bytes, 8), 0);
     }
-    /* Several under way, in another order. */
+    /* Several in flight, in another order. */
     for (i = 0; i < OPS; ++i) gasnet_put_val(node, there(node, i), value + i, bytes);
     for (i = 0; i < OPS; ++i) handles[i] = gasnet_get_nb_val(node, there(node, i), bytes);
     for (i = OPS - 1; i >= 0; --i) {
@@ -240,7 +242,7 @@ static void regions(gasnet_node_t node) {
   for (i = 0; i < OPS; ++i) check_filled(back[i], BYTES, 60 + i);
 }
 
-/* What is wrong is told by the name that was called. */
+/* Errors name the function that was called. */
 static void bad(const char *call) {
   char *const segment = at(me, 0);
   if (!strcmp(call, "gasnet_put")) gasnet_put_bulk(nodes, segment, source[0], 1);

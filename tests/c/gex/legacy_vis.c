@@ -1,4 +1,4 @@
-/* GASNet-1's puts and gets of vectors, lists of addresses and arrays, by each form. */
+/* GASNet-1's puts and gets of vectors, address lists and arrays, in each form. */
 #include "legacy_start.h"
 
 #include "ranges.h"
@@ -12,7 +12,7 @@ static gasnet_memvec_t here_list[MOST_ENTRIES], there_list[MOST_ENTRIES];
 static size_t here_strides[MOST_DIMENSIONS], there_strides[MOST_DIMENSIONS], counts[MOST_DIMENSIONS + 1];
 static char *local, *found, *expected;
 
-/* The same in GASNet-1's words. */
+/* Translates the ranges into GASNet-1's types. */
 static void translate(void) {
   size_t i;
   for (i = 0; i < here.count && i < MOST_ENTRIES; ++i) {

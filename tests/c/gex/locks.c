@@ -12,10 +12,10 @@ enum { ADD = GEX_AM_INDEX_BASE, DONE };
 
 static gex_HSL_t at_rest = GEX_HSL_INITIALIZER;
 static gex_HSL_t lock;
-/* All of these are the lock's. */
+/* Protected by the lock. */
 static int sum, added, done;
 
-/* Handlers lock, too. The lock is free again before the reply. */
+/* Handlers lock, too. The lock is released before the reply. */
 static void add(gex_Token_t token, gex_AM_Arg_t number) {
   gex_HSL_Lock(&lock);
   sum += number;
@@ -61,7 +61,7 @@ static void *work(void *number) {
     gex_Event_t events[2];
     gex_AM_RequestShort1(team, right, ADD, 0, 1);
     fill(source, sizeof(source), (unsigned int)(thread * ROUNDS + i));
-    /* Implicit operations are each thread's own. */
+    /* Each thread has its own implicit operations. */
     gex_RMA_PutNBI(team, right, there, source, sizeof(source), GEX_EVENT_DEFER, 0);
     gex_NBI_Wait(GEX_EC_PUT, 0);
     gex_RMA_GetNBI(team, back, right, there, sizeof(back), 0);

@@ -1,4 +1,5 @@
-/* Client, endpoint, team and segment: what they tell of each other, and the word that a client keeps with each. */
+/* Client, endpoint, team and segment: their queries about each other, and the client data of each.
+ * */
 #include "start.h"
 
 static void before_attach(void) {
@@ -9,7 +10,7 @@ static void before_attach(void) {
   CHECK(gasnet_getMaxGlobalSegmentSize() >= GASNET_PAGESIZE);
   CHECK_EQ(most % GASNET_PAGESIZE, 0);
   CHECK(gex_EP_QuerySegment(ep) == GEX_SEGMENT_INVALID);
-  /* Not bound: nothing is written. */
+  /* Not bound: the outputs don't change. */
   CHECK(gex_Segment_QueryBound(team, me, &owner, &local, &length) != 0);
   CHECK(owner == &owner && local == &local && length == 1);
 }
@@ -60,7 +61,7 @@ static void words(void) {
   CHECK(gex_Client_QueryCData(client) == &a);
 }
 
-/* Each rank's segment, by both calls; those of the neighbourhood are mapped here, and can be written. */
+/* Each rank's segment, by both calls; those of the neighbourhood are mapped here and writable. */
 static void segments(uintptr_t bytes) {
   gex_RankInfo_t *near;
   gex_Rank_t near_count, mine, rank, i;
@@ -79,7 +80,7 @@ static void segments(uintptr_t bytes) {
     CHECK(owner && owner == owner2 && local == local2);
     CHECK_EQ(length, bytes);
     CHECK_EQ(length2, bytes);
-    /* Without communication it is known, or isn't; of oneself always. */
+    /* Without communication it may be known or not; one's own always is. */
     {
       gex_Event_t event = gex_EP_QueryBoundSegmentNB(team, rank, &owner2, NULL, NULL, GEX_FLAG_IMMEDIATE);
       CHECK(event == GEX_EVENT_INVALID || (event == GEX_EVENT_NO_OP && rank != me));
@@ -96,12 +97,12 @@ static void segments(uintptr_t bytes) {
     CHECK_EQ(mine_here[near[i].gex_jobrank], (int)(1000 * me + near[i].gex_jobrank));
 }
 
-/* What attach has told of the new segment. */
+/* The segment that attach has announced. */
 static char *attached_at;
 static uintptr_t attached_bytes;
 static int times_attached;
 
-/* The segment is this rank's alone as yet: nobody else writes there before this. */
+/* Only this rank uses the segment yet: no other writes there before this. */
 static void attached(void *address, uintptr_t bytes) {
   uintptr_t i;
   attached_at = (char *)address;

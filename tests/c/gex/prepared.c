@@ -1,5 +1,6 @@
-/* Negotiated payload: sizes that are granted, the client's buffers and the library's, commit of less than was prepared,
- * cancel, the immediate flag. Every count of arguments is in prepared_counts.c. */
+/* Negotiated payload: the sizes granted, the client's buffers and the library's, commit of less
+ * than was prepared, cancel, the immediate flag. prepared_counts.c tests every count of arguments.
+ * */
 #include "start.h"
 
 enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PLACE, PLACED, PLACED_BACK, REPLY_OF,
@@ -8,7 +9,7 @@ enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PL
 #define SEGMENT ((uintptr_t)1 << 20)
 
 static volatile unsigned int received, answered;
-/* Messages that this rank gets in all, up to here: its peers may be ahead. */
+/* The number of messages that this rank has to receive so far; peers may be ahead. */
 static unsigned int expected;
 static size_t last_bytes;
 
@@ -27,7 +28,7 @@ static void to_segment(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t m
   received++;
 }
 
-/* What a prepare call has granted. */
+/* Checks the size and address that a prepare call has granted. */
 static void check_granted(gex_AM_SrcDesc_t descriptor, const void *buffer, size_t least, size_t most) {
   CHECK(descriptor != GEX_AM_SRCDESC_NO_OP);
   CHECK(gex_AM_SrcDescSize(descriptor) >= least);
@@ -39,10 +40,11 @@ static void check_granted(gex_AM_SrcDesc_t descriptor, const void *buffer, size_
   }
 }
 
-/* Local completion of the last reply; a handler may not test it, so that is left to the replier. */
+/* Local completion of the last reply. A handler may not test it, so the replier does that later. */
 static gex_Event_t reply_local;
 
-/* In a request's handler: replies of negotiated payload. The argument says of which kind; the least and most are large. */
+/* In a request's handler: replies with negotiated payload. The argument selects the kind; the least
+ * and most are large. */
 static void exchange(gex_Token_t token, gex_AM_Arg_t kind) {
   static char own[1000];
   gex_Token_Info_t info;
@@ -82,8 +84,8 @@ static void back_long(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t ki
   answered++;
 }
 
-/* One message: prepared for least to most bytes in this buffer (null: the library's), of which `bytes` are sent; all of
- * what is granted if `bytes` is SIZE_MAX. */
+/* Sends one message: prepared for least to most bytes in this buffer (null: the library's), of
+ * which `bytes` are sent, or everything granted if `bytes` is SIZE_MAX. */
 static void send(int is_long, gex_Rank_t peer, void *buffer, size_t least, size_t most, size_t bytes,
                  gex_Event_t *option) {
   static unsigned int message;
@@ -101,7 +103,7 @@ static void send(int is_long, gex_Rank_t peer, void *buffer, size_t least, size_
     else if (option != GEX_EVENT_NOW) gex_Event_Wait(*option);
     memset(buffer, 0, bytes);
   }
-  /* All ranks send the same, so this one gets the same too. */
+  /* All ranks send the same, so this one also receives the same. */
   expected++;
   GASNET_BLOCKUNTIL(received == expected);
   CHECK_EQ(last_bytes, bytes);
@@ -144,7 +146,7 @@ static void cancelled(gex_Rank_t peer) {
   static char buffer[100];
   gex_AM_SrcDesc_t descriptor;
   int i;
-  /* More often than there are buffers: what is cancelled is given back. */
+  /* More often than there are buffers, because cancelling returns them. */
   for (i = 0; i < 2000; ++i) {
     descriptor = gex_AM_PrepareRequestMedium(team, peer, NULL, 1, 100, NULL, 0, 0);
     CHECK_EQ(gex_AM_CancelRequestMedium(descriptor, 0), 0);
@@ -158,7 +160,7 @@ static void cancelled(gex_Rank_t peer) {
   send(0, peer, NULL, 10, 10, 10, NULL);
 }
 
-/* Immediate prepare and commit: each does its work, or says that it has not. */
+/* Immediate prepare and commit: each succeeds, or reports that it had no effect. */
 static void immediate(gex_Rank_t peer) {
   static char buffer[100];
   int i;
@@ -172,7 +174,7 @@ static void immediate(gex_Rank_t peer) {
       gasnet_AMPoll();
     fill(gex_AM_SrcDescAddr(descriptor), 50, (unsigned int)i);
     while (gex_AM_CommitRequestMedium1_v2(descriptor, MEDIUM, 50, flag, i)) {
-      /* The descriptor is still there; commit again, or cancel and poll. */
+      /* The descriptor is still valid; commit again, or cancel and poll. */
       CHECK(gex_AM_SrcDescSize(descriptor) >= 50);
       gex_AM_CancelRequestMedium(descriptor, 0);
       gasnet_AMPoll();
@@ -182,14 +184,15 @@ static void immediate(gex_Rank_t peer) {
   }
 }
 
-/* Where the place of a long at its target is mapped here; null if it isn't. */
+/* Returns where the destination of a long is mapped here, or null if it isn't. */
 static char *mapped(gex_Rank_t rank, const char *there) {
   void *local = NULL;
   CHECK_EQ(gex_Segment_QueryBound(team, rank, NULL, &local, NULL), 0);
   return local ? (char *)local + (there - base[rank]) : NULL;
 }
 
-/* In a request's handler: longs that are written where they go to. The argument is the number of bytes. */
+/* In a request's handler: longs that are written in place at their destination. The argument is the
+ * number of bytes. */
 static void in_place(gex_Token_t token, gex_AM_Arg_t bytes) {
   gex_Token_Info_t info;
   gex_AM_SrcDesc_t descriptor;
@@ -219,11 +222,12 @@ static void placed_back(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t 
   answered++;
 }
 
-/* A long of so many bytes, prepared for up to `most`, that is written where it goes to if that is mapped. */
+/* Sends a long of this length, prepared for up to `most`, and written in place if its destination
+ * is mapped. */
 static void place(gex_Rank_t peer, char *there, size_t most, size_t bytes) {
   static unsigned int message = 500;
   const size_t room = (size_t)(base[peer] + SEGMENT - there);
-  /* At the destination there may be room for more than buffers of the library have to have. */
+  /* The destination may have room for more than the library's buffers. */
   const size_t least = bytes > 1000 ? 1000 : bytes;
   gex_AM_SrcDesc_t descriptor = gex_AM_PrepareRequestLong(team, peer, NULL, least, most, there, NULL, 0, 1);
   check_granted(descriptor, NULL, least, most);
@@ -256,7 +260,7 @@ static void places(gex_Rank_t peer) {
   barrier();
 }
 
-/* Replies of all sizes, from the chunk that they were written in. */
+/* Replies of all sizes, sent from the chunk that they were written in. */
 static void reply_of(gex_Token_t token, gex_AM_Arg_t bytes) {
   gex_AM_SrcDesc_t descriptor = gex_AM_PrepareReplyMedium(token, NULL, (size_t)bytes, (size_t)bytes, NULL, 0, 3);
   check_granted(descriptor, NULL, (size_t)bytes, (size_t)bytes);

@@ -1,5 +1,6 @@
-/* Negotiated payload with every count of arguments: requests and replies, mediums and longs, by the functions with a count
- * in their name and by the macros that count, without and with flags of the commit. */
+/* Negotiated payload with every count of arguments: requests and replies, mediums and longs, by the
+ * functions with the count in their names and by the macros that count, with and without flags of
+ * the commit. */
 #include "start.h"
 
 #include "args.h"
@@ -13,7 +14,8 @@ static int requested[KINDS][COUNTS], answered[KINDS][COUNTS];
 /* Requests are answered by each of the four forms in turn. */
 static int forms[KINDS][COUNTS];
 
-/* Where longs go: each rank of another place, as several peers send to one. */
+/* Returns the place for longs, another one for each sender, because several peers send to one rank.
+ * */
 static char *landing(gex_Rank_t at, gex_Rank_t from, int is_reply) { return base[at] + (2 * from + is_reply) * 256; }
 
 static gex_Rank_t source_of(gex_Token_t token) {
@@ -92,7 +94,7 @@ EACH_COUNT(HANDLERS)
 
 static gex_AM_Entry_t handlers[] = {EACH_COUNT(ENTRIES)};
 
-/* Each form of each request to this rank, answered one by one. */
+/* Sends each form of each request to this rank, one at a time with its reply. */
 static void talk_to(gex_Rank_t peer) {
   char *const to = landing(peer, me, 0);
   gex_AM_SrcDesc_t d;

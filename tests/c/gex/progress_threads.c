@@ -1,4 +1,5 @@
-/* A client that wants to start the library's threads itself: it has none to start, and communication goes on without. */
+/* A client that wants to start the library's threads itself: there are none, and communication
+ * works without them. */
 #include "start.h"
 
 enum { PING = GEX_AM_INDEX_BASE, PONG };
@@ -27,7 +28,7 @@ static void communicate(void) {
 
 static void *run(void *argument) { return argument; }
 
-/* What a client looks at before it starts threads. */
+/* Checks the information that a client reads before it starts threads. */
 static void check_threads(const gex_ProgressThreadInfo_t *info, unsigned int count) {
   unsigned int i;
   for (i = 0; i < count; ++i) {

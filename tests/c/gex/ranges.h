@@ -1,5 +1,5 @@
-/* Vectors of ranges, lists of addresses and arrays, drawn at random, and their bytes one by one. For both interfaces: the program
- * includes gasnetex.h or gasnet.h first. */
+/* Random vectors of ranges, address lists and arrays, and the places of their bytes. For both
+ * interfaces: the program includes gasnetex.h or gasnet.h first. */
 #ifndef GEX_RANGES_H
 #define GEX_RANGES_H
 
@@ -21,7 +21,7 @@ typedef struct {
   char *first;
   ptrdiff_t strides[MOST_DIMENSIONS];
   size_t counts[MOST_DIMENSIONS];
-  /* Where each byte is in the area. */
+  /* The place of each byte in the area. */
   size_t places[MOST_BYTES];
   size_t all;
 } side_t;
@@ -41,8 +41,8 @@ static void add_bytes(side_t *side, char *area, const char *from, size_t bytes) 
   }
 }
 
-/* Ranges of `bytes` bytes in all, of `each` bytes or of any number, some of none. They do not overlap, and come in one order or the
- * other. */
+/* Makes ranges of `bytes` bytes in total, of `each` bytes or of any length, some of them empty.
+ * They do not overlap, and are in ascending or descending order. */
 static void cut(side_t *side, char *area, size_t bytes, size_t each) {
   size_t left = bytes, at = draw(64), i;
   const int backwards = (int)draw(2);
@@ -71,7 +71,7 @@ static void cut(side_t *side, char *area, size_t bytes, size_t each) {
   }
 }
 
-/* The bytes of an array, element by element. */
+/* Lists the bytes of an array, element by element. */
 static void expand(side_t *side, char *area) {
   size_t elements = 1, i, dimension;
   for (i = 0; i < side->count; ++i) elements *= side->counts[i];
@@ -87,7 +87,7 @@ static void expand(side_t *side, char *area) {
   }
 }
 
-/* Strides by which no elements overlap, with gaps, and now and then backwards. */
+/* Chooses strides with which no elements overlap, with gaps, and sometimes backwards. */
 static void lay_out(side_t *side, char *area, size_t skipped) {
   size_t space = side->bytes, at = 0, i;
   for (i = 0; i < side->count; ++i) {
@@ -106,7 +106,7 @@ static void lay_out(side_t *side, char *area, size_t skipped) {
   expand(side, area);
 }
 
-/* Two sides of a kind. */
+/* Draws two sides of a kind. */
 static void draw_sides(int kind, side_t *one, char *one_area, side_t *other, char *other_area) {
   static const size_t lengths[] = {1, 2, 8, 24, 600};
   size_t i;
@@ -116,7 +116,7 @@ static void draw_sides(int kind, side_t *one, char *one_area, side_t *other, cha
     cut(other, other_area, bytes, 0);
   } else if (kind == INDEXED) {
     const size_t left = lengths[draw(5)], right = lengths[draw(5)];
-    /* A number of bytes that both can be cut into. */
+    /* A number of bytes that both can be divided into. */
     const size_t both = left > right ? (left % right ? left * right : left) : (right % left ? left * right : right);
     const size_t bytes = both * draw((both > 2000 ? MOST_BYTES : 2000) / both + 1);
     cut(one, one_area, bytes, left);

@@ -1,4 +1,5 @@
-/* Lets the system refuse to copy memory between processes, as it does on many machines: of other processes, or also of its own. */
+/* Makes the system refuse to copy memory between processes, as many systems do: of other processes,
+ * or also of the process itself. */
 #ifndef REFUSE_H
 #define REFUSE_H
 

@@ -1,12 +1,13 @@
-/* Puts and gets: blocking, with events, implicit, values; any size and alignment, to a neighbour and to oneself. */
+/* Puts and gets: blocking, with events, implicit, values; of any size and alignment, to a neighbour
+ * and to oneself. */
 #include "start.h"
 
 #define MOST ((size_t)100000)
-/* More than the headers copy by themselves. */
+/* Longer than what the headers copy themselves. */
 #define LONG ((size_t)524288)
 /* Each target is written by its left neighbour and by itself: a half of its segment each. */
 #define HALF ((uintptr_t)1 << 20)
-/* Bytes around what is written, which must stay. */
+/* Bytes around what is written, which must not change. */
 #define GUARD 16
 
 static const size_t sizes[] = {0,  1,  2,  3,   7,   8,    9,    15,   16,   17,
@@ -15,10 +16,10 @@ static const size_t sizes[] = {0,  1,  2,  3,   7,   8,    9,    15,   16,   17,
 
 static char *source, *back;
 
-/* Where this rank writes at that one. */
+/* Returns where this rank writes at a peer. */
 static char *there(gex_Rank_t peer) { return base[peer] + (peer == me ? HALF : 0); }
 
-/* What is at the target must be this message between untouched bytes. */
+/* Checks that the target has this message between unchanged bytes. */
 static void check_there(gex_Rank_t peer, char *at, size_t bytes, unsigned int message) {
   size_t i;
   CHECK_EQ(gex_RMA_GetBlocking(team, back, peer, at - GUARD, bytes + 2 * GUARD, 0), 0);
@@ -31,7 +32,7 @@ static void clear(gex_Rank_t peer, char *at, size_t bytes) {
   CHECK_EQ(gex_RMA_PutBlocking(team, peer, at - GUARD, back, bytes + 2 * GUARD, 0), 0);
 }
 
-/* One size and place by each way of putting it. */
+/* Puts one size to one place in each way. */
 static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   static unsigned int message;
   gex_Event_t root, leaf;
@@ -49,13 +50,13 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   gex_Event_Wait(root);
   check_there(peer, at, bytes, message);
 
-  /* With the operation. */
+  /* Local completion with the operation. */
   fill(from, bytes, ++message);
   gex_Event_Wait(gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, 0));
   memset(from, 0, bytes);
   check_there(peer, at, bytes, message);
 
-  /* By an event of its own. */
+  /* Local completion by an event of its own. */
   fill(from, bytes, ++message);
   leaf = GEX_EVENT_NO_OP;
   root = gex_RMA_PutNB(team, peer, at, from, bytes, &leaf, 0);
@@ -64,7 +65,7 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   gex_Event_Wait(root);
   check_there(peer, at, bytes, message);
 
-  /* Immediate: an event, or nothing has happened. */
+  /* Immediate: an event, or no effect. */
   fill(from, bytes, ++message);
   while ((root = gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE)) == GEX_EVENT_NO_OP)
     gasnet_AMPoll();
@@ -97,7 +98,7 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   check_there(peer, at, bytes, message);
 }
 
-/* The same for gets, of what has been put before. */
+/* The same for gets of the bytes put before. */
 static void gets_of(gex_Rank_t peer, char *at, char *to, size_t bytes) {
   static unsigned int message = 50;
   gex_Event_t root;
@@ -147,7 +148,7 @@ static void blocks(gex_Rank_t peer) {
   }
 }
 
-/* Around the length from which on the library copies what is put. */
+/* Lengths around the one from which on the library copies puts. */
 static void long_ranges(gex_Rank_t peer) {
   size_t more;
   for (more = 0; more < 3; ++more) {
@@ -164,7 +165,7 @@ static void long_ranges(gex_Rank_t peer) {
   }
 }
 
-/* Words of lengths that the compiler knows, at each of the last places of the segment where one can lie. */
+/* Words of lengths that the compiler knows, at each of the last possible places of the segment. */
 #define WORDS_AT_THE_END(bytes) do { \
     char *const end = base[me] + 2 * HALF; \
     size_t before; \
@@ -215,7 +216,7 @@ static void values(gex_Rank_t peer) {
           gex_NBI_Wait(GEX_EC_PUT, 0);
         }
         CHECK_EQ(gex_RMA_GetBlockingVal(team, peer, at, bytes, 0), kept);
-        /* The low-order bytes, as this processor orders them, and no others. */
+        /* Only the low-order bytes, in this processor's byte order. */
         CHECK_EQ(gex_RMA_GetBlocking(team, around, peer, at - GUARD, sizeof(around), 0), 0);
         for (i = 0; i < sizeof(around); ++i) {
           const int inside = i >= GUARD && i < GUARD + bytes;
@@ -230,7 +231,7 @@ static void values(gex_Rank_t peer) {
     }
 }
 
-/* Without bytes there is nothing to check but the rank. */
+/* Without bytes only the rank is checked. */
 static void nothing(gex_Rank_t peer) {
   char byte = 0;
   void *const wild = (void *)(uintptr_t)0xFFFFFFFFFFFFFFF0U;

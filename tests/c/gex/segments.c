@@ -1,5 +1,6 @@
-/* Segments that are created and bound to the first endpoint instead of one that is attached: what they tell, to whom they are known,
- * and what is refused. Some ranks have one of their own memory, some of the library's, and the last of four none. */
+/* Segments created and bound to the first endpoint instead of attached: their queries, the ranks
+ * that know them, and refused calls. Some ranks have one of their own memory, some of the
+ * library's, and the last of four ranks has none. */
 #include <gasnet.h>
 #include <stdlib.h>
 
@@ -18,7 +19,7 @@ static int has_one(gex_Rank_t rank) { return rank % 4 != 3; }
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* Whether this rank knows another one's, and where that is. */
+/* Returns whether this rank knows another one's segment, and its address. */
 static int knows(gex_Rank_t rank, char **owner) {
   void *there = NULL, *again = NULL, *here = NULL;
   uintptr_t bytes = 0, same = 0;
@@ -82,7 +83,7 @@ int main(int argc, char **argv) {
   }
   CHECK(gex_EP_QuerySegment(ep) == mine);
   gex_Segment_Destroy(other, 0);
-  /* Halves know of each other first, then all; again changes nothing. */
+  /* First the halves know of each other's, then all ranks; repeating it has no effect. */
   gex_TM_Split(&half, team, (int)(me % 2), -(int)me, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   CHECK_EQ(gex_EP_PublishBoundSegment(half, &ep, 1, 0), GASNET_OK);
   for (rank = 0; rank < size; ++rank) CHECK_EQ(knows(rank, &there), has_one(rank) && rank % 2 == me % 2);
@@ -109,7 +110,7 @@ int main(int argc, char **argv) {
       CHECK_EQ(number, rank);
     }
   }
-  /* Then nobody attaches one. */
+  /* After that, attach is refused. */
   gex_System_SetVerboseErrors(0);
   CHECK(gex_Segment_Attach(&other, team, GASNET_PAGESIZE) != GASNET_OK);
   gex_System_SetVerboseErrors(1);

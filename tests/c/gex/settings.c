@@ -1,6 +1,7 @@
-/* GASNet's variables that change what a job is like. GASNET_SUPERNODE_MAXSIZE: the ranks of a neighbourhood, and that
- * everything works beyond it. GASNET_MAX_SEGSIZE: what the largest segment then is, which the test
- * in Rust reads. The program may set it by itself: by a text (TEST_MAX_SEGSIZE) or a number. */
+/* GASNet's variables that change a job's properties. GASNET_SUPERNODE_MAXSIZE: the ranks of a
+ * neighbourhood, and all operations beyond it. GASNET_MAX_SEGSIZE: the resulting largest segment,
+ * which the Rust test reads. The program may also set it itself, by a text (TEST_MAX_SEGSIZE) or a
+ * number. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -20,7 +21,7 @@ static void add(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t from) {
   added++;
 }
 
-/* The neighbourhoods hold `most` ranks each, which follow one another. */
+/* The neighbourhoods have `most` consecutive ranks each. */
 static void neighbourhoods(gex_Rank_t most) {
   const gex_Rank_t first = me - me % most, end = first + most < size ? first + most : size;
   gex_RankInfo_t *list;

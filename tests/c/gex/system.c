@@ -14,7 +14,7 @@ static void tell(gex_Token_t token) {
   told++;
 }
 
-/* A list of ranks in ascending order, with this one in its place. */
+/* Checks a list of ranks in ascending order that contains this one at its index. */
 static void check_list(const gex_RankInfo_t *list, gex_Rank_t count, gex_Rank_t mine) {
   gex_Rank_t i;
   CHECK(list != NULL && count >= 1 && count <= size && mine < count);

@@ -1,5 +1,5 @@
-/* Teams: made by colors and by lists, of teams, overlapping, many; what they tell; messages, puts and gets to their ranks; their
- * collective operations; pairs of endpoints. */
+/* Teams: made by colors and by lists, from teams, overlapping, many; their queries; messages, puts
+ * and gets to their ranks; their collective operations; pairs of endpoints. */
 #include <gasnet_coll.h>
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static gex_AM_Entry_t handlers[] = {
   { NOTE, (gex_AM_Fn_t)note, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDLONG, 0, NULL, "note" }
 };
 
-/* What a team says of itself, and of ranks that `at` gives in the job. */
+/* Checks a team's queries; `at` returns the job's rank of a team's rank. */
 static void translations(gex_TM_t tm, gex_Rank_t expected_size, gex_Rank_t (*at)(gex_Rank_t)) {
   gex_Rank_t rank, members = 0;
   CHECK(tm != GEX_TM_INVALID && tm != team);
@@ -51,7 +51,7 @@ static void translations(gex_TM_t tm, gex_Rank_t expected_size, gex_Rank_t (*at)
 static gex_Rank_t backwards(gex_Rank_t rank) { return size - 1 - rank; }
 static gex_Rank_t alike(gex_Rank_t rank) { return 2 * rank + me % 2; }
 
-/* Every operation of a team against what it should give. */
+/* Checks every operation of a team. */
 static void collectives(gex_TM_t tm) {
   const gex_Rank_t of = gex_TM_QuerySize(tm), mine = gex_TM_QueryRank(tm);
   uint32_t *const all = (uint32_t *)calloc(of, 4), *const back = (uint32_t *)calloc(of, 4);
@@ -81,7 +81,7 @@ static void collectives(gex_TM_t tm) {
     for (rank = 0; rank < of; ++rank) CHECK_EQ(back[rank], rank * 1000 + mine);
     gasnet_coll_gather_all(tm, back, &own, 4, sync);
     for (rank = 0; rank < of; ++rank) CHECK_EQ(back[rank], 100 + rank);
-    /* Under way together. */
+    /* Both in flight at once. */
     handles[0] = gasnet_coll_gather_all_nb(tm, all, &own, 4, strict);
     handles[1] = gasnet_coll_exchange_nb(tm, back, back, 0, sync);
     gasnet_coll_wait_sync_all(handles, 2);
@@ -107,7 +107,7 @@ static void collectives(gex_TM_t tm) {
   free(back);
 }
 
-/* To the rank after this one in a team. Ranks are the team's in every call that takes one. */
+/* Messages, puts and gets to the next rank of a team. Calls that take a rank take the team's. */
 static void point_to_point(gex_TM_t tm) {
   const gex_Rank_t of = gex_TM_QuerySize(tm), next = (gex_TM_QueryRank(tm) + 1) % of;
   const gex_Rank_t before = (gex_TM_QueryRank(tm) + of - 1) % of;
@@ -183,7 +183,7 @@ static void split(void) {
   translations(half, (size + 1 - me % 2) / 2, alike);
   collectives(half);
   point_to_point(half);
-  /* The order of keys. */
+  /* In the order of the keys. */
   gex_TM_Split(&turned, team, 5, -(int)me, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   translations(turned, size, backwards);
   collectives(turned);
@@ -196,7 +196,7 @@ static void split(void) {
   CHECK_EQ(scratch.gex_len, wished);
 }
 
-/* By lists; only some ranks are in one. */
+/* Teams made by lists, which have only some of the ranks. */
 static void created(void) {
   gex_TM_t tm = GEX_TM_INVALID, of_it = GEX_TM_INVALID;
   gex_EP_Location_t members[MOST_RANKS];
@@ -216,19 +216,19 @@ static void created(void) {
   if (!in) return;
   for (rank = 0; rank < some; ++rank) CHECK_EQ(gex_TM_TranslateRankToJobrank(tm, rank), some - 1 - rank);
   collectives(tm);
-  /* A team of that, by the job's ranks. */
+  /* A team of that one's ranks, listed by the job's ranks. */
   scratch[0] = base[me] + GASNET_PAGESIZE;
   gex_TM_Create(&of_it, 1, tm, members, some, scratch, 64, GEX_FLAG_TM_LOCAL_SCRATCH | GEX_FLAG_RANK_IS_JOBRANK);
   point_to_point(of_it);
   gex_TM_Destroy(of_it, NULL, 0);
   gex_TM_Create(&of_it, 1, tm, members, some, scratch, 64, GEX_FLAG_TM_SYMMETRIC_SCRATCH);
-  /* Ranks of the parent, which has them backwards itself. */
+  /* The result has the job's order, although its parent is in reverse order. */
   for (rank = 0; rank < some; ++rank) CHECK_EQ(gex_TM_TranslateRankToJobrank(of_it, rank), rank);
   gex_TM_Destroy(of_it, NULL, 0);
   gex_TM_Destroy(tm, NULL, 0);
 }
 
-/* Many at a time: each is its own. */
+/* Many teams at a time, each independent. */
 static void many(void) {
   enum { MANY = 200 };
   static gex_TM_t teams[MANY];
@@ -267,7 +267,7 @@ static void pairs(void) {
   CHECK(owner == base[next]);
 }
 
-/* GASNet-1's barriers with a team, which is that of all ranks. */
+/* GASNet-1's barriers with a team, which has to be that of all ranks. */
 static void barriers(void) {
   int id = 0;
   gasnet_coll_barrier_notify(GASNET_TEAM_ALL, 5, 0);

@@ -1,5 +1,6 @@
-/* Threads of a rank that take turns, as PARSYNC has it: one at a time is in the library, and what each has under way stays its own,
- * whatever the others do in between: events, implicit operations, access regions. In SEQ there is one. */
+/* Threads of a rank that take turns, as in PARSYNC: one at a time is in the library, and each keeps
+ * its own events, implicit operations and access regions, whatever the others do in between. In SEQ
+ * there is one thread. */
 #include "start.h"
 
 #if !defined(GASNET_SEQ)
@@ -47,7 +48,7 @@ static void begin(int thread) { CHECK_EQ(thread, 0); }
 static void end(void) { turn++; }
 #endif
 
-/* Every turn leaves something under way. */
+/* Every turn leaves something in flight. */
 static void *work(void *number) {
   const int thread = *(int *)number;
   const gex_Rank_t right = neighbour(1);
@@ -74,7 +75,7 @@ static void *work(void *number) {
     gex_Event_Wait(put);
     end();
 
-    /* All threads are in an access region, one round; each has a get in it. */
+    /* All threads are in an access region for one round; each has a get in it. */
     begin(thread);
     gex_NBI_BeginAccessRegion(0);
     gex_RMA_GetNBI(team, back_one, right, there, BYTES, 0);

@@ -1,7 +1,8 @@
-/* Says what a rank has got from its launcher, and ends as it is told to: job [WORD...].
+/* Prints what a rank gets from its launcher, and ends in a given way: job [WORD...].
  *
- * exit N: the last rank ends the job with this code while the others wait. return N: all return it from main. input: rank 0
- * says what it reads. terminate: rank 0 asks its launcher to end. Any other words are printed. */
+ * exit N: the last rank ends the job with this code while the others wait. return N: all return it
+ * from main. input: rank 0 prints what it reads. terminate: rank 0 asks its launcher to end. Any
+ * other words are printed. */
 #include <gasnet.h>
 
 #include <signal.h>
@@ -17,7 +18,7 @@ int main(int argc, char **argv) {
   const char *word, *number;
   int i;
 #ifdef CUTS_ARGUMENTS
-  /* As programs do that read "1:2" by strtok before they initialise. */
+  /* As programs do that parse "1:2" with strtok before they initialise. */
   for (i = 1; i < argc; ++i) strtok(argv[i], ":");
 #endif
 #ifdef NO_ARGUMENTS

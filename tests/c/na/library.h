@@ -1,16 +1,17 @@
-/* A library that loads the plugin as Mercury does, as far as a plugin sees it: its functions, and what calls them. */
+/* A library that loads the plugin as Mercury does, as far as a plugin can see: its functions, and
+ * the calls to them. */
 #ifndef CONDUIT_TEST_NA_LIBRARY_H
 #define CONDUIT_TEST_NA_LIBRARY_H
 
 #include "table.h"
 #include "../check.h"
 
-/* The table of the plugin in a file. */
+/* Returns the function table of the plugin in a file. */
 const struct table *load(const char *file);
 
-/* The version that the library says to have. */
+/* The version that the library reports. */
 extern unsigned version_major;
-/* The last line of the log; empty it to see whether there is another one. */
+/* The last line of the log. Empty it to detect another one. */
 extern char logged[1024];
 
 struct context {
@@ -27,28 +28,28 @@ struct side {
     char name[512];
 };
 
-/* Options as a user has them who sets none. */
+/* Returns the options of a user who sets none. */
 struct init_info defaults(void);
-/* What the plugin answers to an info string. */
+/* Returns the plugin's answer to an info string. */
 int initialize(class_t *, const struct table *, char *protocol, char *host, bool listen, struct init_info);
-/* A class that has to come about. */
+/* Opens a class, which has to succeed. */
 void open_side(struct side *, const struct table *, char *protocol, bool listen, struct init_info);
 void close_side(struct side *);
 
 void create_context(class_t *, context_t *, uint8_t id);
-/* Calls what has ended; returns how many. */
+/* Runs the callbacks of completed operations; returns how many. */
 unsigned trigger(context_t *);
 
-/* What has come of an operation. */
+/* The result of an operation. */
 struct result {
     int calls;
     struct callback_info info;
 };
-/* Notes it; the argument is the result. */
+/* Stores the result; the callback's argument points to it. */
 void note(const struct callback_info *);
-/* Makes progress on both sides until it has ended so often. */
+/* Makes progress on both sides until the callback has run this often. */
 void wait_for(struct side *, struct side *, struct result *, int calls);
-/* The call is refused with this code, and a line in the log that has this text. */
+/* Requires that the call returns this code and logs a line with this text. */
 #define REFUSED(call, code, text) \
     (logged[0] = 0, CHECK((call) == (code)), strstr(logged, text) ? (void)0 : refused_otherwise(__FILE__, __LINE__, text))
 void refused_otherwise(const char *file, int line, const char *text);

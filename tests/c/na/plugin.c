@@ -62,7 +62,7 @@ static op_t *operation(struct side *side) {
     return op;
 }
 
-/* The table, and what needs no class. */
+/* The table, and the functions that need no class. */
 static void tables(void) {
     struct protocol *list = NULL, *next;
     struct info info = {protocol, NULL, defaults()};
@@ -94,7 +94,7 @@ static void tables(void) {
     ops->cleanup();
 }
 
-/* What another class listens at. */
+/* An address that another class listens at. */
 static void taken(void) {
     struct side side;
     class_t class;
@@ -102,7 +102,7 @@ static void taken(void) {
     open_side(&side, ops, protocol, true, defaults());
     host = strstr(side.name, "//") + 2;
     host[strcspn(host, "~")] = 0;
-    /* Behind libfabric's provider; behind this computer and user. */
+    /* The part behind libfabric's provider, or behind the host and user. */
     if (strchr(host, '/')) host = strchr(host, '/') + 1;
     if (strcmp(protocol, "shm") == 0) host = strchr(host, '.') + 1;
     REFUSED(initialize(&class, ops, protocol, host, true, defaults()), NA_ADDRINUSE, host);
@@ -157,18 +157,18 @@ static void addresses(struct pair *pair) {
     CHECK(ops->addr_dup(class, pair->to_server, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
     CHECK(ops->addr_set_remove(class, other) == NA_SUCCESS);
     ops->addr_free(class, other);
-    /* One's own name, and a name with the plugin's. */
+    /* The class's own name, and a name with the plugin's prefix. */
     CHECK(ops->addr_lookup(class, client->name, &other) == NA_SUCCESS && ops->addr_is_self(class, other));
     ops->addr_free(class, other);
     snprintf(text, sizeof text, "conduit+%s", server->name);
     CHECK(ops->addr_lookup(class, text, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
-    /* As text: the size alone, too little room, just enough. */
+    /* As text: only the size, too little room, and just enough. */
     CHECK(ops->addr_to_string(class, NULL, &needed, other) == NA_SUCCESS && needed == strlen(server->name) + 1);
     size = needed - 1;
     REFUSED(ops->addr_to_string(class, text, &size, other), NA_OVERFLOW, server->name);
     size = needed;
     CHECK(ops->addr_to_string(class, text, &size, other) == NA_SUCCESS && strcmp(text, server->name) == 0);
-    /* As bytes: likewise. */
+    /* The same as bytes. */
     size = ops->addr_get_serialize_size(class, other);
     CHECK(size > 0 && size <= sizeof bytes);
     REFUSED(ops->addr_serialize(class, bytes, size - 1, other), NA_OVERFLOW, "bytes");
@@ -188,14 +188,14 @@ static void addresses(struct pair *pair) {
     CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
     snprintf(text, sizeof text, "%s://nonsense~nonsense~/::", protocol);
     CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
-    /* Mistakes of the user. */
+    /* Errors of the user. */
     CHECK(ops->addr_dup(class, NULL, &other) == NA_INVALID_ARG);
     CHECK(ops->addr_dup(class, server->self, &other) == NA_INVALID_ARG);
     CHECK(!ops->addr_cmp(class, client->self, server->self));
     ops->addr_free(class, NULL);
 }
 
-/* Messages to and fro, with buffers of the plugin's, of all lengths up to the longest. */
+/* Messages in both directions, in the plugin's buffers, of all lengths up to the longest. */
 static void messages(struct pair *pair) {
     struct side *client = &pair->client, *server = &pair->server;
     size_t longest = ops->msg_get_max_unexpected_size(&client->class), length;
@@ -226,7 +226,7 @@ static void messages(struct pair *pair) {
         CHECK(got.info.received.size == length && memcmp(in, out, length) == 0);
         CHECK(length == longest || in[length] == 0);
         CHECK(ops->addr_to_string(&server->class, name, &size, got.info.received.source) == NA_SUCCESS);
-        /* All of its address, or that of the network by which it has come. */
+        /* The whole address, or the one of the network that the message used. */
         CHECK(strstr(client->name, strstr(name, "://") + 3));
         CHECK(send_expected(server, got.info.received.source, "answer", 7, tag, &answered, server_op) == NA_SUCCESS);
         wait_both(pair, &answer, 1);
@@ -280,7 +280,7 @@ static void messages_to_oneself(struct pair *pair) {
     wait_both(pair, &sent, 1);
     CHECK(strcmp(in, "self") == 0 && ops->addr_is_self(&side->class, got.info.received.source));
     ops->addr_free(&side->class, got.info.received.source);
-    /* The message first. */
+    /* The message before its receive. */
     CHECK(send_expected(side, side->self, "SELF", 5, TAG, &sent, send) == NA_SUCCESS);
     wait_both(pair, &sent, 2);
     CHECK(recv_expected(side, side->self, in, sizeof in, TAG, &got, receive) == NA_SUCCESS);
@@ -343,7 +343,7 @@ static void multi_receive(struct pair *pair) {
         CHECK(several.starts[i][0] == i + 1 && several.starts[i][599] == i + 1);
         ops->addr_free(&server->class, several.sources[i]);
     }
-    /* Again, and canceled. */
+    /* Again, and cancelled. */
     memset(&several, 0, sizeof several);
     CHECK(ops->msg_multi_recv_unexpected(&server->class, &server->context, note_several, &several, buffer, room, data,
                                          receive) == NA_SUCCESS);
@@ -355,7 +355,7 @@ static void multi_receive(struct pair *pair) {
     ops->msg_buf_free(&server->class, buffer, data);
 }
 
-/* The client's handle of memory that the server registers, as it comes over the wire. */
+/* Returns the client's handle of memory that the server registers, after serialising it. */
 static memory_t *remote(struct pair *pair, memory_t *memory) {
     char bytes[256];
     memory_t *handle;
@@ -374,7 +374,7 @@ static memory_t *remote(struct pair *pair, memory_t *memory) {
     return handle;
 }
 
-/* What comes of a transfer by the client. */
+/* Runs a transfer of the client and returns its result. */
 static int transfer(struct pair *pair, bool is_put, memory_t *local, uint64_t local_offset, memory_t *handle,
                     uint64_t offset, size_t length, op_t *op) {
     struct side *client = &pair->client;
@@ -391,7 +391,7 @@ static void memory(struct pair *pair) {
     enum { BYTES = 1 << 20, HALF = BYTES / 2 };
     class_t *server = &pair->server.class, *client = &pair->client.class;
     char *there = malloc(BYTES), *here = malloc(BYTES);
-    /* The server's halves the other way round, and a piece of one byte between. */
+    /* The server's halves in reverse order, and a segment of one byte between them. */
     struct segment segments[3] = {{there + HALF, HALF}, {there, 1}, {there + 1, HALF - 1}};
     memory_t *whole, *local, *read_only, *write_only, *h_whole, *h_read, *h_write;
     op_t *op = operation(&pair->client);
@@ -485,7 +485,7 @@ static void cancel(struct pair *pair) {
     op_t *op = operation(client);
     char in[8];
 
-    /* What was not begun, or has ended. */
+    /* An operation that was not started, or has ended. */
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS && trigger(context) == 0);
     CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
     REFUSED(recv_unexpected(client, in, sizeof in, &result, op), NA_BUSY, "has not ended");
@@ -498,7 +498,8 @@ static void cancel(struct pair *pair) {
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
     CHECK(trigger(context) == 1 && result.info.ret == NA_CANCELED && result.info.kind == RECV_EXPECTED);
 
-    /* A message and a transfer to a peer that does nothing: they end in either way, and once. */
+    /* A message and a transfer to a peer that makes no progress: each ends once, successfully or
+     * not. */
     result.calls = 0;
     CHECK(send_unexpected(client, pair->to_server, "x", 2, TAG, &result, op) == NA_SUCCESS);
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
@@ -532,7 +533,7 @@ static void cancel(struct pair *pair) {
             wait_both(pair, &result, 1);
             CHECK(result.info.ret == NA_CANCELED);
         }
-        /* The peer serves whoever comes next. */
+        /* The peer still serves others. */
         CHECK(transfer(pair, false, local, 0, handle, 0, BYTES, op) == NA_SUCCESS);
         ops->mem_handle_free(class, local);
         ops->mem_handle_free(class, handle);
@@ -540,7 +541,7 @@ static void cancel(struct pair *pair) {
         free(there);
         free(here);
     }
-    /* What is destroyed before it has ended. */
+    /* An operation destroyed before it has ended. */
     CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
     REFUSED((ops->op_destroy(class, op), 0), 0, "has not ended");
     result.calls = 0;
@@ -548,7 +549,7 @@ static void cancel(struct pair *pair) {
     REFUSED(ops->cancel(class, context, NULL), NA_INVALID_ARG, "no operation");
 }
 
-/* A callback that begins the same operation again. */
+/* A callback that starts the same operation again. */
 struct again {
     struct side *side;
     op_t *op;
@@ -588,7 +589,8 @@ static void descriptors(struct pair *pair) {
     CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
     CHECK(send_unexpected(client, pair->to_server, "wake", 5, TAG, &sent, send) == NA_SUCCESS);
     while (got.calls == 0) {
-        /* The client is quick, and does not sleep: a packet of its may wait for a call of it. */
+        /* The client is fast and does not sleep, because one of its packets may need a call to be
+         * sent. */
         CHECK(ops->poll(&client->class, &client->context, &count) == NA_SUCCESS);
         trigger(&client->context);
         if (!ops->poll_try_wait(&server->class, &server->context) || poll(&fd, 1, 10) == 1) {
@@ -599,7 +601,7 @@ static void descriptors(struct pair *pair) {
     CHECK(strcmp(in, "wake") == 0);
     ops->addr_free(&server->class, got.info.received.source);
     wait_both(pair, &sent, 1);
-    /* A completion that is there already. */
+    /* A completion that is already queued. */
     got.calls = 0;
     CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
     CHECK(ops->cancel(&server->class, &server->context, receive) == NA_SUCCESS);
@@ -617,7 +619,7 @@ static void descriptors(struct pair *pair) {
     ops->op_destroy(&client->class, send);
 }
 
-/* Several contexts of a class, which have messages of their own. */
+/* Several contexts of a class, each with its own messages. */
 static void contexts(void) {
     struct init_info init = defaults();
     struct side side;
@@ -642,7 +644,7 @@ static void contexts(void) {
     CHECK(ops->msg_send_unexpected(&side.class, &second, note, &sent, "none", 5, NULL, side.self, 9, TAG, send_op) ==
           NA_INVALID_ARG);
 
-    /* The order of the end. */
+    /* The order of destruction. */
     REFUSED(ops->finalize(&side.class), NA_BUSY, "2 contexts");
     REFUSED(ops->context_destroy(&side.class, side.context.plugin_context), NA_BUSY, "1 operations");
     CHECK(ops->cancel(&side.class, &side.context, first_op) == NA_SUCCESS);
@@ -655,7 +657,7 @@ static void contexts(void) {
     ops->op_destroy(&side.class, NULL);
     close_side(&side);
 
-    /* After the end. */
+    /* After finalize. */
     CHECK(ops->finalize(&side.class) == NA_SUCCESS);
     REFUSED(ops->addr_self(&side.class, &side.self), NA_INVALID_ARG, "finalized");
     REFUSED(ops->poll(&side.class, &side.context, NULL), NA_INVALID_ARG, "finalized");
@@ -675,7 +677,7 @@ static void leftovers(void) {
     ops->addr_free(&pair.client.class, left);
 }
 
-/* Who has no key is refused, and who has one communicates with whoever has the same. */
+/* A class without a key is refused; classes with the same key can communicate. */
 static void keys(void) {
     static const char *const name = "CONDUIT_NA_UNAUTHENTICATED";
     struct init_info init = defaults();
@@ -694,7 +696,7 @@ static void keys(void) {
     CHECK(setenv(name, "1", 1) == 0);
 }
 
-/* Memory of many more bytes than requests may be under way for, all of which are the same few. */
+/* Memory of many more bytes than may be in flight. All its segments are the same memory. */
 enum { PIECE = 1 << 20, PIECES = 192 };
 
 static memory_t *large(class_t *class, char *bytes) {
@@ -710,7 +712,8 @@ static memory_t *large(class_t *class, char *bytes) {
     return memory;
 }
 
-/* What a peer that serves says to whom has started it: then one byte when its memory was written. */
+/* The message of a serving peer to the process that started it; a byte follows when its memory was
+ * written. */
 struct greeting {
     char name[512], handle[64];
     size_t handle_size;
@@ -723,7 +726,7 @@ static void serve(int out) {
     char *bytes = calloc(1, PIECE);
     bool told = false;
     memory_t *memory;
-    /* It ends with who has started it. */
+    /* It ends together with the process that started it. */
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     open_side(&side, ops, protocol, true, defaults());
     bytes[PIECE - 1] = 1;
@@ -739,7 +742,7 @@ static void serve(int out) {
     }
 }
 
-/* A peer that is killed in the middle of a transfer, when some bytes have come and not all can have. */
+/* A peer that is killed during a transfer, when some but not all bytes have been transferred. */
 static void killed(char *file, bool is_put) {
     struct greeting greeting;
     struct result result = {0};
@@ -776,7 +779,7 @@ static void killed(char *file, bool is_put) {
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
     wait_for(&side, &side, &result, 1);
     CHECK(result.info.ret == NA_HOSTUNREACH);
-    /* Who comes next to it is told the same. */
+    /* The next operation on it fails in the same way. */
     CHECK(send_unexpected(&side, peer, "x", 1, TAG, &result, op) == NA_SUCCESS);
     wait_for(&side, &side, &result, 2);
     CHECK(result.info.ret == NA_HOSTUNREACH);

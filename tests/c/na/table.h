@@ -1,4 +1,4 @@
-/* What NA of version 6 and a plugin hand to each other, as a library that loads plugins knows it. */
+/* The interface between NA of version 6 and a plugin, as a library that loads plugins knows it. */
 #ifndef CONDUIT_TEST_NA_TABLE_H
 #define CONDUIT_TEST_NA_TABLE_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return codes that the programs look at. */
+/* The return codes that the programs check. */
 enum {
     NA_SUCCESS = 0, NA_PERMISSION = 1, NA_NOENTRY = 2, NA_AGAIN = 4, NA_NOMEM = 5, NA_ACCESS = 6, NA_BUSY = 8,
     NA_INVALID_ARG = 11, NA_OVERFLOW = 13, NA_MSGSIZE = 14, NA_PROTONOSUPPORT = 15, NA_OPNOTSUPPORTED = 16,
@@ -47,7 +47,7 @@ struct class {
     bool listen;
 };
 
-/* Its plugin's part comes first. */
+/* The plugin's part comes first. */
 struct context;
 
 struct segment {

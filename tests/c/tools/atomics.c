@@ -1,4 +1,4 @@
-/* Atomic operations of each width, plain and strong: their results one by one, and under threads. */
+/* Atomic operations of each width, plain and strong: their results one by one, and with threads. */
 #include "threads.h"
 
 #include "programs.h"
@@ -6,7 +6,8 @@
 #define ROUNDS 20000
 #define GUARDED 1000
 
-/* Every operation once more in each combination of fences, for a prefix of names, the type of its value and its type. */
+/* Tests every operation once more with each combination of fences, for a prefix of names, the type
+ * of its variable and of its value. */
 #define TEST_OPERATIONS(prefix, type, value) \
     static type prefix##_variable = prefix##_init(10); \
     static void prefix##_operations(void) { \
@@ -49,13 +50,13 @@
 
 static gasnett_strongatomic32_t arrived = gasnett_strongatomic32_init(0);
 
-/* Waits until all threads have come here as often. */
+/* Waits until all threads have called this as often. */
 static void meet(uint32_t times) {
     gasnett_strongatomic32_increment(&arrived, GASNETT_ATOMIC_REL);
     while (gasnett_strongatomic32_read(&arrived, GASNETT_ATOMIC_ACQ) < times * THREADS) gasnett_sched_yield();
 }
 
-/* All threads on one variable: nothing is lost, each value is taken once. */
+/* All threads use one variable: no update is lost, each value is taken once. */
 #define TEST_THREADS(prefix, type, value) \
     static type prefix##_sum = prefix##_init(0), prefix##_down = prefix##_init(0), prefix##_won = prefix##_init(0); \
     static type prefix##_lock = prefix##_init(0), prefix##_held = prefix##_init(0); \
@@ -65,7 +66,7 @@ static void meet(uint32_t times) {
     static void *prefix##_pound(void *number) { \
         value put = 0, taken = 0; \
         int i; \
-        /* Each by itself, so that threads do nothing else to the variable, and all begin at once. */ \
+        /* Separately: threads do nothing else to the variable, and all start at once. */ \
         meet(1); \
         for (i = 0; i < ROUNDS; ++i) prefix##_increment(&prefix##_sum, 0); \
         meet(2); \
@@ -86,7 +87,7 @@ static void meet(uint32_t times) {
             if (prefix##_decrement_and_test(&prefix##_down, 0)) prefix##_increment(&prefix##_won, 0); \
         } \
         meet(7); \
-        /* Whatever is put in is taken out once, by somebody. */ \
+        /* Each value that is stored is taken out by one thread, once. */ \
         for (i = 0; i < ROUNDS; ++i) { \
             const value mine = (value)(i * THREADS + (int)(intptr_t)number + 1); \
             put += mine; \
@@ -96,7 +97,7 @@ static void meet(uint32_t times) {
         prefix##_add(&prefix##_taken, taken, 0); \
         meet(8); \
         for (i = 0; i < GUARDED; ++i) { \
-            /* A lock, taken by compare-and-swap and by swap in turn. */ \
+            /* A lock, taken by compare-and-swap and by swap alternately. */ \
             if (i % 2) { \
                 while (!prefix##_compare_and_swap(&prefix##_lock, 0, 1, GASNETT_ATOMIC_ACQ_IF_TRUE)) gasnett_sched_yield(); \
             } else { \
@@ -132,7 +133,7 @@ TEST_THREADS(gasnett_strongatomic, gasnett_strongatomic_t, gasnett_strongatomic_
 TEST_THREADS(gasnett_strongatomic32, gasnett_strongatomic32_t, uint32_t)
 TEST_THREADS(gasnett_strongatomic64, gasnett_strongatomic64_t, uint64_t)
 
-/* The limits of the native type, and what its values mean with a sign. */
+/* The limits of the native type, and its values as signed numbers. */
 static void test_range(void) {
     gasnett_atomic_t a = gasnett_atomic_init((gasnett_atomic_val_t)-1);
     gasnett_strongatomic_t s = gasnett_strongatomic_init((gasnett_strongatomic_val_t)-1);
@@ -150,7 +151,7 @@ static void test_range(void) {
 #endif
 }
 
-/* The fixed widths lie over any number of the same size. */
+/* The fixed widths can overlay any number of the same size. */
 static void test_overlay(void) {
     double number = 1.5;
     float small = 2.5f;

@@ -35,7 +35,7 @@ int test_basics(int argc, char **argv) {
     CHECK(strcmp(text, _STRINGIFY(GASNETI_RELEASE_VERSION)) == 0);
     CHECK(strlen("" GASNETI_BUILD_ID) > 0);
 
-    /* Exactly one of them, as 1; the tests are compiled with either. */
+    /* Exactly one of them is defined, as 1; the tests are compiled with either. */
 #if defined(GASNETT_THREAD_SAFE) == defined(GASNETT_THREAD_SINGLE)
 #error "one of GASNETT_THREAD_SAFE and GASNETT_THREAD_SINGLE"
 #elif GASNETT_THREAD_SAFE
@@ -54,7 +54,7 @@ int test_basics(int argc, char **argv) {
 #endif
     sprintf(text, "%dbit", (int)(8 * sizeof(void *)));
     CHECK(strcmp(_STRINGIFY(GASNETT_PTR_CONFIG), text) == 0);
-    /* One of GASNet's words each; an integer that a builtin works on is lock-free. */
+    /* One of GASNet's words each; an integer that has compiler builtins is lock-free. */
     CHECK(is_one_of(_STRINGIFY(GASNETT_TIMER_CONFIG), "timers_native", "timers_posixrt", "timers_os"));
     CHECK(is_one_of(_STRINGIFY(GASNETT_MEMBAR_CONFIG), "membars_native", "membars_forced_slow", "membars_forced_yield"));
     CHECK(is_one_of(_STRINGIFY(GASNETT_ATOMIC_CONFIG), "atomics_native", "atomics_compiler", "atomics_mutex"));
@@ -65,7 +65,7 @@ int test_basics(int argc, char **argv) {
     CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," _STRINGIFY(GASNETT_MEMBAR_CONFIG) ","));
     CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC64_CONFIG)));
 
-    /* What GASNet's configure would have found: no arguments, this compiler. */
+    /* The results of GASNet's configure: no arguments, this compiler. */
     CHECK(strlen("" GASNETT_CONFIGURE_ARGS) == 0);
     CHECK(GASNETT_PLATFORM_COMPILER_ID == PLATFORM_COMPILER_ID);
     CHECK(GASNETT_PLATFORM_COMPILER_FAMILYID == PLATFORM_COMPILER_FAMILYID);

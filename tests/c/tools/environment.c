@@ -1,4 +1,5 @@
-/* Settings and numbers. The variables are set by this program, or by the test that runs it with "set from outside". */
+/* Settings and numbers. This program sets the variables, or the test that runs it with "set from
+ * outside". */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -39,7 +40,7 @@ static void test_settings(void) {
     CHECK(gasnett_getenv_int_withdefault(name, 12, 0) == 12);
 }
 
-/* What can't be read is an error that names it. */
+/* A value that can't be parsed is an error that names the variable. */
 static void read_nonsense(const char *what) {
     if (strcmp(what, "integer") == 0) gasnett_getenv_int_withdefault("CONDUIT_TEST_OUTSIDE", 0, 0);
     if (strcmp(what, "size") == 0) gasnett_getenv_int_withdefault("CONDUIT_TEST_OUTSIDE", 0, 1);

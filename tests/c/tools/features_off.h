@@ -1,5 +1,5 @@
-/* A compiler that has none of the features: what a client says of it goes before what the headers know. Real locks where
- * there is one thread. */
+/* A compiler without any features: a client's definitions take precedence over the headers'
+ * detection. Real locks although there is one thread. */
 #define GASNETT_USE_GCC_ATTRIBUTE_ALWAYSINLINE 0
 #define GASNETT_USE_GCC_ATTRIBUTE_NOINLINE 0
 #define GASNETT_USE_GCC_ATTRIBUTE_MALLOC 0

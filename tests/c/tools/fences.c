@@ -1,5 +1,5 @@
-/* Fences: a message is passed by a flag that only they order. Whether the processor needs them differs; that none is lost
- * to the compiler shows everywhere. */
+/* Fences: a flag passes a message, and only the fences order the two. Whether the processor needs
+ * them differs; on every system it would show if the compiler dropped one. */
 #include "threads.h"
 
 #include "programs.h"
@@ -9,7 +9,8 @@
 static gasnett_strongatomic32_t message[THREADS];
 static gasnett_strongatomic32_t flag[THREADS];
 
-/* Each thread counts up, first its message, then its flag; whoever sees the flag must see the message too. */
+/* Each thread increments its message, then its flag; a thread that sees the flag must also see the
+ * message. */
 GASNETT_BEGIN_EXTERNC
 static void *pass_messages(void *number) {
     const int self = (int)(intptr_t)number;

@@ -1,4 +1,5 @@
-/* Mutexes, condition variables, reader/writer locks; with the name of a fault as argument, that fault. */
+/* Mutexes, condition variables, reader/writer locks; with the name of a fault as argument, that
+ * fault. */
 #include "threads.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@ static gasnett_cond_t turned = GASNETT_COND_INITIALIZER;
 static gasnett_rwlock_t rwlock = GASNETT_RWLOCK_INITIALIZER;
 static int guarded, turn, pair[2];
 
-/* Adds under the mutex, taken in both ways. */
+/* Adds under the mutex, locked in both ways. */
 GASNETT_BEGIN_EXTERNC
 static void *add_guarded(void *number) {
     int i;
@@ -35,7 +36,7 @@ static void *add_guarded(void *number) {
     return NULL;
 }
 
-/* Readers find both numbers of the pair equal, writers count them up. */
+/* Readers find both numbers of the pair equal, writers increment them. */
 static void *read_and_write(void *number) {
     int i;
     for (i = 0; i < ROUNDS; ++i) {
@@ -60,7 +61,7 @@ static void *read_and_write(void *number) {
 }
 
 #if GASNETT_THREAD_SAFE
-/* Threads take turns: each waits until it is its own. */
+/* Threads take turns: each waits for its own. */
 static void *take_turns(void *number) {
     int i;
     for (i = 0; i < 100; ++i) {
@@ -88,7 +89,7 @@ static void *signal_one(void *number) {
     return NULL;
 }
 
-/* Another thread finds the lock taken. */
+/* Another thread finds the lock held. */
 static void *find_taken(void *number) {
     if (number == NULL) {
         CHECK(gasnett_mutex_trylock(&mutex) == EBUSY);
@@ -121,7 +122,7 @@ static void test_made_at_run_time(void) {
     CHECK(gasnett_mutex_destroy_ignoreerr(&made) == 0);
 }
 
-/* What debug builds find: each ends the program. */
+/* Faults that debug builds detect: each ends the program. */
 static int commit_fault(const char *fault) {
 #define FAULT(name) (strcmp(fault, #name) == 0)
     if (FAULT(lock_twice)) gasnett_mutex_lock(&mutex), gasnett_mutex_lock(&mutex);

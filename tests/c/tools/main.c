@@ -1,4 +1,4 @@
-/* Runs one of the programs: its name, then its arguments. */
+/* Runs one of the programs, given its name and arguments. */
 #include <gasnet_tools.h>
 
 #include "programs.h"

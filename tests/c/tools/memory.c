@@ -1,4 +1,5 @@
-/* Memory in pages, and the heap that debug builds check; with an argument, a fault that it finds. */
+/* Memory in pages, and the heap that debug builds check; with an argument, a fault that the heap
+ * detects. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -8,7 +9,7 @@ static int commit_fault(const char *fault) {
     char *block = (char *)gasnett_debug_malloc(10);
     char *const other = (char *)gasnett_debug_malloc(10);
 #define FAULT(name) (strcmp(fault, #name) == 0)
-    /* By way of volatile, so that the compiler doesn't see the fault. */
+    /* Through a volatile pointer, so that the compiler doesn't see the fault. */
     char *volatile hidden = block;
     if (FAULT(write_behind)) hidden[10] = 1, gasnett_debug_free(hidden);
     if (FAULT(write_before)) hidden[-1] = 1, gasnett_debug_memcheck(hidden);

@@ -1,4 +1,4 @@
-/* The platform's names, by themselves: this file includes nothing of the tools before them. */
+/* The platform's names alone: this file includes none of the tools' headers before them. */
 #include <gasnet_portable_platform.h>
 
 #include <stdint.h>
@@ -30,7 +30,8 @@
 #error "one width, one order of bytes"
 #endif
 
-/* The tests are compiled by GCC; where a compiler is taken for another one its languages tell. */
+/* The tests are compiled by GCC; if the compiler poses as another one, only its languages are
+ * checked. */
 #if defined(__cplusplus)
 #if PLATFORM_COMPILER_GNU_CXX + PLATFORM_COMPILER_CLANG_CXX + PLATFORM_COMPILER_INTEL_CXX + PLATFORM_COMPILER_NVHPC_CXX != 1
 #error "one compiler of C++"

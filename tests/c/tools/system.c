@@ -1,4 +1,4 @@
-/* The machine, the process, its streams, signals and limits. */
+/* The system, the process, its streams, signals and limits. */
 #include <gasnet_tools.h>
 
 #include <signal.h>
@@ -35,7 +35,7 @@ static void test_machine(void) {
 
 static void test_affinity(void) {
 #if GASNETT_SET_AFFINITY_SUPPORT
-    /* Processors may be forbidden to this process, but not all of them. */
+    /* Some processors may be forbidden to this process, but not all. */
     const int count = (int)sysconf(_SC_NPROCESSORS_CONF);
     int i, allowed = 0;
     for (i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ static void test_limits(void) {
     CHECK(gasnett_maximize_rlimit(-1, "NOTHING") == 0);
 }
 
-/* What testinternal of GASNet does, without a team. */
+/* The calls of GASNet's testinternal, without a team. */
 static void test_diagnostics(void) {
     const char *table = "not set";
     int count = 1, evaluated = 0;
@@ -99,7 +99,7 @@ int test_system(int argc, char **argv) {
         printf("flushed without an end of line");
         gasnett_flush_streams();
         gasnett_close_streams();
-        /* Nobody sees this, and it does no harm. */
+        /* This text is lost, without an error. */
         printf("too late\n");
         fprintf(stderr, "too late\n");
         return 0;

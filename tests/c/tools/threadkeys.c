@@ -1,4 +1,4 @@
-/* Keys: null at first in each thread, then what that thread has set. */
+/* Keys: null at first in each thread, then the value that the thread has set. */
 #include "threadkeys.h"
 
 #include "programs.h"

@@ -1,4 +1,4 @@
-/* Runs a function in several threads, or once where there is one thread. */
+/* Runs a function in several threads, or once if there is only one thread. */
 #ifndef CONDUIT_TEST_THREADS_H
 #define CONDUIT_TEST_THREADS_H
 

@@ -1,4 +1,4 @@
-/* Tracing: nothing is kept, and nothing is evaluated that is only printed. */
+/* Tracing: nothing is recorded, and arguments that are only printed aren't evaluated. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
