@@ -58,8 +58,7 @@ impl Standard {
         }
     }
 
-    /// The flags for the version and for the language, which override a source's file name
-    /// extension.
+    /// Returns the flags for the version and for the language, which override a source's extension.
     fn flags(self) -> [&'static str; 3] {
         match self {
             Self::C99 => ["-std=c99", "-x", "c"],
@@ -81,7 +80,7 @@ const COMPILER_LIMIT: Duration = Duration::from_secs(1800);
 /// System libraries that a static library of Rust needs.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];
 
-/// The folder of the headers.
+/// Returns the folder of the headers.
 pub fn include() -> PathBuf {
     root().join("gasnet/include")
 }
@@ -274,7 +273,7 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// The program's file.
+    /// Returns the program's file.
     pub fn path(&self) -> &Path {
         &self.path
     }

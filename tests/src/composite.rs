@@ -41,7 +41,7 @@ impl Hosts {
         }
     }
 
-    /// The distribution's name, for names of tests.
+    /// Returns the distribution's name, for names of tests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",

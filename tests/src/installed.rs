@@ -67,7 +67,7 @@ impl Prefix {
         }
     }
 
-    /// The options of the installation.
+    /// Returns the options of the installation.
     pub fn options(root: &Path) -> Install {
         Install {
             modes: vec![Mode::Seq, Mode::Parsync, Mode::Par],
@@ -76,7 +76,7 @@ impl Prefix {
         }
     }
 
-    /// The prefix.
+    /// Returns the prefix.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -167,7 +167,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The launcher's process id.
+    /// Returns the launcher's process id.
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

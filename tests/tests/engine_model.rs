@@ -1,6 +1,8 @@
-//! Random schedules against the reference model, in every configuration that changes how the engine works.
+//! Random schedules against the reference model, in every configuration that changes how the engine
+//! works.
 //!
-//! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine engine_model::` is the long run.
+//! `PROPTEST_CASES=5000 cargo test -p conduit-tests --release --test engine engine_model::` is the
+//! long run.
 
 use am::handlers::Registration;
 use conduit_core::engine::{Engine, Handler};

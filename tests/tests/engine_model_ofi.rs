@@ -1,6 +1,7 @@
 //! Random schedules against the reference model, over libfabric on this host.
 //!
-//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_ofi::` is the long run.
+//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_ofi::` is
+//! the long run.
 
 use std::time::Duration;
 

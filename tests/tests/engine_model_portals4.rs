@@ -1,6 +1,7 @@
 //! Random schedules against the reference model, over Portals 4 on a library with faults.
 //!
-//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine engine_model_portals4::` is the long run.
+//! `PROPTEST_CASES=1000 cargo test -p conduit-tests --release --test engine
+//! engine_model_portals4::` is the long run.
 
 use conduit_core::ni::Ni;
 use conduit_core::settings::Settings;

@@ -37,7 +37,7 @@ fn folder() -> PathBuf {
     c::source("tools")
 }
 
-/// Builds all programs as one executable.
+/// Builds an executable with all programs.
 fn build(standard: Standard, flags: &[&str]) -> Executable {
     let library = library("pgas-gasnet-tools", Library::Static).expect("the library of the tools");
     let sources = ["main", "threadkeys_elsewhere"].iter().chain(&PROGRAMS);

@@ -113,8 +113,7 @@ impl View<'_> {
             .then_some((from, number))
     }
 
-    /// Returns whether the process may receive from another, which it may until it gives that one
-    /// up.
+    /// Returns whether the process may receive from another one, which it hasn't given up.
     fn hears(&mut self, from: Process, what: &str) -> bool {
         let is_dead = self
             .oracle

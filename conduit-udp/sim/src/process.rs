@@ -96,7 +96,7 @@ pub(crate) struct Process {
     pub(crate) memory: i64,
     pub(crate) peak: i64,
     memory_bound: i64,
-    /// The bytes that it held when it began, and the minimum since this was reset.
+    /// The bytes held at its start, and the minimum since this was reset.
     pub(crate) memory_at_start: i64,
     pub(crate) least: i64,
     storm: u32,

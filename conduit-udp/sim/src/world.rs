@@ -42,7 +42,7 @@ pub enum Until {
     Time(Nanos),
 }
 
-/// Counters of a rank.
+/// The state of a running simulation.
 struct World<'a> {
     scenario: &'a Scenario,
     events: EventQueue<Event>,

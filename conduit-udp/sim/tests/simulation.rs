@@ -75,14 +75,14 @@ fn everything_arrives_whatever_the_network_does() {
     let paths = [
         ("nothing", usual.clone()),
         (
-            "a third is lost",
+            "30 % of the packets lost",
             Path {
                 loss: 0.3,
                 ..usual.clone()
             },
         ),
         (
-            "runs are lost",
+            "bursts of lost packets",
             Path {
                 loss: 0.05,
                 burst: 12.0,
@@ -90,35 +90,35 @@ fn everything_arrives_whatever_the_network_does() {
             },
         ),
         (
-            "all that carry only acknowledgements are lost",
+            "all pure acknowledgements lost",
             Path {
                 ack_loss: 1.0,
                 ..usual.clone()
             },
         ),
         (
-            "all come twice",
+            "all packets duplicated",
             Path {
                 duplicate: 1.0,
                 ..usual.clone()
             },
         ),
         (
-            "all overtake each other",
+            "all packets reordered",
             Path {
                 jitter: MS,
                 ..usual.clone()
             },
         ),
         (
-            "a tenth is changed",
+            "a tenth of the packets corrupted",
             Path {
                 corrupt: 0.1,
                 ..usual.clone()
             },
         ),
         (
-            "half is sent again later",
+            "half of the packets replayed",
             Path {
                 replay: 0.5,
                 replay_after: 300 * MS,
@@ -126,7 +126,7 @@ fn everything_arrives_whatever_the_network_does() {
             },
         ),
         (
-            "as many are made up",
+            "a forged packet for each one",
             Path {
                 forge: 1.0,
                 ..usual
@@ -161,7 +161,7 @@ fn outages_end_as_they_should() {
     let begin = 2 * MS;
     let cases: [(&str, Vec<Fault>, &[&str]); 8] = [
         (
-            "a short one way",
+            "a short outage of one direction",
             vec![Fault::BlackHole {
                 from: 0,
                 to: 1,
@@ -171,7 +171,7 @@ fn outages_end_as_they_should() {
             &[],
         ),
         (
-            "a pulled cable, put back",
+            "a cable pulled and plugged in again",
             vec![Fault::LinkDown {
                 rank: 1,
                 begin,
@@ -189,7 +189,7 @@ fn outages_end_as_they_should() {
             &["silent", "silent"],
         ),
         (
-            "one way for ever",
+            "a permanent outage of one direction",
             vec![Fault::BlackHole {
                 from: 0,
                 to: 1,
@@ -199,7 +199,7 @@ fn outages_end_as_they_should() {
             &["silent", "silent"],
         ),
         (
-            "never there",
+            "an unreachable peer",
             vec![Fault::LinkDown {
                 rank: 1,
                 begin: 0,

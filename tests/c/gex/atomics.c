@@ -1,6 +1,5 @@
 /* Remote atomics: every operation on every type, by constant and variable opcodes; with events,
- * implicit, in access regions; by all ranks at once on the same number; domains and their queries.
- * */
+ * implicit, in access regions; by all ranks at once on one number; domains and their queries. */
 #include <gasnet_ratomic.h>
 
 #include "start.h"
@@ -53,7 +52,7 @@ static volatile gex_OP_t unknown;
     }                                                                                                         \
   } while (0)
 
-/* With an opcode that the compiler knows, and with one that it doesn't. */
+/* With a constant opcode, and with one that the compiler doesn't know. */
 #define BOTH(T, type, op, old, first, second, left, fetches)               \
   do {                                                                     \
     ONCE(T, type, op, old, first, second, left, fetches);                  \

@@ -1,5 +1,4 @@
-/* Bad input for which GASNet has an error code: the call returns the code, and the job continues.
- * */
+/* Bad input for which GASNet has an error code: the call returns it, and the job continues. */
 #include "legacy_start.h"
 
 /* Failing calls must not change this. */

@@ -112,8 +112,7 @@ static void arrays(gex_Rank_t peer) {
             some = gex_Event_TestSome(array, count, 0);
             CHECK(some == GASNET_OK || some == GASNET_ERR_NOT_READY);
             for (i = 0; i < count; ++i) more += array[i] != GEX_EVENT_INVALID;
-            /* Success means that at least one had completed and was replaced by GEX_EVENT_INVALID.
-             * */
+            /* Success means that at least one had completed and is GEX_EVENT_INVALID now. */
             CHECK_EQ(some == GASNET_OK, more < left);
             gasnet_AMPoll();
           }

@@ -1,4 +1,4 @@
-/* Client, endpoint, team and segment: their queries about each other, and the client data of each.
+/* Client, endpoint, team and segment: their queries about each other, and each one's client data.
  * */
 #include "start.h"
 

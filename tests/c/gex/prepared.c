@@ -1,5 +1,5 @@
 /* Negotiated payload: the sizes granted, the client's buffers and the library's, commit of less
- * than was prepared, cancel, the immediate flag. prepared_counts.c tests every count of arguments.
+ * than was prepared, cancel, the immediate flag. prepared_counts.c tests all counts of arguments.
  * */
 #include "start.h"
 

@@ -14,8 +14,7 @@ static int requested[KINDS][COUNTS], answered[KINDS][COUNTS];
 /* Requests are answered by each of the four forms in turn. */
 static int forms[KINDS][COUNTS];
 
-/* Returns the place for longs, another one for each sender, because several peers send to one rank.
- * */
+/* Returns the place for longs, another one for each sender, as several peers send to one rank. */
 static char *landing(gex_Rank_t at, gex_Rank_t from, int is_reply) { return base[at] + (2 * from + is_reply) * 256; }
 
 static gex_Rank_t source_of(gex_Token_t token) {

@@ -166,8 +166,7 @@ impl Wire {
         self.flush();
     }
 
-    /// Sends the messages that there is room for. Those to a slow receiver wait without delaying
-    /// others.
+    /// Sends as many messages as possible. Those to a slow receiver wait without delaying others.
     pub(crate) fn flush(&mut self) {
         let mut full = Vec::new();
         for _ in 0..self.unsent.len() {

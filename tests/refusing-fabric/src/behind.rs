@@ -12,7 +12,7 @@ use crate::fabric::Fabric;
 use crate::faults::Faults;
 use crate::{BEHIND, FAULTS, MARK};
 
-/// Returns the real library, or prints to standard error that there is none and returns `None`.
+/// Returns the real library. Without one, prints that to standard error and returns `None`.
 pub(crate) fn behind() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {

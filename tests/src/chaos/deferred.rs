@@ -74,9 +74,11 @@ impl Operation {
     /// Submits it to the network.
     pub(super) fn submit<N: Ni>(&self, inner: &N) -> Result<Submit, NiError> {
         match self {
-            // SAFETY: the caller of `Chaos::put` leaves the source alone until the operation's event, which comes later.
+            // SAFETY: the caller of `Chaos::put` leaves the source alone until the operation's
+            // event, which comes later.
             Self::Put(put) => unsafe { inner.put(put) },
-            // SAFETY: the caller of `Chaos::get` leaves the destination alone until the operation's event.
+            // SAFETY: the caller of `Chaos::get` leaves the destination alone until the operation's
+            // event.
             Self::Get(get) => unsafe { inner.get(get) },
             Self::Atomic(atomic) => inner.atomic(atomic),
             Self::Inject {

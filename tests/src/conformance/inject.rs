@@ -7,7 +7,7 @@ use super::{Applies, Peek, World, theme};
 
 theme! { "inject":
     pieces_arrive_in_one(2)
-        "Head and body arrive as one message, in order and aligned to 16.";
+        "Head and body arrive in one message, in order and aligned to 16.";
     every_size_to_the_limit(2)
         "Every length from 0 to inject_size may be injected.";
     beyond_the_limit_is_refused(2)

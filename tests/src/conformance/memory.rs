@@ -55,8 +55,8 @@ fn write(base: *mut u8, bytes: &[u8]) {
 
 fn read(base: *const u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    // SAFETY: every caller has checked that `base` has `len` bytes in a live allocation, mapping or window, and the world's
-    // one thread has seen the operations that wrote them end.
+    // SAFETY: every caller has checked that `base` has `len` bytes in a live allocation, mapping or
+    // window, and the world's one thread has seen the end of the operations that wrote them.
     unsafe { base.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
     bytes
 }

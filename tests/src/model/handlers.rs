@@ -23,7 +23,7 @@ pub(super) struct Seen {
     pub(super) requests: Vec<u8>,
     /// By reply: how often it arrived.
     pub(super) replies: Vec<u8>,
-    /// The number of requests without arguments, which can't be told apart.
+    /// The number of requests without arguments, which are indistinguishable.
     pub(super) bare: u32,
     /// The numbers of all requests and replies.
     pub(super) handled: (u32, u32),

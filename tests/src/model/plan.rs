@@ -104,7 +104,7 @@ pub enum Task {
     Poll,
 }
 
-/// A request and its answer. Its number is its index in [`Plan::messages`].
+/// A request and its reply. Its number is its index in [`Plan::messages`].
 #[derive(Debug, Clone, Copy)]
 #[expect(
     missing_docs,
@@ -183,7 +183,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Makes a plan of the parts of a schedule that are possible.
+    /// Plans a schedule within the job's limits.
     pub fn new(schedule: &Schedule, allowed: Allowed) -> Self {
         let ranks = schedule.ranks as usize;
         let mut plan = Self::default();

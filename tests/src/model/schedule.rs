@@ -159,7 +159,7 @@ pub enum Ids {
 }
 
 impl Schedule {
-    /// Returns whether the engine is started for several threads: in half of all schedules, with
+    /// Returns whether the threading mode is `Par` instead of `Seq`: in half of all schedules, with
     /// and without checks.
     pub fn is_parallel(&self) -> bool {
         self.seed & 2 != 0

@@ -54,7 +54,7 @@ impl Group {
         (1..size).map(move |step| (rank + step) % size)
     }
 
-    /// Waits for all ranks. What they did before is visible after it.
+    /// Waits for all ranks. Their earlier effects are visible after it.
     pub fn meet<N: Ni>(&mut self, w: &mut World<N>) {
         self.meetings += 1;
         for peer in self.others() {

@@ -278,7 +278,8 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
 /// atomic, only checks whether it is writable.
 fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
     let this = process_memory::this();
-    // SAFETY: the initiator's side was checked against its descriptor, whose memory is live (`Ni::md_bind`).
+    // SAFETY: the initiator's side was checked against its descriptor, whose memory is live
+    // (`Ni::md_bind`).
     let moved = unsafe {
         match kind {
             Kind::Put(from) => process_memory::write(this, address, *from, length),

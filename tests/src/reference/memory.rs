@@ -57,7 +57,8 @@ fn layout(len: usize) -> Layout {
 
 /// Copies bytes that may overlap, because a rank may put to itself.
 pub(super) fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: both sides were checked against their region or descriptor, whose memory is live (`Ni::md_bind`).
+    // SAFETY: both sides were checked against their region or descriptor, whose memory is live
+    // (`Ni::md_bind`).
     unsafe { from.copy_to(to, len) }
 }
 

@@ -527,7 +527,7 @@ fn sys_limit_is_the_most_system_messages_of_a_poll() {
 }
 
 /// Returns settings with dynamic credits, `credits` for each peer. Buffers with 7 usable chunks
-/// hold 28 of these, so the bank is empty if the credits of all peers are a multiple.
+/// hold 28 of these, so the bank is empty if the credits of all peers are a multiple of 28.
 fn moving(settings: Settings, credits: u32) -> Settings {
     Settings {
         dynamic_credits: true,

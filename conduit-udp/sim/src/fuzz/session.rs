@@ -443,7 +443,7 @@ fn exchange(
             *number += 1;
             address(&mut packet, other.rank, *number);
         }
-        // Some are lost, so that there are gaps to fill.
+        // Some are lost, to make gaps.
         if random.u8(..8) != 0 {
             fed.receive(now, &mut packet);
         }
