@@ -188,8 +188,11 @@ impl Running {
             if is_enough(&written) {
                 return Ok(written);
             }
-            ensure!(!ended, "the job has ended: {written}");
-            ensure!(self.begun.elapsed() < self.limit, "the limit: {written}");
+            ensure!(!ended, "the job ended too early: {written}");
+            ensure!(
+                self.begun.elapsed() < self.limit,
+                "the time limit was reached: {written}"
+            );
         }
     }
 

@@ -255,7 +255,11 @@ fn unexpected_messages_wait_for_receives(net: &Net) -> Result<()> {
         let message = pair.at_b.receive_unexpected()?;
         let message = pair.until(message)?;
         ensure!(message.bytes == pattern(message.tag as usize * 8, message.tag as u8));
-        ensure!(tags.insert(message.tag), "{} came twice", message.tag);
+        ensure!(
+            tags.insert(message.tag),
+            "tag {} arrived twice",
+            message.tag
+        );
     }
     for sent in sent {
         pair.until(sent)?;

@@ -210,7 +210,7 @@ fn nothing_holds_the_prefix() {
                 );
                 assert!(
                     root.join(&file).exists(),
-                    "{} leads nowhere",
+                    "the link {} is broken",
                     file.display()
                 );
             }

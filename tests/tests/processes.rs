@@ -141,7 +141,7 @@ fn an_unknown_program_is_an_error() {
 fn caller(listener: &UnixListener) -> (UnixStream, u32) {
     let limit = Timespec::try_from(pace::HANG).unwrap();
     let called = poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&limit));
-    assert_eq!(called, Ok(1), "no rank calls");
+    assert_eq!(called, Ok(1), "no rank connects");
     let (rank, _) = listener.accept().unwrap();
     rank.set_read_timeout(Some(pace::HANG)).unwrap();
     let mut line = String::new();

@@ -195,7 +195,7 @@ int main(int argc, char **argv) {
   } else if (!strcmp(how, "fault")) {
     if (last) fault_here();
   } else {
-    fprintf(stderr, "ending: no way called %s\n", how);
+    fprintf(stderr, "ending: unknown way %s\n", how);
     return 2;
   }
   serve();

@@ -1,5 +1,5 @@
-/* Client, endpoint, team and segment: their queries about each other, and each one's client data.
- * */
+/* Client, endpoint, team and segment: their queries about each other, and the client data of each
+ * of them. */
 #include "start.h"
 
 static void before_attach(void) {

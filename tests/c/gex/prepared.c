@@ -1,6 +1,5 @@
-/* Negotiated payload: the sizes granted, the client's buffers and the library's, commit of less
- * than was prepared, cancel, the immediate flag. prepared_counts.c tests all counts of arguments.
- * */
+/* Negotiated payload: granted sizes, the client's buffers and the library's, commit of less than
+ * was prepared, cancel, the immediate flag. prepared_counts.c tests all counts of arguments. */
 #include "start.h"
 
 enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PLACE, PLACED, PLACED_BACK, REPLY_OF,

@@ -19,6 +19,6 @@ int main(int argc, char **argv) {
     for (i = 0; argc > 1 && i < sizeof(programs) / sizeof(programs[0]); ++i) {
         if (strcmp(programs[i].name, argv[1]) == 0) return programs[i].run(argc - 1, argv + 1);
     }
-    printf("there is no such program\n");
+    printf("unknown program\n");
     return 2;
 }

@@ -31,7 +31,7 @@ pub fn add(trials: &mut Vec<Trial>, network: Setup) {
         format!("{name}::exclusions_name_cases"),
         move || match unknown_exclusions(&network).as_slice() {
             [] => Ok(()),
-            unknown => Err(format!("no such cases: {unknown:?}").into()),
+            unknown => Err(format!("unknown cases: {unknown:?}").into()),
         },
     ));
 }

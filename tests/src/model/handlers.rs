@@ -88,7 +88,7 @@ fn request<M: Mode>(
     let message = plan
         .messages
         .get(number as usize)
-        .ok_or("no such message")?;
+        .ok_or("unknown message")?;
     seen.requests[number as usize] += 1;
     if (message.from, message.to) != (call.source(), rank) || !call.is_request() {
         return Err(format!("expected {message:?}"));
@@ -121,7 +121,7 @@ fn reply<M: Mode>(
     let message = plan
         .messages
         .get(number as usize)
-        .ok_or("no such message")?;
+        .ok_or("unknown message")?;
     seen.replies[number as usize] += 1;
     let answer = message.answer.ok_or("the plan has no reply")?;
     if (message.from, message.to) != (rank, call.source()) || call.is_request() {

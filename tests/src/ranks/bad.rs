@@ -201,7 +201,7 @@ pub(super) fn handlers_differ(what: &str) -> Result<()> {
                 .medium(|_, (_,): (u64,), _: &[i32]| {}),
         ),
         (true, "number") => {}
-        (true, other) => anyhow::bail!("what is {other}?"),
+        (true, other) => anyhow::bail!("unknown difference {other}"),
     }
     job.attach(handlers, 0)?;
     Ok(())
@@ -265,7 +265,7 @@ fn wait_in<M: Mode>(what: &str, conduit: &Conduit<M>, ignore: Short<()>) -> cond
         "flood" => loop {
             conduit.request(right, ignore, ())?;
         },
-        other => panic!("what is {other}?"),
+        other => panic!("unknown call {other}"),
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {
             .barrier_notify(None)
             .and_then(|()| conduit.barrier_wait(None)),
         "quiesce" => conduit.quiesce(),
-        other => bail!("no call {other}"),
+        other => bail!("unknown call {other}"),
     };
     ensure!(
         matches!(&met, Err(Error::BarrierMismatch { .. })),
@@ -114,7 +114,7 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
             "request" => conduit.request(last, ignore, ())?,
             "wait_until" => conduit.wait_until(|| false)?,
             "poll" => conduit.poll()?,
-            other => bail!("no call {other}"),
+            other => bail!("unknown call {other}"),
         }
     }
 }

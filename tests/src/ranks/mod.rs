@@ -39,7 +39,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
                 "seq" => $module::$program::<Seq>($($argument),*),
                 "parsync" => $module::$program::<ParSync>($($argument),*),
                 "par" => $module::$program::<Par>($($argument),*),
-                other => bail!("no threading mode {other}"),
+                other => bail!("unknown threading mode {other}"),
             }
         };
     }

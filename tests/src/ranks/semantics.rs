@@ -318,7 +318,7 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
                     conduit.atomic_fetch(to, word(rank, 0), AtomicOp::Max, round)?;
                 }
                 "request" => conduit.request(to, tell, (round,))?,
-                other => bail!("no news by {other}"),
+                other => bail!("unknown kind of news {other}"),
             }
             if news == "request" {
                 conduit.wait_until(|| told.load(Relaxed) == round)?;

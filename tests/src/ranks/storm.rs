@@ -31,7 +31,7 @@ pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
             "barriers" => 2,
             "quiesce" => [1, 5][random.usize(..2)],
             "all" => random.u8(0..5),
-            other => bail!("no storm of {other}"),
+            other => bail!("unknown kind of storm {other}"),
         };
         let to = random.u32(..size);
         let len = random.usize(..SHARE);

@@ -318,7 +318,7 @@ fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     let all = conduit.team();
     let half = all.split(Some(rank % 2), 0)?;
     let Some(half) = half else {
-        bail!("this rank has a color");
+        bail!("split returned no team");
     };
     let last = size - 1;
     let shares = |from: u32| -> Vec<u32> {
