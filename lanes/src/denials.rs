@@ -1,11 +1,11 @@
-//! Who has denied a lane, and when it may be asked again.
+//! Denied lanes, and when to ask again.
 
 use crate::tracker::decayed;
 use crate::{Weight, scramble, seeded};
 
-/// Denials that are remembered. Of more, those are forgotten that may be asked again first.
+/// The number of denials remembered. When full, the denial whose wait ends first is dropped.
 const REMEMBERED: usize = 32;
-/// Of a price 1 part in 2^7 goes with a round: what was too little once may be enough later, since
+/// A price loses 1 part in 2^7 per round: a weight that was too low may suffice later, because the
 /// holders' weights change.
 const DECAY: u32 = 7;
 
@@ -13,9 +13,9 @@ const DECAY: u32 = 7;
 struct Denial {
     peer: u32,
     price: Weight,
-    /// The round from which on the peer may be asked again.
+    /// The first round in which the peer may be asked again.
     until: u32,
-    /// Denials running; 0 if there is none.
+    /// The number of consecutive denials; 0 marks an unused entry.
     tries: u32,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Denials {
 }
 
 impl Denials {
-    /// None yet. Waits double up to 2^`backoff` rounds.
+    /// Creates an empty set. Waits double up to 2^`backoff` rounds.
     pub(crate) fn new(seed: u32, backoff: u32) -> Self {
         Self {
             all: [Denial::default(); REMEMBERED],
@@ -43,8 +43,8 @@ impl Denials {
             .find(|denial| denial.tries > 0 && denial.peer == peer)
     }
 
-    /// A peer has denied a lane. With each time running it is left alone for longer, and a random
-    /// part of that on top, so that ranks that were denied together don't come again together.
+    /// Records that a peer denied a lane. The wait doubles with each consecutive denial, and a
+    /// random part of it is added so that ranks denied together do not retry together.
     pub(crate) fn note(&mut self, peer: u32, price: Weight, rest: u32, round: u32) {
         let tries = self.of(peer).map_or(0, |denial| denial.tries) + 1;
         let wait = 1 << tries.min(self.backoff);
@@ -70,7 +70,7 @@ impl Denials {
         }
     }
 
-    /// Whether a peer is to be left alone, by one that has this much traffic with it.
+    /// Returns whether to leave a peer alone, given the traffic with it.
     pub(crate) fn rests(&self, peer: u32, weight: Weight, round: u32) -> bool {
         self.all.iter().any(|denial| {
             let is_early = denial.until.wrapping_sub(round).cast_signed() > 0;
@@ -78,14 +78,14 @@ impl Denials {
         })
     }
 
-    /// A round is over.
+    /// Ends a round.
     pub(crate) fn progress(&mut self) {
         for denial in &mut self.all {
             denial.price = decayed(denial.price, DECAY);
         }
     }
 
-    /// A peer has given a lane, or is dead.
+    /// Forgets the denials of a peer that granted a lane or died.
     pub(crate) fn forget(&mut self, peer: u32) {
         if let Some(denial) = self.of(peer) {
             *denial = Denial::default();

@@ -7,55 +7,57 @@ use crate::{
 
 /// A network with lanes, run by a [`Driver`].
 pub trait Carrier {
-    /// Whether a lane that this rank lends counts as a promotion here, too, not only at its holder.
+    /// Whether the owner of a lane counts it as a promotion too, not only its holder.
     const COUNTS_LENT: bool;
 
-    /// Sends a message by the base path; false if there is no room and the message has to wait.
+    /// Sends a message on the base path; returns false if there is no room and the message has to
+    /// wait.
     fn send(&mut self, to: u32, message: Message) -> bool;
 
-    /// Carries out an action of lanes of this kind. Called with a message before it is
-    /// [sent](Self::send).
+    /// Carries out an action of lanes of this kind. For a message, called before
+    /// [`send`](Self::send).
     fn act(&mut self, kind: LaneKind, action: Action);
 
-    /// Whether the connection with this peer came up; `None` while it is still being made.
+    /// Returns whether the connection with this peer was established; `None` while it is in
+    /// progress.
     fn made(&mut self, _peer: u32) -> Option<bool> {
         None
     }
 
-    /// Whether the peer has received everything that was sent by a lane which this rank leaves.
-    /// Later messages then go by the base path.
+    /// Returns whether the peer has received everything sent on a lane that this rank is leaving.
+    /// Later messages then use the base path.
     fn has_left(&mut self, slot: u16, peer: u32) -> bool;
 }
 
 /// A rank's lanes, its traffic, and the messages about lanes that wait for room.
 #[derive(Debug)]
 pub struct Driver {
-    /// Picks the traffic to note, for networks that count all of it in one place.
+    /// The sampler, for networks that count all traffic in one place.
     pub sampler: Sampler,
-    /// The traffic noted.
+    /// The sampled traffic.
     pub tracker: Tracker,
-    /// What can be tuned.
+    /// The settings.
     pub settings: Settings,
-    /// For tests: uses after which a lane is taken back, whatever it is worth; 0: none.
+    /// For tests: recall each lane after this many uses, whatever its weight; 0 disables this.
     force: u32,
-    /// By the place of a lane that it lends or shares: uses since it was opened.
+    /// The uses of each owned or shared lane since it was opened, by slot.
     used: Box<[u32]>,
-    /// Lanes lent and lanes held of other ranks, or one table of lanes that cost both ends.
+    /// The tables of owned and of held lanes, or one table of lanes that cost both ends.
     tables: Vec<Lanes>,
-    /// A lane may be coming up or being left.
+    /// Whether a lane may be connecting or draining.
     is_moving: bool,
     outbox: Vec<(u32, Message)>,
-    /// Counts of what the lanes did.
+    /// The counters of lane events.
     pub statistics: Statistics,
 }
 
 impl Driver {
-    /// The lanes of rank `own`, which lends some and holds at most `held` of other ranks; with
-    /// `None`, lanes cost both ends. For tests: a `force` other than 0 is a number of uses after
-    /// which a lane is taken back; lanes are then given for next to nothing.
+    /// Creates the lanes of rank `own`, which owns some and holds at most `held` of other ranks;
+    /// with `None`, lanes cost both ends. For tests: a nonzero `force` recalls each lane after that
+    /// many uses and lowers the threshold to a minimum.
     ///
     /// # Errors
-    /// The settings can't be.
+    /// Returns an error if a setting is out of range.
     pub fn new(
         own: u32,
         mut settings: Settings,
@@ -89,7 +91,7 @@ impl Driver {
         })
     }
 
-    /// Whether enough samples for a round were noted.
+    /// Returns whether the current round has enough samples.
     #[must_use]
     pub fn is_round_over(&self) -> bool {
         self.tracker.samples() >= self.settings.samples
@@ -106,7 +108,7 @@ impl Driver {
     /// Handles a message from a peer.
     ///
     /// # Errors
-    /// The message violates the protocol; it has no effect.
+    /// Returns an error if the message violates the protocol; the message then has no effect.
     pub fn on_message(
         &mut self,
         from: u32,
@@ -119,7 +121,7 @@ impl Driver {
         })
     }
 
-    /// As [`Lanes::on_announced`].
+    /// Calls [`Lanes::on_announced`].
     pub fn on_announced(
         &mut self,
         from: u32,
@@ -131,7 +133,7 @@ impl Driver {
         })
     }
 
-    /// Forgets a dead peer, as [`Lanes::on_death`], and the messages that wait for it.
+    /// Forgets a dead peer (see [`Lanes::on_death`]) and drops the messages that wait for it.
     pub fn on_death(&mut self, peer: u32, carrier: &mut impl Carrier) {
         self.tracker.forget(peer);
         for table in 0..self.tables.len() {
@@ -140,18 +142,18 @@ impl Driver {
         self.outbox.retain(|(to, _)| *to != peer);
     }
 
-    /// For tests: as [`Lanes::recall_now`], of a lane that this rank lends or shares.
+    /// For tests: calls [`Lanes::recall_now`] for a lane that this rank owns or shares.
     pub fn recall_now(&mut self, slot: u16, carrier: &mut impl Carrier) {
         self.on(0, carrier, |lanes, _, act| lanes.recall_now(slot, act));
     }
 
-    /// Counts uses of a lane that this rank lends or shares.
+    /// Counts uses of a lane that this rank owns or shares.
     pub fn used(&mut self, place: usize, uses: u32) {
         self.used[place] = self.used[place].saturating_add(uses);
     }
 
-    /// Completes lanes that have come up or were left; false if some are still on the way, or tests
-    /// have lanes taken back after some uses.
+    /// Completes lanes that have connected or drained. Returns false if some are still pending, or
+    /// if tests force recalls.
     pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
         let is_forced = self.force > 0 && self.lent().next().is_some();
         if is_forced {
@@ -188,23 +190,23 @@ impl Driver {
         !self.is_moving && !is_forced
     }
 
-    /// Sends the messages that found no room before.
+    /// Retries the messages that found no room before.
     pub fn flush(&mut self, carrier: &mut impl Carrier) {
         self.outbox
             .retain(|&(to, message)| !carrier.send(to, message));
     }
 
-    /// The destinations of the messages that wait for room.
+    /// Returns the destinations of the messages that wait for room.
     pub fn waiting(&self) -> impl ExactSizeIterator<Item = u32> {
         self.outbox.iter().map(|(to, _)| *to)
     }
 
-    /// The lanes in use that this rank lends or shares.
+    /// Returns the lanes in use that this rank owns or shares.
     pub fn lent(&self) -> impl Iterator<Item = Lane> {
         self.tables[0].iter()
     }
 
-    /// The lanes in use that this rank sends by.
+    /// Returns the lanes in use that this rank sends on.
     pub fn held(&self) -> impl Iterator<Item = Lane> {
         self.tables[self.sending()].iter()
     }
@@ -230,7 +232,7 @@ impl Driver {
             match action {
                 Action::Send { to, message } => {
                     if matches!(message, Message::Ask { .. }) {
-                        // An older one that still waits was given up.
+                        // An older ask that still waits was given up.
                         self.outbox.retain(|(other, message)| {
                             *other != to || !matches!(message, Message::Ask { .. })
                         });

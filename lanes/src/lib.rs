@@ -1,19 +1,20 @@
-//! Which peers get the scarce, faster way to a rank, chosen by traffic and switched under traffic:
-//! as state machines without I/O, clock and threads, and without allocation after construction.
+//! Assigns a rank's few fast paths to the peers with the most traffic, and switches paths while
+//! traffic flows. The state machines use no I/O, clock or threads, and do not allocate after
+//! construction.
 //!
-//! A *lane* is a faster way between two ranks of which there are few: a wide arrival window, a ring
-//! of one's own, a connection. The *base path* is the one that all ranks have. Traffic with a peer
-//! is *promoted* to a lane, and *demoted*.
+//! A *lane* is one of the few faster paths between two ranks: a wide arrival window, a ring with a
+//! single source, a connection. The *base path* is the path that all ranks have. Traffic with a
+//! peer is *promoted* to a lane and *demoted* from it.
 //!
-//! * [`Sampler`] and [`Tracker`] find out with whom a rank has most traffic, in less than 1 KiB at
-//!   any size of the job.
-//! * [`Lanes`] decides who gets lanes and when that changes, and negotiates with other ranks. Each
-//!   [`LaneKind`] is one way to pay: one end owns the lane ([`LaneKind::Owner`],
-//!   [`LaneKind::Holder`]), or it costs both ends ([`LaneKind::Both`]).
-//! * [`Outlet`] tells a sender which way a message goes, so that order is kept when that changes.
-//! * [`Driver`] puts these together for a network, which is a [`Carrier`].
+//! * [`Sampler`] and [`Tracker`] find the peers with the most traffic, in less than 1 KiB at any
+//!   job size.
+//! * [`Lanes`] decides which peers get lanes, and negotiates with other ranks. The [`LaneKind`]
+//!   says which end pays: one end owns the lane ([`LaneKind::Owner`], [`LaneKind::Holder`]), or the
+//!   lane costs both ends ([`LaneKind::Both`]).
+//! * [`Outlet`] chooses the path of each message and preserves message order when the path changes.
+//! * [`Driver`] combines these for a network, which implements [`Carrier`].
 //!
-//! [`Lanes`] gives out what it wants done as [`Action`]s.
+//! [`Lanes`] emits [`Action`]s, which the caller carries out.
 //!
 //! ```
 //! use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
@@ -24,14 +25,14 @@
 //! let mut owner = Lanes::new(0, LaneKind::Owner, settings.clone())?;
 //! let mut source = Lanes::new(7, LaneKind::Holder, settings)?;
 //!
-//! // Rank 7 sends much to rank 0, which offers it a lane.
+//! // Rank 7 has much traffic with rank 0, which offers it a lane.
 //! tracker.touch(7, 32);
 //! tracker.progress();
 //! let mut actions = Vec::new();
 //! owner.progress(&tracker, &mut |action| actions.push(action));
 //! let [Action::Send { to: 7, message: offer }] = actions[..] else { unreachable!() };
 //!
-//! // Rank 7 takes it, and may send by it from now on.
+//! // Rank 7 accepts, and may send on the lane from now on.
 //! actions.clear();
 //! let bytes = offer.encode();
 //! source.on_message(0, Message::decode(bytes.as_ref())?, &tracker, &mut |action| actions.push(action))?;
@@ -43,7 +44,7 @@
 //! # }
 //! ```
 //!
-//! The idea, and the words promotion, demotion, `touch` and `progress`, are those of UCX's dynamic
+//! The idea and the terms promotion, demotion, `touch` and `progress` are from UCX's dynamic
 //! transport selection.
 
 #![forbid(unsafe_code)]
@@ -67,17 +68,17 @@ pub use settings::{Settings, SettingsError};
 pub use statistics::Statistics;
 pub use tracker::{ROWS, SAMPLE, Tracker};
 
-/// How much traffic there is with a peer: samples that decay, in parts of 1 in [`SAMPLE`].
+/// The amount of traffic with a peer: a decaying sum of samples, each worth [`SAMPLE`].
 pub type Weight = u32;
 
-/// The next random number (xorshift: Marsaglia, "Xorshift RNGs", 2003); never 0.
+/// Returns the next random number (xorshift: Marsaglia, "Xorshift RNGs", 2003); never 0.
 fn scramble(mut random: u32) -> u32 {
     random ^= random << 13;
     random ^= random >> 17;
     random ^ random << 5
 }
 
-/// A first random number for a seed.
+/// Returns the first random number for a seed.
 fn seeded(seed: u32) -> u32 {
     scramble(scramble(seed.wrapping_mul(0x9e37_79b9) | 1))
 }

@@ -1,75 +1,75 @@
-//! What ranks say to each other about lanes, and its bytes.
+//! The messages that ranks exchange about lanes, and their encoding.
 
 use crate::Weight;
 
 /// A message about a lane.
 ///
-/// Every exchange has a *generation*, a number that whoever begins it takes and uses once. What
-/// comes with another generation than the present one's is about an exchange that is over.
+/// Every exchange has a *generation*, a number that its initiator picks and uses once. A message
+/// with an old generation belongs to a finished exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Message {
-    /// Where a lane costs both ends: its sender has a slot free for the receiver, and wants one
+    /// For lanes that cost both ends: the sender has a free slot for the receiver, and asks for one
     /// there.
     Ask {
-        /// Of this exchange.
+        /// The generation of this exchange.
         generation: u32,
-        /// The traffic between the two, as the sender sees it.
+        /// The traffic between the two ranks, as seen by the sender.
         weight: Weight,
     },
-    /// The receiver may have the lane.
+    /// Offers the lane to the receiver.
     Offer {
-        /// Of this exchange: a new one, or the ask's.
+        /// The generation of this exchange: a new one, or that of the ask.
         generation: u32,
-        /// The place of the lane at the sender.
+        /// The lane's slot at the sender.
         slot: u16,
-        /// What the lane is worth.
+        /// The lane's size.
         size: u32,
     },
-    /// The receiver's offer is accepted; what comes next comes by the lane.
+    /// Accepts the receiver's offer; what the sender sends next uses the lane.
     Taken {
-        /// The offer's.
+        /// The generation of the offer.
         generation: u32,
     },
-    /// The receiver's ask or offer is not accepted.
+    /// Denies the receiver's ask or offer.
     Denied {
-        /// The ask's or offer's.
+        /// The generation of the ask or offer.
         generation: u32,
-        /// The weight that would have been enough; 0 if weight is not the reason.
+        /// The weight that would have sufficed; 0 if the weight is not the reason.
         price: Weight,
-        /// Rounds for which it is no use to come again.
+        /// The number of rounds during which asking again is pointless.
         rest: u16,
     },
-    /// The lane has to be given back.
+    /// Asks the receiver to give the lane back.
     Recall {
-        /// The lane's.
+        /// The generation of the lane.
         generation: u32,
     },
-    /// The lane was given back: the sender has nothing in it.
+    /// Gives the lane back: nothing of the sender's is left in it.
     Returned {
-        /// The lane's.
+        /// The generation of the lane.
         generation: u32,
     },
 }
 
-/// Bytes of the longest message.
+/// The length of the longest message in bytes.
 pub const MAX_LENGTH: usize = 12;
 
-/// Bytes that are no message.
+/// A malformed message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// There is no such kind.
-    #[error("kind {0} of a message about a lane, there are 1 to 6")]
+    /// The kind is unknown.
+    #[error("lane message has kind {0}, must be from 1 to 6")]
     LaneKind(u8),
-    /// A message of another length.
-    #[error("a message about a lane of {found} bytes, its kind has {expected}")]
+    /// The length does not fit the kind.
+    #[error("lane message has {found} bytes, its kind has {expected}")]
     Length {
-        /// Bytes that there are.
+        /// The length found, in bytes.
         found: usize,
-        /// Bytes that there should be.
+        /// The length that the kind requires, in bytes.
         expected: usize,
     },
-    /// A byte that means nothing is not 0.
-    #[error("reserved bytes of a message about a lane are not 0")]
+    /// A reserved byte is not 0.
+    #[error("lane message has nonzero reserved bytes")]
     Reserved,
 }
 
@@ -87,7 +87,7 @@ impl AsRef<[u8]> for Encoded {
 }
 
 impl Message {
-    /// The message's generation.
+    /// Returns the message's generation.
     #[must_use]
     pub fn generation(self) -> u32 {
         match self {
@@ -100,7 +100,7 @@ impl Message {
         }
     }
 
-    /// Whether it is for the one who gives lanes, where that is one end alone.
+    /// Returns whether the message is addressed to the lane's owner, where one end owns it.
     #[must_use]
     pub fn is_for_owner(self) -> bool {
         matches!(
@@ -109,8 +109,8 @@ impl Message {
         )
     }
 
-    /// Its bytes: kind, 0, a small number, generation, a large number; what a kind does not have at
-    /// the end is left out. All are little-endian.
+    /// Encodes the message: kind, 0, a small number, generation, a large number; kinds without a
+    /// large number omit it. All numbers are little-endian.
     #[must_use]
     pub fn encode(self) -> Encoded {
         let (kind, small, large) = match self {
@@ -130,10 +130,10 @@ impl Message {
         Encoded { bytes, length }
     }
 
-    /// Reads a message.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if the bytes are malformed.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let kind = bytes.first().copied().unwrap_or(0);
         if !(1..=6).contains(&kind) {

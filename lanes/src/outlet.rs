@@ -1,18 +1,18 @@
-//! Which way a sender's messages go.
+//! The path of a sender's messages.
 
-/// Which way a fragment goes.
+/// The path of a fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// By the base path.
+    /// The base path.
     Base,
-    /// The announcement of the lane goes by the base path first; then ask again.
+    /// Send the lane's announcement on the base path first; then ask again.
     Announce {
         /// The lane's generation.
         generation: u32,
     },
-    /// By the lane.
+    /// The lane.
     Lane,
-    /// It waits, with all that follow: what is in the lane has to come out first.
+    /// Wait, and hold back all later fragments: the lane has to drain first.
     Wait,
 }
 
@@ -20,36 +20,37 @@ pub enum Route {
 enum Path {
     #[default]
     Base,
-    /// The lane is there and is not announced yet.
+    /// The lane is usable but not yet announced.
     Opening(u32),
     Lane,
     Leaving,
 }
 
-/// The way of a sender's messages to one peer, so that order is kept when it changes.
+/// Chooses the path of a sender's messages to one peer, and preserves their order when it changes.
 ///
-/// Into the lane: an announcement is the last that goes by the base path, and the receiver looks at
-/// the lane only once it has met it; nobody waits. Back: the lane is left when the receiver has
-/// taken all that is in it. All fragments of a message go the same way, whatever is decided
-/// meanwhile. A message that waits has no way yet: it takes the new one.
+/// Into the lane: an announcement is the last fragment on the base path, and the receiver polls the
+/// lane only after it has received the announcement; the sender does not wait. Back to the base
+/// path: the sender leaves the lane once the receiver has consumed everything in it. All fragments
+/// of a message take the same path, whatever is decided meanwhile. A waiting message is assigned
+/// its path only when it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outlet {
     path: Path,
-    /// Within a message of several fragments.
+    /// Whether the last fragment sent is followed by more of the same message.
     is_within: bool,
-    /// Fragments in the lane that the receiver has not taken.
+    /// The fragments in the lane that the receiver has not consumed.
     outstanding: u32,
 }
 
 impl Outlet {
-    /// The lane can be used, after [`Action::Open`](crate::Action::Open).
+    /// Starts to use the lane, after [`Action::Open`](crate::Action::Open).
     pub fn open(&mut self, generation: u32) {
         if self.path == Path::Base {
             self.path = Path::Opening(generation);
         }
     }
 
-    /// The lane has to be left, after [`Action::Drain`](crate::Action::Drain).
+    /// Starts to leave the lane, after [`Action::Drain`](crate::Action::Drain).
     pub fn drain(&mut self) {
         self.path = match self.path {
             Path::Base | Path::Opening(_) => Path::Base,
@@ -57,8 +58,8 @@ impl Outlet {
         };
     }
 
-    /// Which way the next fragment goes; `is_last` of its message. It counts as sent, unless it
-    /// waits or has to be announced.
+    /// Returns the path of the next fragment; `is_last` marks the last one of its message. The
+    /// fragment counts as sent unless the result is [`Route::Wait`] or [`Route::Announce`].
     pub fn route(&mut self, is_last: bool) -> Route {
         let route = match self.path {
             Path::Base => Route::Base,
@@ -77,13 +78,13 @@ impl Outlet {
         route
     }
 
-    /// The receiver has taken so many more fragments out of the lane.
+    /// Records that the receiver has consumed this many more fragments from the lane.
     pub fn taken(&mut self, fragments: u32) {
         self.outstanding = self.outstanding.saturating_sub(fragments);
     }
 
-    /// Goes back to the base path if the lane is to be left and is empty; then
-    /// [`Lanes::drained`](crate::Lanes::drained) is next.
+    /// Returns to the base path if the lane is being left and is empty; reports whether the base
+    /// path is in use. After a drain, call [`Lanes::drained`](crate::Lanes::drained) next.
     pub fn has_left(&mut self) -> bool {
         let is_done = self.path == Path::Leaving && !self.is_within && self.outstanding == 0;
         if is_done {

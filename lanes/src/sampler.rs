@@ -1,22 +1,21 @@
-//! Which messages are noted.
+//! Sampling of traffic.
 
-/// Picks one unit of traffic in so many, at random intervals.
+/// Samples one in `mean` units of traffic on average, at random intervals.
 ///
-/// What a unit is, a message or some bytes, its user says. Intervals that were all the same would
-/// meet a periodic pattern always at the same place: of an all-to-all exchange in turn among 64
-/// ranks every 32nd message goes to one of two peers. These are uniform between 1 and twice the
-/// mean less 1.
+/// The user defines the unit: a message, or a number of bytes. Fixed intervals would alias with
+/// periodic traffic: in a round-robin all-to-all among 64 ranks, every 32nd message goes to one of
+/// two peers. Intervals are therefore uniform between 1 and twice the mean less 1.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sampler {
-    /// Units until the next one that is noted.
+    /// The number of units up to and including the next sample.
     left: u32,
     mean: u32,
     random: u32,
 }
 
 impl Sampler {
-    /// One that notes one unit in `mean`, from 1 to 2^30. Ranks that are to be unlike have
-    /// different seeds.
+    /// Creates a sampler that notes one unit in `mean` (1 to 2^30). Ranks should use different
+    /// seeds so that they do not sample in step.
     #[must_use]
     pub fn new(mean: u32, seed: u32) -> Self {
         let mut sampler = Self {
@@ -28,15 +27,15 @@ impl Sampler {
         sampler
     }
 
-    /// Units up to the next one that is noted, it included: at least 1.
+    /// Returns the number of units up to and including the next sample: at least 1.
     #[inline]
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// So many units go by; gives how many of them are to be noted. All that the fast path pays is
-    /// a subtraction and a branch that is seldom taken.
+    /// Counts units that went by and returns how many of them to note. The fast path costs a
+    /// subtraction and a branch that is rarely taken.
     #[inline]
     pub fn pass(&mut self, units: u32) -> u32 {
         match self.left.checked_sub(units) {
@@ -50,7 +49,8 @@ impl Sampler {
 
     #[cold]
     fn note(&mut self, mut units: u32) -> u32 {
-        // What is worth many samples is counted by division, so that it costs no more than others.
+        // Large counts are divided rather than looped over, so that they cost no more than small
+        // ones.
         let mut noted = units.saturating_sub(self.left) / (2 * self.mean) * 2;
         units -= noted * self.mean;
         while units >= self.left {
@@ -93,7 +93,7 @@ mod tests {
         for message in 0..64 * 32 * 100 {
             noted[message % 64] += sampler.pass(1);
         }
-        // A hundred each, with a standard deviation below ten.
+        // The mean is 100, with a standard deviation below 10.
         assert!(
             noted.iter().all(|noted| (50..150).contains(noted)),
             "{noted:?}"

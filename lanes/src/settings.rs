@@ -1,33 +1,33 @@
-//! What can be tuned.
+//! Settings of lanes.
 
 use crate::{ROWS, SAMPLE, Weight};
 
-/// Settings of a rank's lanes. All ranks should have the same; none trusts another to.
+/// Settings of a rank's lanes. All ranks should have the same settings; no rank relies on that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// Lanes that a rank has at most (its capacity). Those that it only holds cost it nothing: for
-    /// [`LaneKind::Holder`](crate::LaneKind::Holder) it should be [`ROWS`], so that a rank takes
-    /// what any owner of much traffic offers.
+    /// The maximum number of lanes. Held lanes cost the rank nothing: for
+    /// [`LaneKind::Holder`](crate::LaneKind::Holder) use [`ROWS`], so that the rank accepts every
+    /// offer of a busy owner.
     pub slots: u16,
-    /// What a lane is worth, in the network's unit: the bytes of a window. The owner tells it with
-    /// each offer.
+    /// The size of a lane in the network's unit, such as the bytes of a window. The owner states it
+    /// in each offer.
     pub size: u32,
-    /// Units of traffic of which one is noted.
+    /// The mean number of units of traffic per sample.
     pub interval: u32,
-    /// Samples in a round.
+    /// The number of samples in a round.
     pub samples: u32,
-    /// Of each weight 1 part in 2^`decay` goes with a round.
+    /// The decay of weights: each loses 1 part in 2^`decay` per round.
     pub decay: u32,
-    /// The least weight that earns a lane (the promotion threshold), in samples.
+    /// The lowest weight that earns a lane (the promotion threshold), in samples.
     pub threshold: u32,
-    /// How many times a holder's weight another peer must have to take its lane.
+    /// The factor by which a peer's weight must exceed a holder's to take its lane.
     pub factor: u32,
-    /// By how many standard deviations it has to be heavier as well.
+    /// The number of standard deviations by which it must also be heavier.
     pub deviations: u32,
-    /// Rounds that a lane stays at least.
+    /// The minimum number of rounds that a lane is kept.
     pub hold: u32,
-    /// After the nth denial running a rank waits 2^n rounds and up to as many more; n is at most
-    /// this.
+    /// The largest exponent of the back-off: after the nth consecutive denial a rank waits 2^n
+    /// rounds and up to as many more.
     pub backoff: u32,
 }
 
@@ -48,27 +48,27 @@ impl Default for Settings {
     }
 }
 
-/// Settings that can't be.
+/// A setting out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} is {value}, must be from {low} to {high}")]
 pub struct SettingsError {
-    /// Which.
+    /// The setting's name.
     pub name: &'static str,
     /// The value.
     pub value: u32,
-    /// The least that is accepted.
+    /// The lowest accepted value.
     pub low: u32,
-    /// The most.
+    /// The highest accepted value.
     pub high: u32,
 }
 
 impl Settings {
-    /// Looks whether they can be.
+    /// Checks that all settings are in range.
     ///
     /// # Errors
-    /// The first that can't.
+    /// Returns the first setting that is out of range.
     pub fn check(&self) -> Result<(), SettingsError> {
-        // A peer without a row has no weight, so there is no use for more lanes than rows.
+        // A peer without a row has no weight, so more lanes than rows are useless.
         let rows = ROWS as u32;
         for (name, value, low, high) in [
             ("slots", u32::from(self.slots), 0, rows),
@@ -93,7 +93,7 @@ impl Settings {
         Ok(())
     }
 
-    /// For tests: lanes are given for next to nothing, and may be taken back at once.
+    /// For tests: grants lanes for minimal traffic, and permits immediate recalls.
     #[must_use]
     pub fn forced(self) -> Self {
         Self {
@@ -105,8 +105,8 @@ impl Settings {
         }
     }
 
-    /// As many lanes of this size as there is room for, and no more than before: what is promised
-    /// never exceeds a budget.
+    /// Reduces the number of lanes to those of this size that fit the budget; never increases it.
+    /// What the rank promises thus never exceeds the budget.
     #[must_use]
     pub fn within(mut self, budget: u64) -> Self {
         if let Some(fit) = budget.checked_div(self.size.into()) {
@@ -115,15 +115,15 @@ impl Settings {
         self
     }
 
-    /// The least weight that earns a free lane.
+    /// Returns the lowest weight that earns a free lane.
     pub(crate) fn least(&self) -> Weight {
         self.threshold.saturating_mul(SAMPLE)
     }
 
-    /// Whether a peer of weight `weight` takes the lane of one of weight `held`: it is heavier by a
-    /// factor, and by more than chance explains. The counts of samples vary as Poisson's do, so the
-    /// variance of their difference is at most their sum. Of small counts that is too much to ask:
-    /// the lane of one that is idle goes to whoever would get a free one.
+    /// Returns whether a peer of weight `weight` takes the lane of a holder of weight `held`: it
+    /// must be heavier by a factor, and by more than chance explains. Sample counts have a Poisson
+    /// distribution, so the variance of their difference is at most their sum. Small counts could
+    /// never pass that test; an idle holder therefore loses its lane to any peer at the threshold.
     #[must_use]
     pub fn beats(&self, weight: Weight, held: Weight) -> bool {
         let (weight, held) = (u64::from(weight), u64::from(held));
@@ -134,10 +134,10 @@ impl Settings {
         more > 0 && weight >= u64::from(self.factor) * held && (is_idle || more * more >= least)
     }
 
-    /// The least weight that beats another: what a denial names as price.
+    /// Returns the lowest weight that beats `held`: the price named in a denial.
     #[must_use]
     pub fn price(&self, held: Weight) -> Weight {
-        // beats() holds from some weight on, which is found by halving.
+        // beats() is monotonic in the weight, so bisect.
         let (mut low, mut high) = (held, Weight::MAX);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(slots(1 << 20, (3 << 20) - 1), 2);
         assert_eq!(slots(1 << 20, 1 << 19), 0);
         assert_eq!(slots(1 << 20, u64::MAX), 16);
-        assert_eq!(slots(0, 0), 16, "a lane that costs no room");
+        assert_eq!(slots(0, 0), 16, "a lane without a size");
     }
 
     #[test]
@@ -190,14 +190,13 @@ mod tests {
             let price = settings.price(held);
             assert!(settings.beats(price, held) && !settings.beats(price - 1, held));
         }
-        // As for a free one where the holder is idle, then what chance does not explain, then twice
-        // as much.
+        // The threshold for an idle holder, then the margin beyond chance, then twice the weight.
         assert_eq!(settings.price(0), 8 * SAMPLE);
         assert!((11 * SAMPLE..12 * SAMPLE).contains(&settings.price(SAMPLE)));
         assert_eq!(settings.price(100 * SAMPLE), 200 * SAMPLE);
         assert!(
             !settings.beats(u32::MAX, u32::MAX),
-            "nobody takes its equal's lane"
+            "an equal peer takes no lane"
         );
     }
 }

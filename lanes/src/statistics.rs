@@ -1,8 +1,8 @@
-//! What lanes did.
+//! Counters of lane events.
 
 use crate::{Action, Message};
 
-/// Counts of what a rank's lanes did.
+/// Counters of a rank's lane events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Lanes asked for.
@@ -13,9 +13,9 @@ pub struct Statistics {
     pub denials: u64,
     /// Lanes recalled.
     pub recalls: u64,
-    /// Peers promoted: lanes that came to be used.
+    /// Promotions: lanes that came into use.
     pub promotions: u64,
-    /// Peers demoted: lanes that had to be left.
+    /// Demotions: lanes that had to be left.
     pub demotions: u64,
 }
 

@@ -1,41 +1,40 @@
-//! Who the traffic is with.
+//! Tracks the peers with the most traffic.
 
 use crate::Weight;
 
-/// Rows of a [`Tracker`] that nobody has asked to be of another size.
+/// The default number of rows of a [`Tracker`].
 pub const ROWS: usize = 48;
 
-/// A sample counts as so much. The rest is fractions that are left by decay.
+/// The weight of one sample. Smaller weights are fractions left by decay.
 pub const SAMPLE: Weight = 256;
 
 const _: () = assert!(size_of::<Tracker>() < 1024);
 
-/// Weights of the peers that the traffic is mostly with, in constant memory.
+/// Tracks the weights of the peers with the most traffic, in constant memory.
 ///
-/// [`touch`](Self::touch) notes a sample, [`progress`](Self::progress) ends a round: all weights
-/// decay by the same part. A weight is thus a sum of samples, each worth less with every round
-/// since.
+/// [`touch`](Self::touch) notes samples; [`progress`](Self::progress) ends a round: all weights
+/// decay by the same factor. A weight is thus a sum of samples that lose value with each round.
 ///
-/// A full table works as Space-Saving does (Metwally, Agrawal, El Abbadi: "Efficient Computation of
-/// Frequent and Top-k Elements in Data Streams", 2005): a newcomer takes the row of the lightest
-/// peer, with its count, which may be up to that much too high from then on. So a peer with more
-/// than 1 of `ROWS` samples has a row, whatever the others do. As weight counts what is certain,
-/// the count less what may be wrong: a newcomer begins with its one sample, and rises by its own
-/// traffic alone.
+/// A full table uses Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
+/// and Top-k Elements in Data Streams", 2005): a newcomer takes over the row of the lightest peer
+/// together with its count, which may overestimate the newcomer by up to that much. A peer with
+/// more than 1 of `ROWS` samples therefore always has a row. The weight is the certain part of the
+/// count, that is the count less the possible error: a newcomer starts with its one sample and
+/// rises by its own traffic alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tracker<const ROWS: usize = { self::ROWS }> {
     peers: [u32; ROWS],
     counts: [Weight; ROWS],
     errors: [Weight; ROWS],
-    /// Rows in use: the first ones.
+    /// The number of rows in use; they come first.
     used: u32,
-    /// Samples in this round.
+    /// The number of samples in this round.
     samples: u32,
     decay: u32,
 }
 
 impl<const ROWS: usize> Tracker<ROWS> {
-    /// An empty one, of whose weights a part of 1 in 2^`decay` (from 1 to 16) goes with each round.
+    /// Creates an empty tracker whose weights lose 1 part in 2^`decay` (1 to 16) per round.
     #[must_use]
     pub fn new(decay: u32) -> Self {
         const { assert!(ROWS > 0) };
@@ -49,7 +48,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         }
     }
 
-    /// Notes so many samples of traffic with a peer; 0 changes nothing.
+    /// Notes samples of traffic with a peer; 0 changes nothing.
     pub fn touch(&mut self, peer: u32, samples: u32) {
         if samples == 0 {
             return;
@@ -65,7 +64,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
             .position(|&other| other == peer)
     }
 
-    /// Gives a peer a new row, or the lightest one's.
+    /// Assigns a peer a new row, or the lightest peer's.
     fn admit(&mut self, peer: u32) -> usize {
         let used = self.used as usize;
         let row = if used < ROWS {
@@ -80,7 +79,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         row
     }
 
-    /// Samples since the last round.
+    /// Returns the number of samples in this round.
     #[must_use]
     pub fn samples(&self) -> u32 {
         self.samples
@@ -91,7 +90,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         self.samples = 0;
         for row in (0..self.used as usize).rev() {
             self.counts[row] = decayed(self.counts[row], self.decay);
-            // Rounded as the count is, so never above it.
+            // The error is rounded like the count, so it never exceeds it.
             self.errors[row] = decayed(self.errors[row], self.decay);
             if self.counts[row] == 0 {
                 self.remove(row);
@@ -99,7 +98,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         }
     }
 
-    /// Forgets a peer, as one that is dead.
+    /// Forgets a peer, for example a dead one.
     pub fn forget(&mut self, peer: u32) {
         if let Some(row) = self.row(peer) {
             self.remove(row);
@@ -114,7 +113,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         self.errors[row] = self.errors[last];
     }
 
-    /// A peer's weight: what of its traffic is certain. 0 if it has no row.
+    /// Returns a peer's weight, the certain part of its traffic; 0 if the peer has no row.
     #[must_use]
     pub fn weight(&self, peer: u32) -> Weight {
         self.row(peer).map_or(0, |row| self.row_weight(row))
@@ -124,12 +123,13 @@ impl<const ROWS: usize> Tracker<ROWS> {
         self.counts[row] - self.errors[row]
     }
 
-    /// All peers that have a row, with their weights, in no order.
+    /// Returns all peers with a row and their weights, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Weight)> {
         (0..self.used as usize).map(|row| (self.peers[row], self.row_weight(row)))
     }
 
-    /// Peers from a weight on, the heaviest first and of equals the lowest: how many, and who.
+    /// Returns the number of peers with at least the weight `floor`, and these peers, heaviest
+    /// first and equal ones by rank.
     #[must_use]
     pub fn heaviest(&self, floor: Weight) -> (usize, [(Weight, u32); ROWS]) {
         let mut found = [(0, 0); ROWS];
@@ -143,7 +143,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
     }
 }
 
-/// What is left of a weight after a round. It comes to 0 in the end.
+/// Returns a weight after one round of decay. Repeated decay reaches 0.
 pub(crate) fn decayed(weight: Weight, decay: u32) -> Weight {
     weight - weight.div_ceil(1 << decay)
 }

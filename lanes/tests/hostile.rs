@@ -1,4 +1,4 @@
-//! Peers that say anything at any time.
+//! Peers that send arbitrary messages at any time.
 
 use lanes::{Action, LaneKind, Lanes, Message, Settings, State, Tracker};
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ proptest! {
                     let before = lanes.clone();
                     match lanes.on_message(peer, message, &tracker, act) {
                         Ok(()) => question = Some((peer, message)),
-                        Err(_) => prop_assert_eq!(&lanes, &before, "refused, and changed something"),
+                        Err(_) => prop_assert_eq!(&lanes, &before, "a refused message changed the state"),
                     }
                 }
                 Event::Announced(peer, generation) => {
@@ -73,7 +73,7 @@ proptest! {
             let mut peers: Vec<u32> = lanes.iter().map(|lane| lane.peer).collect();
             peers.sort_unstable();
             peers.dedup();
-            prop_assert_eq!(peers.len(), lanes.iter().count(), "one lane for each peer");
+            prop_assert_eq!(peers.len(), lanes.iter().count(), "a peer has several lanes");
             let Some((peer, message)) = question else { continue };
             let generation = message.generation();
             let lane = lanes.iter().find(|lane| (lane.peer, lane.generation) == (peer, generation));
@@ -83,11 +83,11 @@ proptest! {
             ));
             let is_answered = match message {
                 Message::Ask { .. } => sent,
-                // At once, or when it is known whether there is a connection.
+                // Answered at once, or when the connection has been established or refused.
                 Message::Offer { .. } => {
                     sent || lane.is_some_and(|lane| lane.state == State::Connecting)
                 }
-                // At once, once the lane is left, or by the recall that crossed it.
+                // Answered at once, after the drain, or by the recall that crossed it.
                 Message::Recall { .. } => sent
                     || lane.is_some_and(|lane| lane.state == State::Draining)
                     || actions.iter().any(|action| matches!(action, Action::Close { .. }))

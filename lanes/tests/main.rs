@@ -1,12 +1,12 @@
-//! The state machines from outside.
+//! Tests of the public state machines.
 
 mod hostile;
 mod messages;
 mod tracker;
 mod upstream;
 
-/// Memory of a rank: the same in jobs of 10, 10,000 and 1,000,000 ranks, as no type has a part for
-/// each rank.
+/// The memory of a rank is the same in jobs of 10, 10,000 and 1,000,000 ranks: no type has per-rank
+/// state.
 #[test]
 fn memory_does_not_depend_on_the_number_of_ranks() {
     use lanes::{LaneKind, Lanes, Outlet, Sampler, Settings, Tracker};
@@ -19,6 +19,6 @@ fn memory_does_not_depend_on_the_number_of_ranks() {
     assert_eq!(
         [inline, per_slot, all],
         [1_208, 36, 1_784],
-        "docs/lanes.md says the same"
+        "docs/lanes.md states these figures"
     );
 }

@@ -1,4 +1,4 @@
-//! Messages and their bytes.
+//! Messages and their encoding.
 
 use lanes::{DecodeError, MAX_LENGTH, Message};
 use proptest::prelude::*;
@@ -49,7 +49,7 @@ fn nonsense_is_refused_and_named() {
     let error = Message::decode(&[3; 9]).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a message about a lane of 9 bytes, its kind has 8"
+        "lane message has 9 bytes, its kind has 8"
     );
     for reserved in [1, 2] {
         let mut bytes = [0; 8];

@@ -1,4 +1,4 @@
-//! The tracker beside one that counts exactly.
+//! Compares the tracker with an exact counter.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use lanes::{ROWS, SAMPLE, Settings, Tracker};
 use proptest::prelude::*;
 
 const DECAY: u32 = 3;
-/// What rounding can come to, in the long run: at most 1 a round, which decays as well.
+/// The bound on the rounding error: at most 1 per round, which decays as well.
 const ROUNDING: u32 = 2 << DECAY;
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ fn both(rounds: &[Vec<(u32, u32)>]) -> (Tracker, Reference) {
 }
 
 fn rounds(peers: u32) -> impl Strategy<Value = Vec<Vec<(u32, u32)>>> {
-    // Some have much more traffic than others.
+    // Some peers have much more traffic than others.
     let peer = prop_oneof![0..peers, 0..4u32];
     let round = prop::collection::vec((peer, 0u32..5), 0..60);
     prop::collection::vec(round, 0..30)
@@ -88,7 +88,7 @@ fn a_newcomer_rises_in_a_full_table() {
     let mut tracker = Tracker::<ROWS>::new(DECAY);
     let mut stranger = 1000;
     for _ in 0..40 {
-        // As many strangers as rows, each once, and one that comes again and again.
+        // As many strangers as rows, each once, and one peer that recurs.
         for sample in 0..ROWS as u32 {
             tracker.touch(stranger, 1);
             stranger += 1;

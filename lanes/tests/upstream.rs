@@ -1,8 +1,8 @@
-//! What UCX expects of its usage tracker, and where lanes here do better.
+//! The behaviour that UCX expects of its usage tracker, and where lanes do better.
 
 use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
 
-/// An owner whose peers take whatever they are offered, and give back at once what is recalled.
+/// An owner whose peers accept every offer and return recalled lanes at once.
 struct Owner {
     tracker: Tracker,
     lanes: Lanes,
@@ -26,7 +26,7 @@ impl Owner {
         }
     }
 
-    /// Rounds in which each of these peers is noted twice.
+    /// Runs rounds in which each of these peers is noted twice.
     fn rounds(&mut self, count: u32, peers: impl Iterator<Item = u32> + Clone) {
         for _ in 0..count {
             self.round += 1;
@@ -77,13 +77,13 @@ fn others_take_over_if_they_go_on_for_long_enough() {
     let mut owner = Owner::new(10);
     owner.rounds(5, 1..11);
     assert_eq!(owner.holders(), (1..11).collect::<Vec<_>>());
-    // Upstream it is exactly the tenth round. Here it follows from traffic: twice as much, and by
-    // more than chance explains, once those who have lanes had them for sixteen rounds.
+    // UCX switches in exactly the tenth round. Here the switch follows from traffic: twice as much,
+    // and by more than chance explains, once the holders have had their lanes for sixteen rounds.
     owner.rounds(9, 11..21);
     assert_eq!(owner.demoted, []);
     owner.rounds(20, 11..21);
     assert_eq!(owner.holders(), (11..21).collect::<Vec<_>>());
-    assert_eq!(owner.demoted.len(), 10, "each moved once");
+    assert_eq!(owner.demoted.len(), 10, "a lane moved more than once");
 }
 
 #[test]
@@ -96,8 +96,8 @@ fn being_there_once_takes_nothing_away() {
     assert_eq!(owner.demoted, []);
 }
 
-// Upstream's list of the last ones noted has no counterpart: what was noted counts as often as it
-// came, in the order of weight.
+// UCX's list of most recently used peers has no counterpart: peers are ordered by weight, and each
+// sample counts.
 #[test]
 fn the_heaviest_come_first() {
     let mut tracker = Tracker::<10>::new(3);

@@ -1,4 +1,4 @@
-//! Who has a rank's lanes, and when that changes.
+//! Decides which peers have a rank's lanes, and when that changes.
 
 mod receive;
 #[cfg(test)]
@@ -7,19 +7,19 @@ mod tests;
 use crate::denials::Denials;
 use crate::{Message, SAMPLE, Settings, SettingsError, Tracker, Weight};
 
-/// Who pays for a lane.
+/// Which end pays for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaneKind {
-    /// The one that messages go to, and this is that end: it offers lanes to the peers that it
-    /// hears from most.
+    /// The receiver of the messages pays, and this rank is the receiver: it offers lanes to the
+    /// peers with the most traffic.
     Owner,
-    /// The one that messages go to, and this is the other end: it takes what it is offered.
+    /// The receiver pays, and this rank is the sender: it accepts offers.
     Holder,
-    /// Both ends: one asks the other, and both use the lane.
+    /// Both ends pay: one asks the other, and both use the lane.
     Both,
 }
 
-/// Where a lane stands.
+/// The state of a lane.
 ///
 /// ```text
 /// Free ── Ask sent ────> Asked ──── Offer came ──────────────> Connecting
@@ -30,113 +30,114 @@ pub enum LaneKind {
 /// Open ── Recall came ──> Draining ── drained, Returned sent ──> Free
 /// ```
 ///
-/// A denial leads back to `Free`, and so do a connection that fails and the peer's death, from
-/// everywhere and at once. An owner sends nothing by its lanes, so it has nothing to drain and recalls at once.
+/// A denial leads back to `Free`. A failed connection and the peer's death do so from every state,
+/// at once. An owner sends nothing on its lanes: it has nothing to drain and recalls at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Nobody's.
+    /// Unused.
     Free,
-    /// Kept for a peer that was asked for a lane.
+    /// Reserved for a peer that was asked for a lane.
     Asked,
-    /// A peer has offered it, and the connection is being made. Only where both ends pay.
+    /// The peer has offered the lane, and the connection is being established. Only where both ends
+    /// pay.
     Connecting,
-    /// Kept for a peer that was offered it.
+    /// Reserved for a peer to which the lane was offered.
     Offered,
-    /// A peer's.
+    /// In use with a peer.
     Open,
-    /// To be recalled: this end leaves it first.
+    /// About to be recalled: this end leaves it first.
     Leaving,
-    /// Recalled, and this end has left it.
+    /// Recalled; this end has left it.
     Recalled,
-    /// Recalled by the peer: this end leaves it.
+    /// Recalled by the peer; this end is leaving it.
     Draining,
 }
 
-/// What is to be done.
+/// An action that the caller must carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// A message has to go to a peer. Messages to one peer may overtake each other.
+    /// Send a message to a peer. Messages to one peer may overtake each other.
     Send {
         /// The peer.
         to: u32,
         /// The message.
         message: Message,
     },
-    /// A connection has to be made with the peer, which waits for it since it has sent its offer;
-    /// then [`Lanes::connected`] or [`Lanes::refused`]. Only where both ends pay.
+    /// Establish a connection with the peer, which has been waiting for it since it sent its offer;
+    /// then call [`Lanes::connected`] or [`Lanes::refused`]. Only where both ends pay.
     Connect {
-        /// The lane's place here.
+        /// The lane's slot at this rank.
         slot: u16,
         /// The peer.
         peer: u32,
-        /// The exchange that it is about.
+        /// The generation of the exchange.
         generation: u32,
     },
-    /// The peer has the lane, which can be used: [`Outlet::open`](crate::Outlet::open).
+    /// Start to use the lane with the peer: call [`Outlet::open`](crate::Outlet::open).
     Open {
-        /// The lane's place here.
+        /// The lane's slot at this rank.
         slot: u16,
         /// The peer.
         peer: u32,
-        /// What has to be announced.
+        /// The generation to announce.
         generation: u32,
-        /// The lane's place at its owner; where both ends pay, here.
+        /// The lane's slot at its owner; where both ends pay, at this rank.
         place: u16,
-        /// What it is worth.
+        /// The lane's size.
         size: u32,
     },
-    /// The lane has to be left: [`Outlet::drain`](crate::Outlet::drain), and [`Lanes::drained`]
-    /// once nothing is in it.
+    /// Leave the lane: call [`Outlet::drain`](crate::Outlet::drain), and [`Lanes::drained`] once
+    /// the lane is empty.
     Drain {
-        /// The lane's place here.
+        /// The lane's slot at this rank.
         slot: u16,
         /// The peer.
         peer: u32,
     },
-    /// The lane is nobody's. If the peer is dead what was in it is lost.
+    /// The lane is free. If the peer is dead, what was in the lane is lost.
     Close {
-        /// The lane's place here.
+        /// The lane's slot at this rank.
         slot: u16,
-        /// The peer that it was for.
+        /// The peer that had the lane.
         peer: u32,
     },
 }
 
-/// A peer breaks the protocol.
+/// A protocol violation by a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("rank {peer} sends {message:?}, which an honest rank never does")]
+#[error("rank {peer} violated the lane protocol: sent {message:?}")]
 pub struct Violation {
     /// The peer.
     pub peer: u32,
-    /// What it has sent.
+    /// The message that the peer sent.
     pub message: Message,
 }
 
-/// A lane as it stands.
+/// A snapshot of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lane {
-    /// Its place.
+    /// The lane's slot.
     pub slot: u16,
-    /// The peer that it is for.
+    /// The peer that has the lane or will get it.
     pub peer: u32,
-    /// The exchange that it is about.
+    /// The generation of the exchange.
     pub generation: u32,
-    /// Where it stands.
+    /// The lane's state.
     pub state: State,
-    /// Whether it has to be looked at for messages.
+    /// Whether the receiver has to poll the lane for messages.
     pub is_watched: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Slot {
     state: State,
-    /// The receiver has met the announcement, and looks at the lane.
+    /// Whether the announcement has been received, so that this rank polls the lane.
     is_watched: bool,
     peer: u32,
     generation: u32,
-    /// The round in which it came to this state, as far as that matters.
+    /// The round in which the slot was reserved or opened.
     since: u32,
-    /// What an ask says; it counts until it is answered.
+    /// The weight in this rank's ask, which ranks it until it is answered.
     asked: Weight,
 }
 
@@ -151,9 +152,9 @@ impl Slot {
     };
 }
 
-/// The lanes of a rank, of one kind.
+/// A rank's lanes of one kind.
 ///
-/// What comes from a peer that was reported dead must not be passed on to it.
+/// The caller must drop all messages from a peer that was reported dead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lanes {
     own: u32,
@@ -161,19 +162,19 @@ pub struct Lanes {
     settings: Settings,
     slots: Box<[Slot]>,
     denials: Denials,
-    /// Where all lanes are in use: a peer that was asked whether it has one to share, and the
+    /// While all lanes are in use: the peer that was asked whether it would share a lane, and the
     /// generation.
     probe: Option<(u32, u32)>,
-    /// Exchanges begun.
+    /// The number of exchanges begun.
     begun: u32,
     round: u32,
 }
 
 impl Lanes {
-    /// Those of rank `own`, all free.
+    /// Creates the lanes of rank `own`, all free.
     ///
     /// # Errors
-    /// The settings can't be.
+    /// Returns an error if a setting is out of range.
     pub fn new(own: u32, kind: LaneKind, settings: Settings) -> Result<Self, SettingsError> {
         settings.check()?;
         Ok(Self {
@@ -188,19 +189,19 @@ impl Lanes {
         })
     }
 
-    /// Whether an answer is awaited to an ask that no lane is kept for.
+    /// Returns whether an ask without a reserved lane awaits its answer.
     #[must_use]
     pub fn is_probing(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// Bytes that each lane takes, beside those of the type itself.
+    /// Returns the bytes that each lane takes beyond the size of the type itself.
     #[must_use]
     pub fn slot_size(&self) -> usize {
         size_of_val(&*self.slots) / self.slots.len().max(1)
     }
 
-    /// All lanes that are not free.
+    /// Returns all lanes that are not free.
     pub fn iter(&self) -> impl Iterator<Item = Lane> {
         let all = (0..).zip(&self.slots);
         all.filter(|(_, lane)| lane.state != State::Free)
@@ -213,7 +214,7 @@ impl Lanes {
             })
     }
 
-    /// A round is over: looks who should have a lane. [`LaneKind::Holder`] has nothing to look for.
+    /// Ends a round: reassigns lanes by weight. Does nothing more for [`LaneKind::Holder`].
     pub fn progress(&mut self, tracker: &Tracker, act: &mut dyn FnMut(Action)) {
         self.round = self.round.wrapping_add(1);
         self.denials.progress();
@@ -231,10 +232,10 @@ impl Lanes {
             if let Some(at) = self.free() {
                 self.begin(at, peer, weight, act);
             } else if coming > 0 {
-                // That one will do when it is there.
+                // A lane that is about to become free will serve this peer.
                 coming -= 1;
             } else if let Some((victim, held)) = self.victim(tracker, weight) {
-                // Nobody loses a lane that is in use before the other one is known to be willing.
+                // No peer loses a lane in use before the new one is known to be willing.
                 if self.kind != LaneKind::Both || held < SAMPLE {
                     self.recall(victim, act);
                 } else if self.probe.is_none() {
@@ -248,7 +249,7 @@ impl Lanes {
         }
     }
 
-    /// The connection that had to be made is there: the peer is told that its offer was taken.
+    /// Completes a connection: accepts the peer's offer and opens the lane.
     pub fn connected(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -260,8 +261,8 @@ impl Lanes {
         }
     }
 
-    /// The connection that had to be made can't be: the peer's offer is denied, and it is not asked
-    /// at once again.
+    /// Gives up a connection that could not be established: denies the peer's offer, and does not
+    /// ask that peer again at once.
     pub fn refused(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -279,7 +280,7 @@ impl Lanes {
         slot.is_some_and(|slot| slot.state == State::Connecting)
     }
 
-    /// The sender has left a lane that it had to leave, and goes on by the base path.
+    /// Completes a drain: the sender has left the lane and uses the base path.
     pub fn drained(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         let Some(&Slot {
@@ -297,7 +298,7 @@ impl Lanes {
                 send(act, peer, Message::Recall { generation });
             }
             State::Draining => {
-                // It needed the lane for somebody else: not at once again.
+                // The peer needed the lane for another peer: do not ask again at once.
                 self.denials.note(peer, 0, self.settings.hold, self.round);
                 send(act, peer, Message::Returned { generation });
                 self.close(at, act);
@@ -306,7 +307,7 @@ impl Lanes {
         }
     }
 
-    /// For tests: takes a lane back that is open, whatever it is worth.
+    /// For tests: recalls an open lane, whatever its weight.
     pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self
@@ -318,8 +319,8 @@ impl Lanes {
         }
     }
 
-    /// A peer is dead: nothing waits for it any more. [`Tracker::forget`] it as well, and note no more
-    /// of its traffic: it would be offered a lane.
+    /// Frees everything that waits for a dead peer. Also call [`Tracker::forget`] and note no more
+    /// of its traffic; otherwise the dead peer is offered a lane.
     pub fn on_death(&mut self, peer: u32, act: &mut dyn FnMut(Action)) {
         self.denials.forget(peer);
         self.probe = self.probe.filter(|&(probed, _)| probed != peer);
@@ -338,7 +339,7 @@ impl Lanes {
         self.slots.iter().position(|slot| slot.state == State::Free)
     }
 
-    /// Lanes that will be free soon.
+    /// Returns the number of lanes that will become free soon.
     fn coming(&self) -> usize {
         let is_coming = |slot: &&Slot| {
             matches!(
@@ -351,11 +352,11 @@ impl Lanes {
 
     fn next_generation(&mut self, peer: u32) -> u32 {
         self.begun = self.begun.wrapping_add(1);
-        // So that those of two ranks that begin at the same time differ.
+        // Two ranks that begin at the same time thus pick different generations.
         self.begun << 1 | u32::from(self.own > peer)
     }
 
-    /// Begins an exchange for a lane that is free.
+    /// Begins an exchange for a free lane.
     fn begin(&mut self, at: usize, peer: u32, weight: Weight, act: &mut dyn FnMut(Action)) {
         let generation = self.next_generation(peer);
         match self.kind {
@@ -411,7 +412,7 @@ impl Lanes {
         });
     }
 
-    /// Takes a lane back. An owner has nothing in it.
+    /// Recalls a lane. An owner has nothing to drain.
     fn recall(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
         let slot = &mut self.slots[at];
         let (peer, generation) = (slot.peer, slot.generation);
@@ -427,13 +428,14 @@ impl Lanes {
         }
     }
 
-    /// Rounds for which a lane stays whatever comes.
+    /// Returns the number of rounds for which the lane stays, whatever the traffic.
     fn held_for(&self, slot: &Slot) -> u32 {
         let age = self.round.wrapping_sub(slot.since);
         self.settings.hold.saturating_sub(age)
     }
 
-    /// The open lane of the lightest peer, among those that `is_meant`.
+    /// Returns the lightest peer's open lane among those that satisfy `is_meant`, with that peer's
+    /// weight.
     fn lightest(
         &self,
         tracker: &Tracker,
@@ -445,7 +447,7 @@ impl Lanes {
             .min_by_key(|&(_, weight)| weight)
     }
 
-    /// Whose lane a peer of this weight may have, and what that one's weight is.
+    /// Returns the lane that a peer of this weight may take over, and its holder's weight.
     fn victim(&self, tracker: &Tracker, weight: Weight) -> Option<(usize, Weight)> {
         let (at, held) = self.lightest(tracker, |slot| self.held_for(slot) == 0)?;
         self.settings.beats(weight, held).then_some((at, held))

@@ -1,4 +1,4 @@
-//! What comes from other ranks.
+//! Handling of messages from other ranks.
 
 use std::cmp::Reverse;
 
@@ -6,11 +6,11 @@ use super::{Action, LaneKind, Lanes, State, Violation, send};
 use crate::{Message, Tracker, Weight};
 
 impl Lanes {
-    /// A message has come from a peer. The tracker is the one of [`progress`](Self::progress); a
-    /// [`LaneKind::Holder`] needs nothing of it.
+    /// Handles a message from a peer. Pass the same tracker as to [`progress`](Self::progress); a
+    /// [`LaneKind::Holder`] does not use it.
     ///
     /// # Errors
-    /// No honest peer sends that; it changes nothing.
+    /// Returns an error if no honest peer sends this message; the message then has no effect.
     pub fn on_message(
         &mut self,
         from: u32,
@@ -19,7 +19,7 @@ impl Lanes {
         act: &mut dyn FnMut(Action),
     ) -> Result<(), Violation> {
         let is_meant = match (self.kind, message) {
-            // Whoever asks has begun it, as the generation says.
+            // The asking rank began the exchange, and the generation's lowest bit must say so.
             (LaneKind::Both, Message::Ask { generation, .. }) => {
                 generation & 1 == u32::from(from > self.own)
             }
@@ -36,7 +36,7 @@ impl Lanes {
         }
         let generation = message.generation();
         let at = self.of(from);
-        // What is about an exchange that is over finds no slot.
+        // A message about a finished exchange finds no slot.
         let current = at.filter(|&at| self.slots[at].generation == generation);
         let state = current.map(|at| (at, self.slots[at].state));
         match (message, state) {
@@ -72,7 +72,8 @@ impl Lanes {
                 Some((at, state @ (State::Asked | State::Connecting | State::Offered))),
             ) => {
                 self.close(at, act);
-                // An offer that answered an ask is denied by those who don't want it any more.
+                // Where both ends pay, the denial of an offer means that the peer no longer wants
+                // the lane that it asked for.
                 if state != State::Offered || self.kind == LaneKind::Owner {
                     self.denials.note(from, price, rest.into(), self.round);
                 }
@@ -84,11 +85,11 @@ impl Lanes {
                     peer: from,
                 });
             }
-            // Both have recalled it, and have left it before.
+            // Both ends have recalled the lane, and have left it before.
             (Message::Recall { .. }, Some((at, State::Recalled)))
             | (Message::Returned { .. }, Some((at, State::Recalled))) => self.close(at, act),
             (Message::Recall { .. }, Some((at, State::Offered))) => {
-                // It has overtaken the answer.
+                // The recall has overtaken the peer's answer.
                 send(act, from, Message::Returned { generation });
                 self.close(at, act);
             }
@@ -104,8 +105,8 @@ impl Lanes {
         Ok(())
     }
 
-    /// By the base path it was announced that what comes next comes by a lane: which one, if it is
-    /// still that peer's. It has to be looked at from now on.
+    /// Handles the announcement, received on the base path, that the following messages use a lane.
+    /// Returns the lane if it is still that peer's; the receiver polls it from now on.
     pub fn on_announced(
         &mut self,
         from: u32,
@@ -116,9 +117,9 @@ impl Lanes {
             .of(from)
             .filter(|&at| self.slots[at].generation == generation)?;
         match self.slots[at].state {
-            // Nobody could have been given it.
+            // The lane has not been granted to any peer yet.
             State::Asked | State::Connecting => return None,
-            // It has overtaken the answer.
+            // The announcement has overtaken the answer.
             State::Offered => self.taken(at, act),
             _ => {}
         }
@@ -126,8 +127,9 @@ impl Lanes {
         Some(at as u16)
     }
 
-    /// A peer that was asked while all lanes were in use has one to share. If there is none now one
-    /// is made free, and asked for again: the peer must not wait until somebody else has left it.
+    /// Handles the offer of a peer that was asked while all lanes were in use. If no lane is free
+    /// now, recalls one and denies the offer, to ask again later: the peer must not wait until
+    /// another rank has left the lane.
     fn on_willing(
         &mut self,
         from: u32,
@@ -147,7 +149,7 @@ impl Lanes {
         self.deny(from, generation, 0, 0, act);
     }
 
-    /// A peer that was asked is willing.
+    /// Starts a connection with a peer that has accepted the ask.
     fn connect(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
         let slot = &mut self.slots[at];
         slot.state = State::Connecting;
@@ -162,7 +164,7 @@ impl Lanes {
         self.open(at, at as u16, self.settings.size, act);
     }
 
-    /// Whether a lane becomes free that a peer may have if it comes again.
+    /// Makes a lane free for a later ask of this peer; returns whether one will be free.
     fn make_room(&mut self, peer: u32, tracker: &Tracker, act: &mut dyn FnMut(Action)) -> bool {
         if self.coming() > 0 {
             return true;
@@ -174,11 +176,11 @@ impl Lanes {
         victim.is_some()
     }
 
-    /// Somebody wants a lane that costs a slot here.
+    /// Answers an ask for a lane that costs a slot here.
     ///
-    /// What the ask says is enough for a free one. Whether another peer loses its lane follows from
-    /// what this rank sees of both: a rank's samples are parts of its own traffic, and no measure
-    /// beside a faster or slower rank's.
+    /// The weight in the ask suffices for a free lane. Whether another peer loses its lane depends
+    /// on the traffic that this rank sees of both: a rank's samples are fractions of its own
+    /// traffic and cannot be compared with those of a faster or slower rank.
     fn on_ask(
         &mut self,
         from: u32,
@@ -189,8 +191,8 @@ impl Lanes {
         act: &mut dyn FnMut(Action),
     ) {
         if let Some(at) = at {
-            // Each has asked the other: the lower one's counts. Else one end is not through with
-            // the lane before.
+            // If the asks crossed, the lower rank's ask counts. Otherwise one end has not finished
+            // with the previous lane.
             match self.slots[at].state {
                 State::Asked if from < self.own => self.offer(at, from, generation, act),
                 _ => self.deny(from, generation, 0, 1, act),
@@ -198,7 +200,7 @@ impl Lanes {
         } else if let Some(free) = self.free() {
             self.offer(free, from, generation, act);
         } else if let Some(weaker) = self.weaker_ask(from, weight) {
-            // Its answer finds nothing.
+            // The answer to the replaced ask will find no slot.
             self.offer(weaker, from, generation, act);
         } else if self.make_room(from, tracker, act) {
             self.deny(from, generation, 0, 1, act);
@@ -214,9 +216,8 @@ impl Lanes {
         }
     }
 
-    /// An ask of this rank's that goes back behind another rank's. All ranks put asks in the same
-    /// order, so among asks that wait for each other in a ring there is always one that none of
-    /// them goes before.
+    /// Returns this rank's lowest ask if it yields to another rank's. All ranks order asks
+    /// identically, so in a cycle of waiting asks one always takes precedence over the others.
     fn weaker_ask(&self, from: u32, weight: Weight) -> Option<usize> {
         let order = |peer: u32, weight| (weight, Reverse((self.own.min(peer), self.own.max(peer))));
         let asks = self.slots.iter().enumerate();

@@ -1,15 +1,15 @@
-//! What ranks say to each other, one exchange at a time.
+//! Message exchanges between ranks, one at a time.
 
 use super::*;
 
-/// Ranks with one lane each that cost both ends, whose messages arrive when a test says so.
+/// Ranks with one lane each that costs both ends; messages arrive when the test delivers them.
 struct Ranks {
     lanes: Vec<Lanes>,
     trackers: Vec<Tracker>,
-    /// From whom to whom.
+    /// The sender, the receiver and the message.
     messages: Vec<(u32, u32, Message)>,
     others: Vec<(u32, Action)>,
-    /// Connections are made at once.
+    /// Whether connections are established at once.
     connects: bool,
 }
 
@@ -58,7 +58,7 @@ impl Ranks {
         self.on(rank, |lanes, _, act| lanes.connected(slot, act));
     }
 
-    /// Both see so much traffic.
+    /// Adds the same traffic at both ranks.
     fn touch(&mut self, one: u32, other: u32, samples: u32) {
         self.trackers[one as usize].touch(other, samples);
         self.trackers[other as usize].touch(one, samples);
@@ -68,7 +68,7 @@ impl Ranks {
         self.on(rank, |lanes, tracker, act| lanes.progress(tracker, act));
     }
 
-    /// The oldest message arrives; gives what it is.
+    /// Delivers the oldest message and returns it.
     fn arrive(&mut self) -> Message {
         let (from, to, message) = self.messages.remove(0);
         self.on(to, |lanes, tracker, act| {
@@ -77,7 +77,7 @@ impl Ranks {
         message
     }
 
-    /// All arrives, and lanes that have to be left are left at once.
+    /// Delivers all messages, and drains lanes at once.
     fn settle(&mut self) {
         loop {
             for rank in 0..self.lanes.len() as u32 {
@@ -93,7 +93,7 @@ impl Ranks {
         }
     }
 
-    /// With whom a rank's lane is open.
+    /// Returns the peer of a rank's open lane.
     fn open(&self, rank: u32) -> Option<u32> {
         let mut lanes = self.lanes[rank as usize].iter();
         lanes
@@ -123,7 +123,7 @@ fn a_heavier_ask_goes_before_an_own_one() {
     ranks.touch(0, 1, 20);
     ranks.touch(1, 2, 50);
     ranks.trackers[1].forget(2);
-    ranks.progress(1); // It asks 0, and knows of nobody else.
+    ranks.progress(1); // It asks 0, and knows no other peer.
     ranks.progress(2);
     ranks.settle();
     assert_eq!((ranks.open(1), ranks.open(2)), (Some(2), Some(1)));
@@ -147,11 +147,11 @@ fn a_denial_names_its_price_and_who_does_not_pay_it_stays_away() {
     for _ in 0..20 {
         ranks.progress(2);
     }
-    assert_eq!(ranks.messages, [], "not again for less");
+    assert_eq!(ranks.messages, [], "asked again below the price");
     ranks.touch(0, 2, 60);
     ranks.progress(2);
     ranks.settle();
-    assert_eq!(ranks.open(0), None, "the lane was made free");
+    assert_eq!(ranks.open(0), None, "the lane was not made free");
     ranks.progress(0);
     ranks.settle();
     assert_eq!((ranks.open(0), ranks.open(2)), (Some(2), Some(0)));
@@ -185,7 +185,7 @@ fn a_lane_that_both_recall_is_free_at_both() {
     ranks.touch(1, 3, 50);
     ranks.progress(0);
     ranks.progress(1);
-    assert_eq!(ranks.messages, [], "each leaves it first");
+    assert_eq!(ranks.messages, [], "recalled before leaving");
     for rank in [0, 1] {
         ranks.on(rank, |lanes, _, act| lanes.drained(0, act));
     }
@@ -222,9 +222,9 @@ fn a_connection_that_fails_is_a_denial() {
     ranks.on(0, |lanes, _, act| lanes.refused(0, act));
     assert_eq!(ranks.lanes[0].iter().count(), 0);
     ranks.settle();
-    assert_eq!(ranks.lanes[1].iter().count(), 0, "its lane is free again");
+    assert_eq!(ranks.lanes[1].iter().count(), 0, "the lane did not become free");
     ranks.progress(0);
-    assert_eq!(ranks.messages, [], "it is left alone for a while");
+    assert_eq!(ranks.messages, [], "asked again at once");
     for _ in 0..4 {
         ranks.progress(0);
     }
@@ -375,5 +375,5 @@ fn messages_to_another_kind_of_lanes_are_refused() {
         );
     }
     assert!(is_refused(LaneKind::Both, 7, ask(2)) && !is_refused(LaneKind::Both, 7, ask(3)));
-    assert!(is_refused(LaneKind::Both, 5, ask(2)), "of itself");
+    assert!(is_refused(LaneKind::Both, 5, ask(2)), "a message from itself");
 }
