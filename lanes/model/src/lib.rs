@@ -1,30 +1,31 @@
-//! Lanes of small jobs under a model checker: every order of events.
+//! Model checking of lanes in small jobs, with every order of events.
 //!
 //! A [`World`] is a job of two or three ranks with few lanes, the traffic that each rank sees, and
-//! a fixed list of messages. Its state is the [`Lanes`](lanes::Lanes) and
-//! [`Outlet`](lanes::Outlet)s of each rank (the code that ranks run, not a model of it), what
-//! is in base paths and lanes, and the bag of messages about lanes under way. A [`Step`] is one of
+//! a fixed list of messages. Its state comprises the [`Lanes`](lanes::Lanes) and
+//! [`Outlet`](lanes::Outlet)s of each rank (the code that ranks run, not a model of it), the
+//! contents of base paths and lanes, and the bag of lane messages in flight. A [`Step`] is one of
 //!
-//! * a rank's round is over; its traffic changes;
-//! * the next fragment is sent; the next one is taken from a base path, or from a lane that is
-//!   looked at;
-//! * a sender's lane is empty, and it reports so; a message about lanes arrives, in any order also
-//!   between the same two ranks;
-//! * a rank dies; another one hears of it.
+//! * a rank ends a round, or its traffic changes;
+//! * a sender sends its next fragment; a receiver takes the next one from a base path, or from a
+//!   lane that it polls;
+//! * a sender reports that its lane is empty; a lane message arrives, in any order even between the
+//!   same two ranks;
+//! * a rank dies; another rank learns of the death.
 //!
-//! # What is shown
+//! # Guarantees
 //!
-//! Of **every** state that can be reached ([`RULES`]): fragments come once and in order, those of a
-//! message by the same way; whoever uses a lane has it from the other end, in the same exchange, so
-//! no more are promised than there are and their budget is kept; no rank finds fault with another.
-//! Where no step is left but rounds, changes of traffic and deaths: all has come; every ask, offer
-//! and recall was answered, or its peer is dead; both ends of each lane agree. And where those are
-//! used up too, rounds go on with the traffic as it is: the lanes come to rest.
+//! In **every** reachable state ([`RULES`]): fragments arrive once and in order, and those of one
+//! message on the same path; the other end granted each lane in use, in the same exchange, so the
+//! number of lanes and their budget are never exceeded; no rank reports a protocol violation. Where
+//! only rounds, changes of traffic and deaths remain: all fragments have arrived; every ask, offer
+//! and recall was answered unless the peer is dead; both ends of each lane agree. Where those are
+//! used up too, further rounds with constant traffic leave the lanes unchanged.
 //!
-//! What it does not show: anything about more ranks, or longer runs. States are told apart by a
-//! 64-bit hash, as [stateright] does.
+//! The checks say nothing about more ranks or longer runs. States are distinguished by a 64-bit
+//! hash, as in [stateright].
 //!
-//! [`Event`]s make sure that a world shows what it is for, and the tests that a mistake is found.
+//! [`Event`]s assert that a world covers what it is meant to cover, and tests with a [`Fault`]
+//! assert that errors are found.
 
 #![forbid(unsafe_code)]
 
@@ -41,22 +42,22 @@ pub use state::{Broken, Control, State, Step};
 pub use world::{Event, Fault, Flow, World};
 pub use worlds::{large, small};
 
-/// What is true of every state, by what would be broken.
+/// The rules that hold in every state, each with the violation it excludes.
 pub const RULES: [(Broken, &str); 8] = [
-    (Broken::Order, "fragments come once and in order"),
-    (Broken::Torn, "fragments of a message go the same way"),
-    (Broken::Promised, "lanes that are used were given"),
-    (Broken::Refused, "no rank finds fault with another"),
-    (Broken::Lost, "all fragments come"),
+    (Broken::Order, "fragments arrive once and in order"),
+    (Broken::Torn, "fragments of a message take the same path"),
+    (Broken::Promised, "lanes in use were granted"),
+    (Broken::Refused, "no rank reports a protocol violation"),
+    (Broken::Lost, "all fragments arrive"),
     (
         Broken::Unanswered,
         "every ask, offer and recall is answered",
     ),
     (Broken::Disagree, "at rest both ends agree"),
-    (Broken::Endless, "moves end where traffic stays as it is"),
+    (Broken::Endless, "lanes stop moving when traffic is constant"),
 ];
 
-/// A world as the checker sees it.
+/// A world in the form that the checker needs.
 #[derive(Clone, Debug)]
 struct Model(World);
 
@@ -69,7 +70,7 @@ impl stateright::Model for Model {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // What comes after a broken rule is of no interest.
+        // States after a violation are of no interest.
         if state.broken.is_none() {
             steps.extend(state.steps(&self.0));
         }
@@ -80,7 +81,7 @@ impl stateright::Model for Model {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        /// A property has no room for what it is about.
+        /// Properties cannot capture variables, so each index is a literal.
         macro_rules! rules {
             ($($at:literal)*) => {
                 vec![$(Property::always(RULES[$at].1, |_, state: &State| {
@@ -97,7 +98,7 @@ impl stateright::Model for Model {
 impl Event {
     fn property(self) -> Property<Model> {
         let (name, is_so): (_, fn(&Model, &State) -> bool) = match self {
-            Self::ByLane => ("a message goes by a lane", |_, state| {
+            Self::ByLane => ("a message uses a lane", |_, state| {
                 state.happened.by_lane
             }),
             Self::Recall => ("a lane is recalled", |_, state| {
@@ -115,7 +116,7 @@ impl Event {
     }
 }
 
-/// Looks at every state of a world, or as far as the first that should not be.
+/// Explores every state of a world, or stops at the first violation.
 #[must_use]
 pub fn check(world: World) -> Report {
     explore(Model(world), HasDiscoveries::AnyFailures)

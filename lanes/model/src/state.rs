@@ -1,4 +1,4 @@
-//! Where a job stands, and the steps from there.
+//! The state of a job, and the steps from it.
 
 use std::collections::VecDeque;
 
@@ -6,32 +6,32 @@ use lanes::{Action, Lane, LaneKind, Lanes, Message, Outlet, Route, State as Stan
 
 use crate::{Fault, World};
 
-/// What can happen next.
+/// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A rank's round is over.
+    /// A rank ends its round.
     Round(usize),
     /// A rank's traffic changes.
     Shift(usize),
-    /// The next fragment of a flow is sent.
+    /// A sender sends the next fragment of a flow.
     Send(usize),
-    /// What is next in the base path of a flow is taken.
+    /// The receiver takes the next item from a flow's base path.
     Base(usize),
-    /// What is next in the lane of a flow is taken.
+    /// The receiver takes the next fragment from a flow's lane.
     ByLane(usize),
-    /// A connection is made, or fails: rank, slot, which.
+    /// A connection is established, or fails: rank, slot, success.
     Connect(usize, u16, bool),
     /// A sender reports that its lane is empty: rank, table, slot.
     Leave(usize, usize, u16),
-    /// A message about lanes arrives.
+    /// A lane message arrives.
     Deliver(Control),
     /// A rank dies.
     Die(usize),
-    /// A rank hears that another one is dead.
+    /// A rank learns that another one is dead.
     Hear(usize, usize),
 }
 
-/// A message about lanes under way.
+/// A lane message in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Control {
     from: u32,
@@ -39,65 +39,64 @@ pub struct Control {
     pub(crate) message: Message,
 }
 
-/// A rule that a step broke.
+/// A rule that a step violated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// A fragment came out of order, or twice.
+    /// A fragment arrived out of order, or twice.
     Order,
-    /// Fragments of a message went different ways.
+    /// Fragments of one message took different paths.
     Torn,
-    /// A rank has a lane that the other end has not given it.
+    /// A rank uses a lane that the other end has not granted.
     Promised,
-    /// An honest rank was found to break the protocol.
+    /// A rank reported an honest rank for a protocol violation.
     Refused,
-    /// A fragment never comes.
+    /// A fragment never arrives.
     Lost,
     /// An ask, offer or recall is never answered.
     Unanswered,
-    /// At rest two ranks don't agree on a lane.
+    /// At rest, two ranks disagree about a lane.
     Disagree,
-    /// Lanes go on moving, although the traffic stays as it is.
+    /// Lanes keep moving although the traffic is constant.
     Endless,
 }
 
 /// A rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    /// Its lanes: one table where lanes cost both ends, else those that it owns and those that it
-    /// holds.
+    /// Its lanes: one table where lanes cost both ends; otherwise the owned and the held ones.
     tables: Vec<Lanes>,
     phase: usize,
     rounds: u8,
     shifts: u8,
     is_dead: bool,
-    /// Ranks that it knows to be dead.
+    /// The ranks known to be dead.
     heard: Vec<bool>,
 }
 
-/// What is in the base path.
+/// An item in the base path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Item {
     Fragment(u8),
     Announcement(u32),
 }
 
-/// How far a flow is.
+/// The progress of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Progress {
     outlet: Outlet,
-    /// Messages sent in full, and fragments of the next.
+    /// Messages sent in full, and the fragments sent of the next.
     messages: usize,
     fragments: u8,
-    /// Whether the last fragment went by the lane.
+    /// Whether the last fragment used the lane.
     by_lane: bool,
-    /// Fragments sent, and taken by the receiver.
+    /// The fragments sent, and those that the receiver has taken.
     sent: u8,
     taken: u8,
     base: VecDeque<Item>,
     lane: VecDeque<u8>,
 }
 
-/// What happened in the last step.
+/// The events of the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Happened {
     pub(crate) by_lane: bool,
@@ -107,21 +106,21 @@ pub(crate) struct Happened {
     pub(crate) refused: bool,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
     places: Vec<Place>,
     flows: Vec<Progress>,
-    /// All messages about lanes under way, in the order of their values: any can arrive next.
+    /// All lane messages in flight, sorted by value: any of them can arrive next.
     pub(crate) control: Vec<Control>,
     pub(crate) happened: Happened,
-    /// Connections that were not to be had.
+    /// The number of failed connections.
     refusals: u8,
-    /// The rule that the last step broke.
+    /// The rule that the last step violated.
     pub broken: Option<Broken>,
 }
 
-/// Rounds after which lanes have to stay where they are, and for which they are watched then.
+/// The rounds until lanes have to be stable, and the rounds for which that is then checked.
 const SETTLED: usize = 24;
 const WATCHED: usize = 8;
 
@@ -136,7 +135,7 @@ impl State {
             Place {
                 tables: tables
                     .into_iter()
-                    .map(|table| table.expect("worlds have good settings"))
+                    .map(|table| table.expect("worlds have valid settings"))
                     .collect(),
                 phase: 0,
                 rounds: 0,
@@ -155,7 +154,7 @@ impl State {
         }
     }
 
-    /// The table that a rank sends by.
+    /// Returns the table of the lanes that a rank sends on.
     fn sending(world: &World) -> usize {
         usize::from(world.kind != LaneKind::Both)
     }
@@ -166,7 +165,7 @@ impl State {
             .find(|lane| lane.peer == peer)
     }
 
-    /// The flow of a rank to a peer.
+    /// Returns the flow from one rank to another.
     fn flow(world: &World, from: usize, to: u32) -> Option<usize> {
         let flows = &world.flows;
         flows
@@ -174,13 +173,14 @@ impl State {
             .position(|flow| flow.from as usize == from && flow.to == to)
     }
 
-    /// All steps but those that only may happen: rounds, changes of traffic, deaths.
+    /// Returns all steps that must happen eventually, that is all but rounds, changes of traffic
+    /// and deaths.
     fn fair_steps(&self, world: &World) -> Vec<Step> {
         let mut steps = Vec::new();
         let is_live = |rank: u32| !self.places[rank as usize].is_dead;
         for (at, (flow, progress)) in world.flows.iter().zip(&self.flows).enumerate() {
             if is_live(flow.from) && progress.messages < flow.fragments.len() {
-                // Trying again changes nothing.
+                // A retry would change nothing.
                 let waits = progress.outlet.clone().route(true) == Route::Wait;
                 steps.extend((!waits).then_some(Step::Send(at)));
             }
@@ -199,7 +199,7 @@ impl State {
         for (rank, place) in self.places.iter().enumerate().filter(|(_, p)| !p.is_dead) {
             for (table, lanes) in place.tables.iter().enumerate() {
                 let connecting = lanes.iter().filter(|l| l.state == Stands::Connecting);
-                // With one that is dead there is none to be had.
+                // A connection with a dead rank always fails.
                 steps.extend(
                     connecting.map(|lane| Step::Connect(rank, lane.slot, is_live(lane.peer))),
                 );
@@ -252,7 +252,7 @@ impl State {
         steps
     }
 
-    /// Where a step leads. Where nothing more has to happen, everything has to be at rest.
+    /// Returns the state after a step. If nothing more has to happen, everything must be at rest.
     pub(crate) fn after(&self, world: &World, step: Step) -> Self {
         let mut next = self.clone();
         next.happened = Happened::default();
@@ -424,8 +424,8 @@ impl State {
         }
     }
 
-    /// A generation as a rank sees it: where all are the same, that of whatever it has with the
-    /// peer now.
+    /// Returns a generation as a rank sees it: with [`Fault::SameGeneration`], that of its current
+    /// exchange with the peer.
     fn as_known(
         &self,
         world: &World,
@@ -462,7 +462,7 @@ impl State {
         }
     }
 
-    /// Lets a table of a rank do something, and does what comes of it.
+    /// Runs a step of one of a rank's tables and carries out its actions.
     fn on(
         &mut self,
         world: &World,
@@ -518,12 +518,13 @@ impl State {
                     self.happened.waits |= waits;
                 }
             }
-            // The step is one of those that come next.
+            // A later step does it.
             Action::Connect { .. } | Action::Close { .. } => {}
         }
     }
 
-    /// Whoever uses a lane has it from the other end; so no more are promised than there are.
+    /// Checks that the other end granted each lane in use, so that no rank promises more lanes than
+    /// it has.
     fn check_promises(&mut self, world: &World) {
         let is_kept = self.places.iter().enumerate().all(|(rank, place)| {
             let table = Self::sending(world);
@@ -546,7 +547,7 @@ impl State {
         }
     }
 
-    /// What has to be true where nothing more has to happen.
+    /// Checks the conditions that hold when nothing more has to happen.
     fn check_rest(&mut self, world: &World) {
         let live = |rank: u32| !self.places[rank as usize].is_dead;
         let has_come = world.flows.iter().zip(&self.flows).all(|(flow, progress)| {
@@ -576,7 +577,7 @@ impl State {
         }
     }
 
-    /// Lets rounds go by in which traffic stays as it is.
+    /// Runs rounds with constant traffic.
     fn settle(mut self, world: &World) -> Option<Broken> {
         let lanes = |state: &Self| -> Vec<Lane> {
             let tables = state.places.iter().flat_map(|place| &place.tables);
@@ -603,7 +604,7 @@ impl State {
         self.broken
     }
 
-    /// Whether a message of this kind is under way.
+    /// Returns whether a message of this kind is in flight.
     pub(crate) fn has(&self, is_meant: impl Fn(Message) -> bool) -> bool {
         self.control.iter().any(|control| is_meant(control.message))
     }

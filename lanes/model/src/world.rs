@@ -1,88 +1,88 @@
-//! A small job: its ranks, their traffic, and what happens to them.
+//! A small job: its ranks, their traffic, and the events that may happen.
 
 use lanes::{LaneKind, Settings, Tracker};
 
-/// Messages of one rank to another.
+/// The messages of one rank to another.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// The rank that sends them.
+    /// The sender.
     pub from: u32,
-    /// The rank that they are for.
+    /// The receiver.
     pub to: u32,
-    /// How many fragments each has.
+    /// The number of fragments of each message.
     pub fragments: Vec<u8>,
 }
 
-/// A mistake that ranks make, for tests that look whether it is found.
+/// A deliberate error of the ranks, for tests that the checker finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// None.
+    /// No error.
     None,
-    /// A sender goes over to its lane without a word.
+    /// A sender switches to its lane without an announcement.
     NoAnnouncement,
-    /// A sender leaves its lane while there is something in it.
+    /// A sender leaves its lane before the lane is empty.
     EarlyReturn,
-    /// Every exchange has the same generation.
+    /// Every exchange uses the same generation.
     SameGeneration,
-    /// Nobody is told that it is denied a lane.
+    /// Denials are not sent.
     SilentDenial,
-    /// Ranks don't hear of deaths.
+    /// Ranks do not learn of deaths.
     Deaf,
-    /// A message may change its way in the middle.
+    /// A message may change its path between fragments.
     TornMessage,
 }
 
-/// Something that has to happen in some run, or the world shows nothing about it.
+/// An event that must happen in some run; otherwise the world covers too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A message goes by a lane.
+    /// A message uses a lane.
     ByLane,
     /// A lane is recalled.
     Recall,
     /// An ask or offer is denied.
     Denial,
-    /// Two ranks ask each other.
+    /// Two ranks ask each other at the same time.
     CrossingAsks,
-    /// Two ranks recall the same lane.
+    /// Two ranks recall the same lane at the same time.
     CrossingRecalls,
     /// A sender has to wait until its lane is empty.
     Wait,
-    /// A connection can't be made.
+    /// A connection fails.
     Refusal,
 }
 
-/// A job to be checked.
+/// A job to check.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What it is about.
+    /// The world's name.
     pub name: &'static str,
     /// Number of ranks.
     pub ranks: u32,
     /// [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own lanes to themselves and hold
-    /// others'.
+    /// others' lanes.
     pub kind: LaneKind,
-    /// The knobs.
+    /// The settings of the lanes.
     pub settings: Settings,
     /// The traffic that each rank sees, in phases: rank, peer, samples.
     pub phases: Vec<Vec<(u32, u32, u32)>>,
-    /// Changes of phase of each rank.
+    /// The number of phase changes of each rank.
     pub shifts: u8,
-    /// Rounds of each rank.
+    /// The number of rounds of each rank.
     pub rounds: u8,
-    /// Ranks that may die.
+    /// The number of ranks that may die.
     pub deaths: u8,
-    /// Connections that may fail to come up.
+    /// The number of connections that may fail.
     pub refusals: u8,
     /// All messages.
     pub flows: Vec<Flow>,
-    /// A mistake that all ranks make.
+    /// The deliberate error of all ranks.
     pub fault: Fault,
-    /// What has to happen in some run.
+    /// The events that must happen in some run.
     pub events: Vec<Event>,
 }
 
 impl World {
-    /// What a rank's tracker says in a phase.
+    /// Returns a rank's tracker in a phase.
     pub(crate) fn tracker(&self, phase: usize, rank: u32) -> Tracker {
         let mut tracker = Tracker::new(self.settings.decay);
         for &(of, peer, samples) in &self.phases[phase] {

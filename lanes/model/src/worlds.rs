@@ -1,11 +1,11 @@
-//! The worlds that are checked.
+//! The worlds to check.
 
 use lanes::{LaneKind, Settings};
 
 use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Refusal, Wait};
 use crate::{Fault, Flow, World};
 
-/// Much traffic, and little.
+/// Heavy, medium and light traffic, in samples.
 const MUCH: u32 = 80;
 const SOME: u32 = 20;
 const LITTLE: u32 = 9;
@@ -39,7 +39,7 @@ fn world(name: &'static str, kind: LaneKind, flows: &[(u32, u32, &[u8])]) -> Wor
     }
 }
 
-/// One rank, whose traffic is mostly with rank 1, then mostly with rank 2.
+/// One rank whose traffic is mostly with rank 1, then mostly with rank 2.
 fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
     vec![
         vec![(0, 1, MUCH), (0, 2, LITTLE)],
@@ -47,7 +47,7 @@ fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
     ]
 }
 
-/// Ranks in a ring: the traffic between 0 and 1, 1 and 2, 2 and 0, seen by both.
+/// Ranks in a cycle: the traffic between 0 and 1, 1 and 2, 2 and 0, seen by both.
 fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
     let pairs = (0..).zip(weights);
     pairs
@@ -58,7 +58,7 @@ fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
         .collect()
 }
 
-/// The worlds that are checked with every change.
+/// Returns the worlds that are checked with every change.
 #[must_use]
 pub fn small() -> Vec<World> {
     let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2]), (2, 0, &[1, 1])];
@@ -95,7 +95,7 @@ pub fn small() -> Vec<World> {
             rounds: 5,
             events: vec![ByLane, Recall],
             ..world(
-                "a lane that goes to and fro",
+                "a lane that moves back and forth",
                 LaneKind::Owner,
                 &[(1, 0, &[1]), (2, 0, &[])],
             )
@@ -124,7 +124,7 @@ pub fn small() -> Vec<World> {
             refusals: 1,
             events: vec![ByLane, Denial, Refusal],
             ..world(
-                "a ring of asks, a connection that fails",
+                "a cycle of asks, a connection that fails",
                 LaneKind::Both,
                 three,
             )
@@ -135,7 +135,7 @@ pub fn small() -> Vec<World> {
             deaths: 1,
             events: vec![ByLane, Denial],
             ..world(
-                "a ring of equal asks, a death",
+                "a cycle of equal asks, a death",
                 LaneKind::Both,
                 &[(0, 1, &[1]), (1, 2, &[]), (2, 0, &[])],
             )
@@ -157,7 +157,7 @@ pub fn small() -> Vec<World> {
     ]
 }
 
-/// Larger ones, which take a minute or more and some gigabytes.
+/// Returns larger worlds, which take a minute or more and some gigabytes.
 #[must_use]
 pub fn large() -> Vec<World> {
     let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2, 1]), (2, 0, &[2, 1])];
@@ -180,7 +180,7 @@ pub fn large() -> Vec<World> {
             shifts: 1,
             rounds: 2,
             events: vec![ByLane, Recall, Denial],
-            ..world("a ring whose traffic changes", LaneKind::Both, three)
+            ..world("a cycle whose traffic changes", LaneKind::Both, three)
         },
     ]
 }

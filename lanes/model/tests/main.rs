@@ -1,4 +1,4 @@
-//! What the checker finds, and that there is nothing to be found.
+//! Tests that the rules hold, and that the checker finds deliberate errors.
 
 use lanes_model::{Broken, Fault, RULES, check, small};
 
@@ -10,7 +10,8 @@ fn all_rules_hold_in_every_state_of_the_small_worlds() {
     }
 }
 
-/// Checks the worlds with ranks that make a mistake, until one breaks one of these rules.
+/// Checks the worlds with a deliberate error of all ranks, until one world violates one of these
+/// rules.
 fn finds(fault: Fault, broken: &[Broken]) {
     let mut found = Vec::new();
     for mut world in small() {
@@ -25,7 +26,7 @@ fn finds(fault: Fault, broken: &[Broken]) {
         }
         found.extend(failures);
     }
-    panic!("{fault:?} is not found: {found:#?}");
+    panic!("{fault:?} was not found: {found:#?}");
 }
 
 #[test]

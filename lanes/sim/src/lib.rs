@@ -1,15 +1,15 @@
-//! Lanes of large jobs in simulated time: who gets one, how much traffic goes by them, and how
-//! often they move.
+//! Simulates lanes in large jobs: which ranks get lanes, how much traffic uses them, and how often
+//! they move.
 //!
-//! Each rank runs the code that ranks run ([`lanes`]), or for comparison the rules of UCX's
-//! usage tracker ([`Rule`]). It sends messages one after the other by a [`Pattern`], ranks at
-//! speeds that differ by up to eight times; what they say about lanes takes 2 to 20 µs, so it may
-//! overtake, and leaving a lane takes up to 10 µs.
+//! Each rank runs the production code ([`lanes`]), or for comparison the rules of UCX's usage
+//! tracker ([`Rule`]). Ranks send messages one after the other by a [`Pattern`], at speeds that
+//! differ by up to a factor of eight. A lane message takes 2 to 20 µs, so messages may overtake
+//! each other; leaving a lane takes up to 10 µs.
 //!
-//! Of a job's ranks [`DETAILED`] are simulated, and exchange most of their traffic with each other;
-//! the others are there as peers that messages go to and come from. What a rank samples of what it
-//! sends and of what it receives is drawn independently. A rank that is not simulated denies every
-//! lane; sends to it are mirrored as messages from it.
+//! Only [`DETAILED`] ranks of a job are simulated, and they exchange most of their traffic with
+//! each other; the other ranks only send and receive messages. The samples of a rank's sent and
+//! received traffic are drawn independently. A rank that is not simulated denies every lane;
+//! messages to it are mirrored as messages from it.
 
 #![forbid(unsafe_code)]
 

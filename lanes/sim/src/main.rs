@@ -10,38 +10,39 @@ use rayon::prelude::*;
 use serde::Serialize;
 use sim::command::{TableFormat, whole};
 
-/// The rank that a picture shows.
+/// The rank shown in a picture.
 const PICTURED: u32 = 7;
 
-/// Simulates which peers get lanes in large jobs, by several rules.
+/// Simulates which peers get lanes in large jobs, under several rules.
 #[derive(Parser)]
 #[command(name = "lanes-sim", version)]
 struct Options {
-    /// Ranks of the jobs
+    /// Numbers of ranks of the jobs
     #[arg(long, value_delimiter = ',', default_value = "10000,100000")]
     ranks: Vec<u32>,
-    /// Patterns; all if none is named
+    /// Traffic patterns (default: all)
     #[arg(long, value_delimiter = ',')]
     pattern: Vec<Pattern>,
-    /// Rules; all if none is named
+    /// Rules (default: all)
     #[arg(long, value_delimiter = ',')]
     rule: Vec<Rule>,
-    /// How long, in rounds of a rank of middle speed
+    /// Simulated time, in rounds of a rank of medium speed
     #[arg(long, default_value_t = 500)]
     rounds: u64,
-    /// What all that is random follows from
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Of each weight 1 part in 2^DECAY goes with a round
+    /// Decay: each weight loses 1 part in 2^DECAY per round
     #[arg(long, default_value_t = Settings::default().decay)]
     decay: u32,
-    /// The least weight that earns a lane, in samples
+    /// Lowest weight that earns a lane, in samples
     #[arg(long, default_value_t = Settings::default().threshold)]
     threshold: u32,
-    /// Rounds that a lane stays at least
+    /// Minimum number of rounds that a lane is kept
     #[arg(long, default_value_t = Settings::default().hold)]
     hold: u32,
-    /// Instead of the table, a picture (SVG) of one rank of the first of these jobs: its traffic, and who had lanes
+    /// Instead of the table, write a picture (SVG) of one rank of the first job: its traffic and
+    /// the peers with lanes
     #[arg(long, value_name = "FILE")]
     picture: Option<PathBuf>,
     #[command(flatten)]
@@ -89,7 +90,7 @@ fn main() -> io::Result<()> {
     }
     if let (Some(file), Some(job)) = (&options.picture, jobs.first()) {
         let title = format!(
-            "Rank {PICTURED} of {}, {}, {}: traffic with its peers (grey), and who had lanes",
+            "Rank {PICTURED} of {}, {}, {}: traffic with its peers (grey), and the peers with lanes",
             job.ranks,
             job.pattern.name(),
             job.rule.name()

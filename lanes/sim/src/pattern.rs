@@ -1,36 +1,36 @@
-//! Who sends to whom.
+//! Traffic patterns.
 
 use clap::ValueEnum;
 use sim::random::Rng;
 
 use crate::DETAILED;
 
-/// What all ranks do.
+/// The traffic pattern of all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pattern {
-    /// 8 partners have 90 % of the traffic, the rest goes anywhere.
+    /// 8 partners have 90 % of the traffic; the rest goes to random ranks.
     FewHot,
-    /// 8 partners have 90 % of the traffic; the rest is a message to each of the idle ones in turn
-    /// (osu_mbw_mr of the seed).
+    /// 8 partners have 90 % of the traffic; the rest is one message to each idle rank in turn (like
+    /// osu_mbw_mr in the seed).
     FewHotAndEachIdle,
-    /// To all, in turn.
+    /// All to all, round-robin.
     AllInTurn,
-    /// To all, at random.
+    /// All to all, at random.
     AllAtRandom,
-    /// 32 partners have 90 % of the traffic, and all ranks are as fast.
+    /// 32 partners have 90 % of the traffic, and all ranks are equally fast.
     ManyEqual,
     /// 32 partners have 90 % of the traffic.
     Many,
-    /// Half of all traffic goes to rank 0; of the rest 8 partners have 90 %.
+    /// Half of all traffic goes to rank 0; 8 partners have 90 % of the rest.
     Hub,
-    /// 8 partners have 90 % of the traffic, and are others every now and then.
+    /// 8 partners have 90 % of the traffic, and change from time to time.
     Changing,
-    /// As many partners as lanes have 90 % of the traffic, and are others every now and then.
+    /// As many partners as there are lanes have 90 % of the traffic, and change from time to time.
     AllChanging,
 }
 
 impl Pattern {
-    /// What the table calls it.
+    /// Returns the pattern's name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -46,7 +46,7 @@ impl Pattern {
         }
     }
 
-    /// How many times slower the slowest rank is than the fastest.
+    /// Returns how many times slower the slowest rank is than the fastest.
     pub(crate) fn slowest(self) -> u64 {
         match self {
             Self::ManyEqual => 1,
@@ -54,7 +54,8 @@ impl Pattern {
         }
     }
 
-    /// The share of traffic that 16 lanes for each rank can carry, were all ranks as fast.
+    /// Returns the share of traffic that 16 lanes per rank could carry if all ranks were equally
+    /// fast.
     #[must_use]
     pub fn possible(self) -> f64 {
         match self {
@@ -64,12 +65,12 @@ impl Pattern {
         }
     }
 
-    /// Whether partners change.
+    /// Returns whether partners change.
     pub(crate) fn changes(self) -> bool {
         matches!(self, Self::Changing | Self::AllChanging)
     }
 
-    /// The receiver of a rank's message of this number, while partners are those of a phase.
+    /// Returns the receiver of a rank's message with this number, in a phase of partners.
     pub(crate) fn receiver(
         self,
         random: &mut Rng,
@@ -83,7 +84,7 @@ impl Pattern {
             Self::AllAtRandom => return anyone(random, rank, ranks),
             Self::Hub if rank != 0 && random.bool() => return 0,
             _ if random.u32(..10) == 0 => match self {
-                // Every tenth message or so, on average.
+                // About every tenth message on average.
                 Self::FewHotAndEachIdle => in_turn(rank, ranks, message / 10),
                 _ => anyone(random, rank, ranks),
             },
@@ -104,7 +105,8 @@ fn anyone(random: &mut Rng, rank: u32, ranks: u32) -> u32 {
     (rank + random.u32(1..ranks)) % ranks
 }
 
-/// One of `each` neighbours on each side, in a ring of the detailed ranks; each phase has others.
+/// Returns one of `each` neighbours on each side, in a ring of the simulated ranks; each phase has
+/// different ones.
 fn partner(random: &mut Rng, rank: u32, each: u32, phase: u32) -> u32 {
     let distance = 1 + phase % 8 * each + random.u32(..each);
     let distance = match random.bool() {

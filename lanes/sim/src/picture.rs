@@ -1,4 +1,4 @@
-//! A picture of one rank: its traffic with peers, round by round, and which of them had lanes.
+//! A picture of one rank: its traffic with peers by round, and the peers with lanes.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -7,29 +7,29 @@ use plotters::prelude::*;
 
 use crate::run::Moment;
 
-/// Pixels: the picture is as wide, and as high for its frame and for each peer.
+/// The sizes in pixels: the width, the height of the frame, and the height per peer.
 const WIDTH: u32 = 1400;
 const FRAME: u32 = 110;
 const ROW: u32 = 16;
-/// Peers that are shown at most: those that had lanes, then those with most traffic.
+/// The maximum number of peers shown: those that had lanes, then those with the most traffic.
 const MOST_PEERS: usize = 40;
-/// Samples of a round that are drawn as dark as can be.
+/// The number of samples in a round that is drawn in full black.
 const DARK: f64 = 6.0;
 
 const LANE: RGBColor = RGBColor(0xD9, 0x5F, 0x02);
 
-/// Draws what was [watched](crate::watch), as SVG: a row is a peer, a column a round; grey is its share of the
-/// round's traffic, and the coloured line below says that it had a lane.
+/// Draws [watched](crate::watch) rounds as SVG. A row is a peer and a column a round; the grey cell
+/// shows the peer's share of the round's traffic, and the coloured line below it a lane.
 ///
 /// # Errors
-/// The library refuses.
+/// Returns the error of the drawing library.
 pub fn svg(title: &str, moments: &[Moment]) -> Result<String, Box<dyn Error>> {
     let mut svg = String::new();
     draw(&mut svg, title, moments)?;
     Ok(svg)
 }
 
-/// Peers in the order in which they first had a lane, then by traffic.
+/// Returns the peers in the order of their first lane, then by traffic.
 fn peers(moments: &[Moment]) -> Vec<u32> {
     let mut peers: Vec<u32> = Vec::new();
     let mut traffic: BTreeMap<u32, u32> = BTreeMap::new();

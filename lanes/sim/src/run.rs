@@ -1,4 +1,4 @@
-//! One job in simulated time.
+//! The simulation of one job.
 
 use std::collections::BTreeMap;
 
@@ -14,33 +14,33 @@ use sim::{EventQueue, Nanos, US};
 use crate::Pattern;
 use crate::upstream::{Move, Upstream};
 
-/// Ranks that are simulated, of however many there are.
+/// The number of ranks that are simulated in detail.
 pub const DETAILED: u32 = 256;
 
 /// The time from one message of the fastest rank to its next.
 const MESSAGE_TIME: Nanos = 100;
-/// Rounds, of a rank of middle speed, after which changing partners change.
+/// The rounds of a rank of medium speed between changes of partners.
 const PHASE: u64 = 100;
-/// Rounds after a change that are looked at.
+/// The rounds after a change that are evaluated.
 const WATCHED: usize = 64;
-/// Of the possible share so much has to go by lanes to count as settled.
+/// The fraction of the possible share that has to use lanes to count as settled.
 const SETTLED: f64 = 0.98;
 
-/// Who decides.
+/// The rule that decides about lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Rule {
-    /// Nobody: all goes by the base path.
+    /// No lanes: all traffic uses the base path.
     None,
     /// The rules of UCX's usage tracker, with its defaults: 10 to 20 lanes.
     Upstream,
-    /// The receivers, which own the lanes.
+    /// The receivers decide and own the lanes.
     Owner,
-    /// Both ends, which both pay.
+    /// Both ends pay for a lane.
     Both,
 }
 
 impl Rule {
-    /// What the table calls it.
+    /// Returns the rule's name in the table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -52,29 +52,29 @@ impl Rule {
     }
 }
 
-/// What came of a job.
+/// The results of a job.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// The share of messages that went by lanes, the first half of the time left out.
+    /// The share of messages that used lanes in the second half of the time.
     pub share: f64,
-    /// The same where partners change, from round 16 after a change.
+    /// The same, where partners change, from round 16 after a change on.
     pub settled: f64,
-    /// Promotions and demotions of receivers by their senders, per 1,000 messages.
+    /// Promotions and demotions by senders, per 1,000 messages.
     pub moves: f64,
-    /// Lanes asked for, or offered unasked, per 1,000 messages.
+    /// Lanes asked for, or offered without an ask, per 1,000 messages.
     pub asks: f64,
-    /// The same at rank 0: asks that came to it, per 1,000 messages that came to it.
+    /// The asks received by rank 0, per 1,000 messages received by it.
     pub asks_at_hub: Option<f64>,
-    /// Rounds from a change of partners until the share is what it can be.
+    /// Rounds from a change of partners until the share is settled.
     pub rounds: Option<usize>,
 }
 
-/// A round of a rank.
+/// One round of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    /// Samples of its traffic, by peer.
+    /// The samples of its traffic, by peer.
     pub traffic: BTreeMap<u32, u32>,
-    /// Peers that have lanes at its end.
+    /// The peers with lanes at the end of the round.
     pub lanes: Vec<u32>,
 }
 
@@ -86,7 +86,7 @@ enum Wire {
 }
 
 enum Event {
-    /// A rank's next message that is noted is sent.
+    /// A rank sends its next sampled message.
     Sample(u32),
     Control(u32, u32, Wire),
     Drained(u32, usize, u16),
@@ -104,7 +104,7 @@ struct Rank {
     messages: u64,
     message_time: Nanos,
     rounds: usize,
-    /// Its round at the last change of partners.
+    /// The rank's round at the last change of partners.
     changed: usize,
     statistics: Statistics,
 }
@@ -118,35 +118,35 @@ struct World {
     events: EventQueue<Event>,
     random: Rng,
     is_warm: bool,
-    /// Of messages noted: all, by lanes, and the same by rounds since a change.
+    /// Sampled messages: all, and those on lanes; then the same by rounds since a change.
     sent: [u64; 2],
     since_change: Vec<[u64; 2]>,
     messages: u64,
     upstream_moves: u64,
     hub: [u64; 2],
-    /// A rank's rounds, if one is watched; the last one is under way.
+    /// The watched rank and its rounds, of which the last is in progress.
     watched: Option<(u32, Vec<Moment>)>,
 }
 
-/// What is simulated.
+/// A simulated job.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// Who sends to whom.
+    /// The traffic pattern.
     pub pattern: Pattern,
-    /// Who decides.
+    /// The rule that decides about lanes.
     pub rule: Rule,
-    /// Ranks, at least [`DETAILED`].
+    /// The number of ranks, at least [`DETAILED`].
     pub ranks: u32,
-    /// How long, in rounds of a rank of middle speed.
+    /// The simulated time, in rounds of a rank of medium speed.
     pub rounds: u64,
-    /// What all that is random follows from.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Of the lanes.
+    /// The settings of the lanes.
     pub settings: Settings,
 }
 
 impl Job {
-    /// One of 10,000 ranks, with what ships.
+    /// Creates a job of 10,000 ranks with the default settings.
     #[must_use]
     pub fn new(pattern: Pattern, rule: Rule) -> Self {
         Self {
@@ -163,19 +163,20 @@ impl Job {
 /// Simulates a job.
 ///
 /// # Errors
-/// The settings can't be.
+/// Returns an error if a setting is out of range.
 pub fn run(job: &Job) -> Result<Figures, SettingsError> {
     Ok(world(job, None)?.figures())
 }
 
-/// Simulates a job by one of our own rules, and looks at one of its first [`DETAILED`] ranks in each of its rounds.
+/// Simulates a job and returns the rounds of one of its first [`DETAILED`] ranks. The rule must be
+/// [`Rule::Owner`] or [`Rule::Both`].
 ///
 /// # Errors
-/// The settings can't be.
+/// Returns an error if a setting is out of range.
 pub fn watch(job: &Job, rank: u32) -> Result<Vec<Moment>, SettingsError> {
     let watched = world(job, Some(rank))?.watched;
     let mut moments = watched.map_or(Vec::new(), |(_, moments)| moments);
-    // It is not over.
+    // The last round is unfinished.
     moments.pop();
     Ok(moments)
 }
@@ -241,7 +242,7 @@ fn world(job: &Job, watched: Option<u32>) -> Result<World, SettingsError> {
 
 impl World {
     fn go(&mut self, job: &Job) {
-        // Rounds are of what is sent and received, where both count: half as long.
+        // Where both ends pay, sent and received messages both count, so rounds are half as long.
         let middle = (MESSAGE_TIME * MESSAGE_TIME * job.pattern.slowest()).isqrt();
         let mut round = middle * u64::from(self.settings.interval * self.settings.samples);
         if self.rule == Rule::Both {
@@ -280,7 +281,7 @@ impl World {
         }
     }
 
-    /// A rank sends until a message is noted.
+    /// Sends a rank's messages up to the next sampled one.
     fn sample(&mut self, at: u32, phase: u32) {
         let (pattern, count) = (self.pattern, self.count);
         let upstream = self.rule == Rule::Upstream;
@@ -297,21 +298,21 @@ impl World {
         let messages = rank.messages - before;
         let next = self.events.now() + messages * rank.message_time;
         let mut draw = |message| pattern.receiver(&mut self.random, at, count, message, phase);
-        // The one that is noted here, and one that is noted at its other end.
+        // The message sampled here, and one sampled at its other end.
         let (to, other) = (draw(self.ranks[at as usize].messages), draw(before));
         self.count_message(at, to, messages);
         self.touch(at, to);
-        // UCX notes what is sent.
+        // UCX samples only sent messages.
         if !upstream {
             match other {
                 0 if pattern == Pattern::Hub => {
-                    // It hears from all, of whom few are simulated.
+                    // Rank 0 receives from all ranks, of which only a few are simulated.
                     let from = self.random.u32(1..count);
                     self.hub[0] += u64::from(self.is_warm) * messages;
                     self.touch(0, if from < DETAILED { at } else { from });
                 }
                 detailed if detailed < DETAILED => self.touch(detailed, at),
-                // By symmetry as much comes from there.
+                // By symmetry, the same number comes from there.
                 _ => self.touch(at, other),
             }
         }
@@ -360,7 +361,8 @@ impl World {
         match &mut rank.policy {
             Policy::None => {}
             Policy::Ours(tracker, _) => {
-                // Where the receiver owns lanes it counts what comes, and a sender nothing.
+                // Where the receiver owns lanes, it counts what it receives, and a sender counts
+                // nothing.
                 tracker.touch(peer, 1);
                 let is_over = tracker.samples() >= samples;
                 if is_over {
@@ -382,7 +384,7 @@ impl World {
         }
     }
 
-    /// Notes a sample of the rank that is watched, and whether its round is over.
+    /// Records a sample of the watched rank, and whether its round is over.
     fn note(&mut self, at: u32, peer: u32, is_over: bool) {
         let Some((_, moments)) = self.watched.as_mut().filter(|(rank, _)| *rank == at) else {
             return;
@@ -428,7 +430,7 @@ impl World {
                 };
                 self.on(to, table, |lanes, tracker, act| {
                     let result = lanes.on_message(from, message, tracker, act);
-                    result.expect("all are honest");
+                    result.expect("all ranks are honest");
                 });
             }
             Wire::Promote(score) => {
@@ -441,7 +443,7 @@ impl World {
                     accepted.push(from);
                     self.send(to, from, Wire::Accept);
                 }
-                // What the peer has begun is not begun again.
+                // A promotion that the peer began is not begun again.
                 moves.retain(|one| !matches!(one, Move::Promoted(peer, _) if *peer == from));
                 self.upstream_moves(to, &moves);
             }
@@ -474,7 +476,7 @@ impl World {
         }
     }
 
-    /// Lets a table of a rank do something, and does what comes of it.
+    /// Runs a step of one of a rank's tables and carries out its actions.
     fn on(
         &mut self,
         at: u32,
@@ -504,7 +506,7 @@ impl World {
         }
     }
 
-    /// Connections are made at once: what is of interest is who has them.
+    /// Completes a connection at once: the simulation is only about which ranks have lanes.
     fn connected(&mut self, at: u32, table: usize, slot: u16) {
         self.on(at, table, |lanes, _, act| lanes.connected(slot, act));
     }
@@ -513,7 +515,7 @@ impl World {
         let share = |counts: [u64; 2]| counts[1] as f64 / counts[0].max(1) as f64;
         let per_thousand = |events: u64| events as f64 * 1000.0 / self.messages.max(1) as f64;
         let sum = |of: fn(&Statistics) -> u64| self.ranks.iter().map(|r| of(&r.statistics)).sum();
-        // An owner notes a promotion as the one who holds its lane does.
+        // Both the owner and the holder of a lane count its promotion.
         let promotions = match self.rule {
             Rule::Owner => sum(|all| all.promotions) / 2,
             _ => sum(|all| all.promotions),

@@ -1,7 +1,7 @@
-//! The rules of UCX's usage tracker, for comparison, with its defaults: presence in a list of the
-//! last ones noted, scores that decay, the best ones promoted, and demoted once they fall out of
-//! the table; a peer that doesn't promote as well denies silently, and a score that a peer has sent
-//! stays.
+//! The rules of UCX's usage tracker with its defaults, for comparison. Scores depend on presence in
+//! a list of recently used peers, and decay. The best peers are promoted, and demoted once they
+//! drop out of the table. A peer that does not promote in turn denies silently, and a score sent by
+//! a peer never expires.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ const CAPACITY: usize = 20;
 const THRESHOLD: usize = 10;
 const DECAY: f64 = 0.8;
 const REWARD: f64 = 0.2;
-/// Scores that are closer than that count as equal; then promoted ones come first.
+/// Scores that differ by less count as equal; promoted peers then come first.
 const MARGIN: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ struct Row {
 }
 
 impl Row {
-    /// No order, as closeness isn't transitive.
+    /// Not an order, because closeness is not transitive.
     fn compare(&self, other: &Self) -> Ordering {
         let value = |row: &Self| row.score.max(row.peers_score);
         let (one, two) = (value(self), value(other));
@@ -33,17 +33,17 @@ impl Row {
     }
 }
 
-/// A peer that was promoted, with its score, or demoted.
+/// A promotion, with the peer's score, or a demotion.
 pub(crate) enum Move {
     Promoted(u32, f64),
     Demoted(u32),
 }
 
-/// A tracker.
+/// UCX's usage tracker.
 #[derive(Debug, Default)]
 pub(crate) struct Upstream {
     rows: Vec<Row>,
-    /// The last ones noted, the latest last.
+    /// The most recently used peers, latest last.
     recent: Vec<u32>,
     pub(crate) samples: u32,
 }
@@ -77,7 +77,8 @@ impl Upstream {
         self.rank(moves);
     }
 
-    /// A peer has promoted this rank, with a score; gives whether this rank has promoted it too.
+    /// Handles a peer's promotion of this rank, with its score; returns whether this rank has
+    /// promoted the peer too.
     pub(crate) fn peer_promoted(&mut self, peer: u32, score: f64, moves: &mut Vec<Move>) -> bool {
         match self.rows.iter_mut().find(|row| row.peer == peer) {
             Some(row) => row.peers_score = score,
@@ -92,7 +93,7 @@ impl Upstream {
         self.is_promoted(peer)
     }
 
-    /// A peer has demoted this rank: nothing can be said against that.
+    /// Handles a peer's demotion of this rank, which cannot be refused.
     pub(crate) fn peer_demoted(&mut self, peer: u32) {
         self.rows.retain(|row| row.peer != peer);
     }
@@ -104,7 +105,7 @@ impl Upstream {
     }
 
     fn rank(&mut self, moves: &mut Vec<Move>) {
-        // By insertion: what is no order is refused by the library.
+        // Insertion sort, because the standard library's sort may panic without a total order.
         for end in 1..self.rows.len() {
             let mut at = end;
             while at > 0 && self.rows[at].compare(&self.rows[at - 1]).is_lt() {

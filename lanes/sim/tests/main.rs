@@ -1,4 +1,4 @@
-//! What the figures have to be.
+//! Bounds on the simulator's figures.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn lanes_follow_traffic_within_sixteen_rounds() {
     }
 }
 
-/// Whoever has a lane has earned it: had traffic in the rounds before.
+/// Every peer with a lane had traffic in the rounds before.
 #[test]
 fn a_picture_shows_lanes_beside_the_traffic_that_earned_them() {
     let job = Job {
