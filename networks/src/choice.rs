@@ -10,8 +10,8 @@ use conduit_portals::portals4::settings::Settings as Portals4Settings;
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// The known networks, each with the reason if it can't be used here. Tries to load libfabric and
-/// libportals.
+/// Returns the known networks, each with the reason if it cannot be used here. Tries to load
+/// libfabric and libportals.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let (ofi, portals4) = (OfiSettings::default(), Portals4Settings::default());
     ["shm", "udp", "ofi", "portals4"]
@@ -19,7 +19,7 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
         .into()
 }
 
-/// Whether a network can be used here, or why not.
+/// Checks that a network can be used here; the error gives the reason.
 fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Result<(), String> {
     match name {
         "ofi" => ofi.which().load().map(drop),
@@ -46,20 +46,20 @@ impl fmt::Display for NetworkKind {
     }
 }
 
-/// Which networks carry a job.
+/// The networks that carry a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
     IntraHost,
-    /// Shared memory between these ranks, of which this is one, and a network between hosts to all
-    /// others.
+    /// Shared memory between these ranks, which include this one, and a network between hosts to
+    /// all others.
     Both(Vec<Rank>, NetworkKind),
 }
 
-/// Chooses among the networks that `CONDUIT_NETWORK` allows. The same kind on every rank.
+/// Chooses among the networks that `CONDUIT_NETWORK` allows. All ranks choose the same kind.
 ///
 /// # Errors
-/// [`Error::NoNetwork`]: no allowed network can carry the job.
+/// Returns [`Error::NoNetwork`] if no allowed network can carry the job.
 pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -> Result<Choice> {
     let mut reasons = Vec::new();
     let asked = settings.networks.networks.as_deref();
@@ -78,14 +78,14 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
     let mut kinds = [NetworkKind::Udp, NetworkKind::Ofi, NetworkKind::Portals4]
         .map(|kind| (kind, kind.to_string()));
     kinds.sort_by_key(|(_, name)| position(name));
-    // Loading a library runs code of its own, of all its providers in libfabric's case: that is
-    // done only where it is named.
+    // Loading a library runs its initialisers, in libfabric's case those of all providers, so a
+    // library is loaded only if its network is named.
     let inter = (kinds.into_iter())
         .filter(|(kind, name)| *kind == NetworkKind::Udp || position(name).is_some())
         .filter(|(_, name)| usable(name))
         .map(|(kind, _)| kind)
         .collect::<Vec<_>>();
-    // The one that is named first.
+    // The network named first wins.
     let inter = inter.first().copied();
     if intra && hosts.count() == 1 {
         return Ok(Choice::IntraHost);
@@ -102,7 +102,7 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
         let name = |rank| hosts.host_of(rank).map_or("", |host| hosts.name(host));
         let other = other.unwrap_or(0);
         reasons.push(format!(
-            "shm: it reaches ranks of one host only, and the job's are on {}: rank 0 on {}, rank {other} on {}",
+            "shm: reaches only ranks of one host, but the job has {} hosts: rank 0 on {}, rank {other} on {}",
             hosts.count(),
             name(0),
             name(other)
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// The choice of rank 0 with these settings, and with this libfabric if one is named.
+    /// Chooses for rank 0 with these settings, and with this libfabric if one is given.
     fn choose(networks: &Settings, library: Option<&str>, hosts: &Hosts) -> Result<Choice> {
         let ofi = OfiSettings {
             library: library.map(str::to_owned),
@@ -192,7 +192,7 @@ mod tests {
                 && neither.contains("shm: "),
             "{neither}"
         );
-        // The other network that is named is used.
+        // The other named network is used.
         assert_eq!(
             choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
             Choice::Both(vec![0], NetworkKind::Udp)

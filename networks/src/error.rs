@@ -1,4 +1,4 @@
-//! Why a job has no network.
+//! The error of a failed network start.
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
@@ -10,12 +10,12 @@ use conduit_udp::job::UdpError;
 /// The result of a start.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why the network of a job could not be started. The text names the rank and the setting
+/// The reason why a job's network could not be started. The text names the rank and the setting
 /// concerned.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The launcher failed, or another rank.
+    /// The launcher or another rank failed.
     #[error("{0}")]
     Start(String),
     /// The shared-memory network could not be started.
@@ -30,15 +30,15 @@ pub enum Error {
     /// The network over Portals 4 could not be started.
     #[error("{0}")]
     Portals4(String),
-    /// Two networks do not fit together.
+    /// Two networks contradict each other.
     #[error(transparent)]
     Composite(#[from] NiError),
     /// No network that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {
-        /// What was asked for.
+        /// The networks asked for.
         asked: String,
-        /// Why each of them can't be used.
+        /// The reasons why none of them can be used.
         reason: String,
     },
 }

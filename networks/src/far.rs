@@ -1,4 +1,5 @@
-//! The network to ranks of other hosts: one that matches by itself, or the portals over a transport.
+//! The network to ranks of other hosts: one that matches in hardware or firmware, or the portals
+//! over a transport.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use conduit_portals::transport::SoftPortals;
 
 use crate::InterHost;
 
-/// One rank's end of it.
+/// One rank's end of the network to other hosts.
 #[derive(Debug)]
 pub enum Far<M: Mode> {
     /// The portals over a transport.
@@ -21,7 +22,7 @@ pub enum Far<M: Mode> {
     Portals4(Box<Portals4<M>>),
 }
 
-/// Dispatches a call to the network chosen.
+/// Dispatches a call to the chosen network.
 macro_rules! each {
     ($far:expr, $network:ident => $call:expr) => {
         match $far {

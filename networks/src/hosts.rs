@@ -1,4 +1,4 @@
-//! Which ranks are on one host, and so can share memory.
+//! The hosts of a job, and the ranks that share memory on each.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,15 +8,15 @@ use conduit_shm::job::Stranger;
 /// The hosts of a job, numbered in the order of their first ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts {
-    /// By rank: its host. 4 bytes a rank.
+    /// The host of each rank. 4 bytes per rank.
     of: Box<[u32]>,
-    /// By host.
+    /// The name of each host.
     names: Box<[String]>,
     rank: Rank,
 }
 
 impl Hosts {
-    /// From the name of each rank's host, as seen by `rank`.
+    /// Creates the hosts from the host name of each rank, as seen by `rank`.
     pub fn new<'a>(rank: Rank, hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<String> = Vec::new();
         let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -35,24 +35,24 @@ impl Hosts {
         }
     }
 
-    /// Number of hosts of the job.
+    /// Returns the number of hosts of the job.
     pub fn count(&self) -> u32 {
         self.names.len() as u32
     }
 
-    /// The host of a rank, `0..count`.
+    /// Returns the host of a rank, in `0..count`.
     pub fn host_of(&self, rank: Rank) -> Option<u32> {
         self.of.get(rank as usize).copied()
     }
 
-    /// A host's name.
+    /// Returns a host's name.
     pub fn name(&self, host: u32) -> &str {
         self.names.get(host as usize).map_or("", String::as_str)
     }
 
-    /// Splits hosts some of whose ranks can't share memory with each other. The parts count as
-    /// hosts; each rank, in order, joins the first part with all of whose ranks it can share
-    /// memory. The result is the same on all ranks.
+    /// Splits hosts on which some ranks cannot share memory with each other. The parts count as
+    /// hosts; each rank, in order, joins the first part whose ranks can all share memory with it.
+    /// All ranks compute the same result.
     pub(crate) fn split(&mut self, strangers: &[Stranger]) {
         let apart: HashSet<_> = strangers
             .iter()
@@ -82,7 +82,7 @@ impl Hosts {
         self.of = of.into();
     }
 
-    /// The ranks of this rank's host, ascending.
+    /// Returns the ranks of this rank's host in ascending order.
     pub fn members(&self) -> impl Iterator<Item = Rank> + '_ {
         let own = self.of[self.rank as usize];
         (0..)

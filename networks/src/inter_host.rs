@@ -20,12 +20,12 @@ pub enum InterHost {
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
     Ofi(Box<OfiEndpoint>),
-    /// The same, with connections to a few peers.
+    /// An endpoint of libfabric with connections to a few peers.
     Connected(Box<Connections<Connected>>),
 }
 
 impl InterHost {
-    /// Whether the settings ask for a report of its counters.
+    /// Returns whether the settings ask for a report of the counters.
     pub(crate) fn is_reported(&self, settings: NetworkSettings<'_>) -> bool {
         match self {
             Self::Udp(_) => settings.udp.statistics,
@@ -33,7 +33,7 @@ impl InterHost {
         }
     }
 
-    /// A report of its counters, a line for each part.
+    /// Returns a report of the counters, one line per part.
     pub(crate) fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         match self {
             Self::Udp(carrier) => UdpCounters::of(portals, carrier).report(rank),

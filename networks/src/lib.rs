@@ -1,8 +1,8 @@
-//! The network of a job, made of several: which peer is reached by which.
+//! The network of a job, composed of several networks that each reach some of the peers.
 //!
-//! [`start`] chooses among the networks that may be used ([`available_networks`]) and starts them:
-//! shared memory among the ranks of a host, and a network between hosts ([`Far`]) to all
-//! others. The engine sees one network, the [`composite`] of both.
+//! [`start`] chooses among the usable networks ([`available_networks`]) and starts them: shared
+//! memory among the ranks of a host, and a network between hosts ([`Far`]) to all others. The
+//! engine sees one network, the [`composite`] of both.
 
 mod choice;
 pub mod composite;
@@ -30,12 +30,12 @@ use conduit_shm::job::Shm;
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 
-/// The network under every rank of this build.
+/// The network of every rank in this build.
 pub type Network<M> = Composite<Shm<M>, Far<M>, M>;
 
 impl<M: Mode> Network<M> {
-    /// Announces that this rank's process ends regularly, so that peers don't take it for dead.
-    /// Waits for a bounded time until ranks of other hosts have received what it has sent.
+    /// Announces that this rank's process exits normally, so that peers do not report a failure.
+    /// Waits for a bounded time until ranks of other hosts have received everything sent to them.
     pub fn leave(&self, settings: NetworkSettings<'_>) {
         self.intra().leave();
         if settings.shm.statistics {
@@ -54,16 +54,16 @@ impl<M: Mode> Network<M> {
                     if !lanes.is_empty() {
                         report += &format!("rank {rank}: {lanes}\n");
                     }
-                    // One write, so that the reports of several ranks stay whole. Nothing can be
-                    // done about an error.
+                    // A single write keeps the reports of several ranks apart. A write error cannot
+                    // be handled.
                     let _ = std::io::stderr().write_all(report.as_bytes());
                 }
             }
         }
     }
 
-    /// The counters of shared memory that are not zero, and with which ranks of this host it uses
-    /// rings of their own.
+    /// Returns the nonzero counters of shared memory, and the ranks of this host with which it uses
+    /// exclusive rings.
     fn intra_report(&self) -> String {
         let mut report = format!("rank {}: shm:", self.rank());
         for (name, count) in self.intra().statistics().each() {

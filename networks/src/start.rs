@@ -1,4 +1,5 @@
-//! Starts a job's network: shared memory among the ranks of a host, another network to all others.
+//! Starts a job's network: shared memory among the ranks of a host, another network to all other
+//! ranks.
 
 use std::time::Duration;
 
@@ -18,21 +19,21 @@ use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 use crate::{Error, Far, Hosts, InterHost, Network, Result};
 
-/// Shared memory of each rank, bytes; the same on all ranks.
+/// The shared memory of each rank in bytes; equal on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// For the largest segment.
+    /// The largest segment.
     pub segment: usize,
-    /// For queues.
+    /// The queues.
     pub queues: usize,
 }
 
-/// Bytes of shared memory that a rank's queues can take. Addresses only, until they are used.
+/// The maximum bytes of shared memory for a rank's queues. Only address space, until they are used.
 const QUEUES: usize = 1 << 30;
 
 impl Room {
-    /// The room in a job of `size` ranks where a rank's memory can hold a segment of `segment`
-    /// bytes, and its shared memory has at most `shared` bytes.
+    /// Computes the room in a job of `size` ranks, where a rank's memory can hold a segment of
+    /// `segment` bytes and its shared memory has at most `shared` bytes.
     pub fn new(settings: NetworkSettings<'_>, size: u32, segment: usize, shared: usize) -> Self {
         let queues = QUEUES.min(shared / 4);
         let besides = queues + shm_besides(settings, size) + ShmConfig::STAGING;
@@ -44,11 +45,11 @@ impl Room {
 }
 
 /// Starts the network of a job whose ranks have this room. Collective.
-/// Hosts whose ranks turn out not to share memory are split.
+/// Splits hosts whose ranks turn out not to share memory.
 ///
 /// # Errors
-/// [`Error::NoNetwork`] if no allowed network can carry the job; the error of the chosen network if
-/// it can't be started on this rank; [`Error::Start`] if another rank failed.
+/// Returns [`Error::NoNetwork`] if no allowed network can carry the job, the error of the chosen
+/// network if it cannot be started on this rank, and [`Error::Start`] if another rank failed.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
@@ -80,30 +81,31 @@ pub fn start<M: Mode>(
     }
 }
 
-/// Reports that ranks which should share memory don't.
+/// Reports that some ranks of a host cannot share memory.
 fn report_split(first: &Stranger, more: usize, choice: Option<&Choice>) {
     let Stranger { rank, peer, reason } = first;
     let more = match more {
         0 => String::new(),
-        more => format!("; {more} more likewise"),
+        more => format!("; and {more} more pairs"),
     };
     let instead = match choice {
-        Some(Choice::Both(_, kind)) => format!("{kind} is used between them"),
-        _ => "there is no other network to use".to_owned(),
+        Some(Choice::Both(_, kind)) => format!("using {kind} between them"),
+        _ => "no other network is usable".to_owned(),
     };
     stderr::write_line(format_args!(
-        "conduit: rank {rank} can't share the memory of rank {peer} ({reason}{more}): {instead}"
+        "conduit: rank {rank} cannot share the memory of rank {peer} ({reason}{more}): {instead}"
     ));
 }
 
-/// Configuration of the inter-host network.
+/// The configuration of the inter-host network.
 enum InterHostConfig {
     Udp(UdpConfig),
     Ofi(OfiConfig),
     Portals4(Portals4Config),
 }
 
-/// Shared memory among the neighbours, another network to all others. If one rank fails all do.
+/// Starts shared memory among the neighbours and another network to all others. If one rank fails,
+/// all ranks fail.
 fn both<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
@@ -146,7 +148,7 @@ fn both<M: Mode>(
                     None => InterHost::Ofi(wire.into()),
                     Some(beside) => {
                         let connected = beside.connect(wire)?;
-                        // As many as the network has.
+                        // No limit besides the network's own.
                         let lanes = LaneSettings {
                             slots: u16::MAX,
                             ..LaneSettings::default()
@@ -162,7 +164,8 @@ fn both<M: Mode>(
     Ok(Composite::new(intra, Far::Soft(inter), neighbours)?)
 }
 
-/// Configuration of the inter-host network from its own settings, adapted to the other networks'.
+/// Returns the configuration of the inter-host network from its settings, adapted to those of the
+/// other networks.
 fn inter_host_config(
     settings: NetworkSettings<'_>,
     shm: &ShmConfig,
@@ -183,8 +186,8 @@ fn inter_host_config(
             let mut config = OfiConfig::of(settings.ofi, host, hosts.count() == 1);
             config.secret_file = secret_file;
             adapt(&mut config.portals, settings, shm);
-            // Handlers, and ranks that share memory, do atomics by processor, and the device's are
-            // not atomic with those.
+            // Handlers and ranks that share memory use the processor's atomics, which are not
+            // atomic with respect to the device's.
             let alone = !settings.networks.allows_network("shm");
             config.portals.native_atomics = settings.ofi.atomics && alone;
             InterHostConfig::Ofi(config)
@@ -205,7 +208,7 @@ fn inter_host_config(
     })
 }
 
-/// Each region is rounded up to (huge) pages.
+/// Slack, because each region is rounded up to (huge) pages.
 const ROUNDING: usize = 1 << 30;
 
 /// Adapts the portals of the inter-host network to the common settings and to shared memory, whose
@@ -224,7 +227,7 @@ fn chunk_bytes(settings: NetworkSettings<'_>) -> usize {
     settings.engine.chunk.next_multiple_of(64)
 }
 
-/// Bytes of regions for what the engine needs besides the segment.
+/// Returns the bytes of regions that the engine needs besides the segment.
 fn shm_besides(settings: NetworkSettings<'_>, size: u32) -> usize {
     let engine = settings.engine;
     let chunks = (engine.sb_chunks + engine.rpl_chunks) as usize * chunk_bytes(settings);
@@ -232,8 +235,8 @@ fn shm_besides(settings: NetworkSettings<'_>, size: u32) -> usize {
     chunks + control
 }
 
-/// Configuration of shared memory: regions for the segment and for what the engine needs besides
-/// (`Engine::start`).
+/// Returns the configuration of shared memory: regions for the segment and for the engine's other
+/// needs (`Engine::start`).
 fn shm_config(settings: NetworkSettings<'_>, size: u32, room: Room) -> ShmConfig {
     let engine = settings.engine;
     let chunk = chunk_bytes(settings);
@@ -246,7 +249,7 @@ fn shm_config(settings: NetworkSettings<'_>, size: u32, room: Room) -> ShmConfig
         max_managed: chunk,
         flood_bytes: settings.shm.flood_bytes,
         max_coalescing: match engine.spin {
-            // Ranks that share a core give it away while nothing comes.
+            // Ranks that share a core yield it while idle.
             Some(_) => Duration::ZERO,
             None => Duration::from_nanos(settings.shm.coalescing.into()),
         },

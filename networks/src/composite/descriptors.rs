@@ -1,7 +1,7 @@
 //! Memory descriptors, bound in both networks.
 //!
-//! Every put and get looks one up, from any thread: so they are in a table of atomics of fixed
-//! size, and only the list of free places has a lock.
+//! Every put and get looks up a descriptor, from any thread, so they are kept in a fixed-size table
+//! of atomics; only the list of free places has a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// Places at most: an `MdId` has 16 bits for the place.
+/// The maximum number of places: an `MdId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ struct Descriptor {
 #[derive(Debug)]
 struct FreeList {
     free: VecDeque<u32>,
-    /// Descriptors that the intra-host network has released and the inter-host one not yet.
+    /// Descriptors that the intra-host network has released but the inter-host network has not.
     half_released: Vec<MdId>,
 }
 
@@ -68,7 +68,7 @@ impl<M: Mode> Descriptors<M> {
         found.ok_or_else(|| unknown(operation, md))
     }
 
-    /// The descriptor's id in one of the networks.
+    /// Returns the descriptor's id in one of the networks.
     #[inline]
     pub(super) fn get(
         &self,
@@ -111,7 +111,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             // SAFETY: the caller's promise.
             let in_intra = unsafe { intra.md_bind(base, len, eq) }
                 .map_err(|error| self.with_job_rank(error))?;
-            // SAFETY: the same, for the same time: both are released before it ends.
+            // SAFETY: the same promise, for the same time: both are released before it ends.
             match unsafe { self.inter.md_bind(base, len, inter_eq) } {
                 Ok(in_inter) => Ok((in_intra, in_inter)),
                 Err(error) => {
@@ -126,8 +126,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 let place = &table[slot as usize];
                 place.intra.store(in_intra.0, Ordering::Relaxed);
                 place.inter.store(in_inter.0, Ordering::Relaxed);
-                // The place was not bound, so its generation is even, and no other thread changes
-                // it.
+                // The place was unbound, so its generation is even, and no other thread changes it.
                 let generation = place.generation.load(Ordering::Relaxed).wrapping_add(1);
                 place.generation.store(generation, Ordering::Release);
                 Ok(MdId(generation << 16 | slot))
@@ -140,7 +139,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     pub(super) fn release<Intra: Ni>(&self, intra: &Intra, md: MdId) -> Result<Unlink, NiError> {
-        // One at a time: of two threads that release the same descriptor one gets an error.
+        // Serialised, so that one of two threads that release the same descriptor gets an error.
         let mut free_list = self.descriptors.free_list.lock();
         let place = self.descriptors.find("md_release", md)?;
         if !free_list.half_released.contains(&md) {

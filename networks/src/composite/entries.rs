@@ -1,7 +1,7 @@
-//! Match entries that are linked in both networks.
+//! Match entries linked in both networks.
 //!
 //! An entry has a place in a table here, and the place's number is the entry's tag in both
-//! networks. The place holds the owner's tag and the entry's state on either side:
+//! networks. The place holds the owner's tag and the entry's state in each network:
 //!
 //! ```text
 //! Linked -- this side unlinks automatically --> Draining -- Free --> Gone   (locally managed)
@@ -9,9 +9,9 @@
 //!    +-- the other side unlinks automatically --> Gone, or Unlinking as long as it is in use
 //! ```
 //!
-//! The owner gets [`Event::Unlinked`] when neither side is linked any more, and [`Event::Free`]
-//! when both are gone. Networks raise events in any order, so an event may still name a place whose
-//! entry is gone; places are therefore reused as late as possible.
+//! The owner gets [`Event::Unlinked`] when neither network has the entry linked, and
+//! [`Event::Free`] when it is gone from both. Networks raise events in any order, so an event may
+//! still name a place whose entry is gone; places are therefore reused as late as possible.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,21 +23,21 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// Places for each entry that can be linked.
+/// The number of places for each entry that can be linked.
 const PLACES: u32 = 4;
-/// Places at most: a `MeId` has 16 bits for the place.
+/// The maximum number of places: a `MeId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
 /// State of an entry in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryLink {
-    /// Linked, or unlinked automatically with the event still to come.
+    /// Linked, or unlinked automatically with the event still outstanding.
     Linked(MeId),
-    /// To be unlinked because the other side has ended; the network has it in use.
+    /// To be unlinked because the other side has ended, but still in use by the network.
     Unlinking(MeId),
     /// Unlinked automatically; its space is still in use.
     Draining,
-    /// Never linked there, or ended.
+    /// Never linked in this network, or ended.
     Gone,
 }
 
@@ -49,9 +49,9 @@ struct Linked {
     inter: EntryLink,
     managed: bool,
     claim: Option<Claim>,
-    /// The owner asked for the unlink event.
+    /// Whether the owner asked for the unlink event.
     tells: bool,
-    /// One side was unlinked automatically: the other follows.
+    /// Whether one side was unlinked automatically; the other follows.
     ending: bool,
     delivered_unlinked: bool,
 }
@@ -64,7 +64,7 @@ impl Linked {
         }
     }
 
-    /// The event that is due to the owner, and whether it is the last.
+    /// Returns the event due to the owner, and whether it is the last.
     fn due(&mut self) -> Option<(Due, bool)> {
         let unlinked = |link| matches!(link, EntryLink::Draining | EntryLink::Gone);
         if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
@@ -79,7 +79,7 @@ impl Linked {
     }
 }
 
-/// An event that is due to the owner.
+/// An event due to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Unlinked,
@@ -99,14 +99,14 @@ struct Table {
     places: Vec<Option<Linked>>,
     generations: Vec<u16>,
     free: VecDeque<u16>,
-    /// Places of entries that have something to do without another event of a network.
+    /// Places of entries that need another attempt without an event of a network.
     pending: Vec<u16>,
 }
 
 pub(super) struct Entries<M: Mode> {
-    /// By place: the owner's tag, read with every event.
+    /// The owner's tag of each place, read with every event.
     tags: Box<[AtomicU64]>,
-    /// Length of `Table::pending`.
+    /// The length of `Table::pending`.
     pending: AtomicU32,
     table: M::Lock<Table>,
 }
@@ -139,7 +139,7 @@ impl<M: Mode> Entries<M> {
         }
     }
 
-    /// The owner's tag for a tag of the networks.
+    /// Translates a tag of the networks to the owner's tag.
     #[inline]
     pub(super) fn tag(&self, inner: u64) -> u64 {
         let place = usize::try_from(inner).ok();
@@ -184,7 +184,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     ) -> Result<MeId, NiError> {
         let managed = matches!(entry.memory, MeMemory::Managed { .. });
         let once = entry.options.contains(MeOptions::USE_ONCE);
-        // The networks that can bring a message for it.
+        // The networks that can deliver a message to the entry.
         let (in_intra, in_inter) = match entry.source {
             None => (true, true),
             Some(source) => match self.local_rank(source) {
@@ -245,8 +245,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             return Ok(me_id(place, generation));
         };
         if let EntryLink::Linked(me) = linked.intra {
-            // It may have taken a message meanwhile, in another thread; it ends as if the other
-            // side had.
+            // The entry may have taken a message meanwhile, in another thread; it ends as if the
+            // other side had ended.
             linked.tells = false;
             linked.ending = true;
             linked.intra = self.unlink_other(intra, Side::IntraHost, me);
@@ -269,7 +269,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         match self.unlink_in(intra, side, me) {
             Ok(Unlink::Done) => EntryLink::Gone,
             Ok(Unlink::InUse) => EntryLink::Unlinking(me),
-            // Unlinked automatically at the same time; its event will say so.
+            // Unlinked automatically at the same time; its event is still to come.
             Err(_) => EntryLink::Linked(me),
         }
     }
@@ -285,7 +285,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         if linked.ending || claimed {
             return Err(unknown(me));
         }
-        // If the other side is in use, this one stays unlinked: the owner calls again.
+        // If the other side is in use, this one stays unlinked, and the owner calls again.
         for side in [Side::InterHost, Side::IntraHost] {
             if let EntryLink::Linked(inner) = *linked.link(side) {
                 match self.unlink_in(intra, side, inner) {
@@ -300,7 +300,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(Unlink::Done)
     }
 
-    /// A network unlinked an entry automatically. Returns the event that is due to the owner.
+    /// Handles the automatic unlinking of an entry in one network. Returns the event due to the
+    /// owner.
     #[cold]
     pub(super) fn unlinked<Intra: Ni>(
         &self,
@@ -324,14 +325,14 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         })
     }
 
-    /// A network reports that the space of an unlinked entry is free. Returns the event that is due
-    /// to the owner.
+    /// Handles the release of an unlinked entry's space in one network. Returns the event due to
+    /// the owner.
     #[cold]
     pub(super) fn freed(&self, side: Side, inner: u64) -> Option<Event<'static>> {
         self.ended(inner, |linked| *linked.link(side) = EntryLink::Gone)
     }
 
-    /// Applies `change` to an entry. Returns the event that is due to the owner.
+    /// Applies `change` to an entry. Returns the event due to the owner.
     fn ended(&self, inner: u64, change: impl FnOnce(&mut Linked)) -> Option<Event<'static>> {
         let mut table = self.entries.table.lock();
         let place = u16::try_from(inner).ok()?;
@@ -353,7 +354,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     /// Retries the unlinking of pending entries of indices with this queue. Returns the first event
-    /// that is due to an owner; `None`: none for now.
+    /// due to an owner, if any.
     #[cold]
     pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
         let mut table = self.entries.table.lock();
@@ -363,7 +364,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 table.pending.remove(at);
                 continue;
             };
-            // An entry whose index was never opened belongs to any queue.
+            // An entry whose index was never opened belongs to every queue.
             if self.queue_of(linked.index).is_some_and(|queue| queue != eq) {
                 at += 1;
                 continue;

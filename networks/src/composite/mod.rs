@@ -1,23 +1,23 @@
-//! Two networks as one: an intra-host network for the ranks of this host, an inter-host network for
-//! all others.
+//! A composite of two networks: an intra-host network for the ranks of this host, and an inter-host
+//! network for all others.
 //!
 //! The intra-host network knows only the ranks of its host, by their *local ranks*: numbers from 0
 //! in the order of their ranks in the job. The inter-host network knows all ranks. [`Composite`]
-//! translates ranks and the names of queues, descriptors and entries. A job of one host has no
+//! translates ranks and the ids of queues, descriptors and entries. A job of one host has no
 //! inter-host network; each call then goes straight to the intra-host one, after one comparison.
 //!
-//! - **Regions** are made by the intra-host network and adopted by the inter-host one
+//! - **Regions** are created by the intra-host network and adopted by the inter-host one
 //!   ([`Ni::region_adopt`]).
-//! - **Entries** are linked in both networks, or in the one that reaches the entry's source. A
+//! - **Entries** are linked in both networks, or only in the one that reaches the entry's source. A
 //!   use-once entry is linked with a [claim](conduit_core::ni::Claim), so that only one message
-//!   takes it. A locally managed entry has all of its space in each network, so it holds at least
-//!   what was asked for. When one network unlinks an entry automatically the other's is unlinked
-//!   too, and the owner gets the event after both.
-//! - **Polling** favours the intra-host network while that has traffic, since a poll of the
+//!   takes it. A locally managed entry has its full space in each network, so it holds at least
+//!   what was asked for. When one network unlinks an entry automatically, the other one's is
+//!   unlinked too, and the owner gets the event after both.
+//! - **Polling** favours the intra-host network while that has traffic, because polling the
 //!   inter-host one may be a system call (`throttle`).
-//! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end it
-//!   ([`Ni::arm`]). If the inter-host network can't do that, the two are waited for in turn, for a
-//!   moment each.
+//! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end the wait
+//!   ([`Ni::arm`]). If the inter-host network does not support that, the two are waited for in
+//!   turn, briefly each.
 
 mod descriptors;
 mod entries;
@@ -37,7 +37,7 @@ use entries::Entries;
 use queues::Queues;
 use throttle::PollThrottle;
 
-/// Two networks as one. See the [module](self).
+/// The composite of two networks. See the [module](self).
 pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
     /// `None` in a job of one host. Dropped before the intra-host network, because the inter-host
     /// one may access that one's regions until it is dropped.
@@ -45,30 +45,30 @@ pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
     intra: Intra,
 }
 
-/// What a job over several hosts needs besides the intra-host network.
+/// The state of a job over several hosts, besides the intra-host network.
 struct MultiHost<Inter: Ni, M: Mode> {
     inter: Inter,
-    /// By rank: its local rank, or [`NOT_LOCAL`]. 4 bytes a rank.
+    /// The local rank of each rank, or [`NOT_LOCAL`]. 4 bytes per rank.
     local_rank: Box<[u32]>,
-    /// By local rank: its rank in the job.
+    /// The rank in the job of each local rank.
     neighbours: Box<[Rank]>,
-    /// How this rank reaches itself, if the inter-host network does atomics on its memory: then those
-    /// of its own go there too.
+    /// This rank's reach to itself, if the inter-host network performs atomics on its memory: its
+    /// own atomics must then use that network too.
     own_reach: Option<Reach>,
     limits: Limits,
-    /// Bytes left for regions. Locked while a region is made, so that both networks number it
-    /// alike.
+    /// The bytes left for regions. Locked while a region is created, so that both networks number
+    /// it alike.
     regions: M::Lock<usize>,
     queues: Queues<M>,
-    /// When the inter-host network is polled, and what the last poll found.
+    /// When to poll the inter-host network, and what the last poll found.
     throttle: PollThrottle,
-    /// By portal table index: its event queue plus 1; 0: not open.
+    /// The event queue of each portal table index, plus 1; 0 if the index is not open.
     indices: [AtomicU8; 256],
     descriptors: Descriptors<M>,
     entries: Entries<M>,
 }
 
-/// The rank is on another host.
+/// Marks a rank on another host.
 const NOT_LOCAL: u32 = u32::MAX;
 
 /// One of the two networks.
@@ -79,7 +79,7 @@ enum Side {
 }
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
-    /// The network of a job of one host.
+    /// Creates the network of a job of one host.
     pub fn single_host(intra: Intra) -> Self {
         Self {
             intra,
@@ -90,7 +90,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
     /// Joins two networks. `neighbours` are the ranks of this host, by local rank.
     ///
     /// # Errors
-    /// [`NiError::System`] if `neighbours` contradict the networks.
+    /// Returns [`NiError::System`] if `neighbours` contradicts the networks.
     pub fn new(intra: Intra, inter: Inter, neighbours: Vec<Rank>) -> Result<Self, NiError> {
         let (rank, size) = (inter.rank(), inter.size());
         let wrong = |reason: String| NiError::System {
@@ -104,14 +104,14 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
                 Some(place) if *place == NOT_LOCAL => *place = number,
                 _ => {
                     return Err(wrong(format!(
-                        "the neighbours {neighbours:?} are no distinct ranks of a job of {size}"
+                        "neighbours {neighbours:?} are not distinct ranks of a job of {size}"
                     )));
                 }
             }
         }
         if neighbours.len() != intra.size() as usize || local_rank[rank as usize] != intra.rank() {
             return Err(wrong(format!(
-                "is number {} of {} in the intra-host network, which is not so in {neighbours:?}",
+                "local rank {} of {} in the intra-host network contradicts the neighbours {neighbours:?}",
                 intra.rank(),
                 intra.size()
             )));
@@ -119,7 +119,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let native = inter.reach(rank).capabilities & Capabilities::NATIVE_ATOMICS;
         if !native.is_empty() && neighbours.len() > 1 {
             return Err(wrong(format!(
-                "shares memory with {neighbours:?}, whose processors' atomics are not atomic with the inter-host network's"
+                "ranks {neighbours:?} share memory, but the processors' atomics are not atomic with respect to the inter-host network's"
             )));
         }
         let own_reach = (!native.is_empty()).then(|| {
@@ -149,19 +149,19 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         })
     }
 
-    /// The network among the ranks of this host.
+    /// Returns the network among the ranks of this host.
     #[inline]
     pub fn intra(&self) -> &Intra {
         &self.intra
     }
 
-    /// The network to all others, in a job over several hosts.
+    /// Returns the network to all other ranks, in a job over several hosts.
     #[inline]
     pub fn inter(&self) -> Option<&Inter> {
         self.multi_host.as_ref().map(|multi_host| &multi_host.inter)
     }
 
-    /// The ranks of this host, by local rank; `None`: all of the job.
+    /// Returns the ranks of this host by local rank; `None` stands for all ranks of the job.
     pub fn neighbours(&self) -> Option<&[Rank]> {
         self.multi_host
             .as_ref()
@@ -169,11 +169,11 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
     }
 }
 
-/// The limits that both networks keep.
+/// Returns the limits that both networks can keep.
 fn both(intra: &Limits, inter: &Limits) -> Limits {
     Limits {
         pt_indices: intra.pt_indices.min(inter.pt_indices),
-        // One is reserved for indices that are opened without a queue.
+        // One queue is reserved for indices that are opened without a queue.
         event_queues: intra.event_queues.min(inter.event_queues).saturating_sub(1),
         match_entries: intra.match_entries.min(inter.match_entries),
         memory_descriptors: intra.memory_descriptors.min(inter.memory_descriptors),
@@ -183,24 +183,24 @@ fn both(intra: &Limits, inter: &Limits) -> Limits {
 }
 
 impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
-    /// A rank's local rank; `None`: it is on another host.
+    /// Returns a rank's local rank; `None` if it is on another host.
     #[inline]
     fn local_rank(&self, rank: Rank) -> Option<u32> {
         let number = *self.local_rank.get(rank as usize)?;
         (number != NOT_LOCAL).then_some(number)
     }
 
-    /// The rank with this local rank.
+    /// Returns the rank with this local rank.
     #[inline]
     fn rank_of(&self, number: u32) -> Rank {
-        // A local rank that doesn't exist becomes a rank that doesn't exist.
+        // A nonexistent local rank becomes a nonexistent rank.
         self.neighbours
             .get(number as usize)
             .copied()
             .unwrap_or(Rank::MAX)
     }
 
-    /// Checks that the target exists.
+    /// Checks that the target rank and the index exist.
     fn check(&self, operation: &'static str, rank: Rank, index: PtIndex) -> Result<(), NiError> {
         match (rank as usize) < self.local_rank.len() {
             true => self.check_index(operation, index),
@@ -223,7 +223,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
     }
 
-    /// Replaces the local rank in an error of the intra-host network.
+    /// Replaces the local rank in an error of the intra-host network with the job's rank.
     #[cold]
     fn with_job_rank(&self, mut error: NiError) -> NiError {
         if let NiError::System { rank, .. }
@@ -235,7 +235,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         error
     }
 
-    /// The event queue of an index.
+    /// Returns the event queue of an index.
     fn queue_of(&self, index: u8) -> Option<u8> {
         self.indices[usize::from(index)]
             .load(Ordering::Acquire)

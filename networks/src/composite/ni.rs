@@ -1,4 +1,4 @@
-//! The Ni contract. In a job of one host each call goes straight to the intra-host network.
+//! The Ni contract. In a job of one host, each call goes straight to the intra-host network.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// How long a rank waits on one network before it polls the other, if neither can end the other's
-/// wait: short beside the latency between hosts.
+/// The time that a rank waits on one network before it polls the other, if neither can end the
+/// other's wait: short compared with the latency between hosts.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
@@ -276,7 +276,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         if self.is_anything_ready(multi_host) {
             return;
         }
-        // Alone on its host: nothing can arrive by the intra-host network.
+        // This rank is alone on its host: nothing can arrive on the intra-host network.
         if multi_host.neighbours.len() == 1 {
             return multi_host.inter.wait(limit);
         }
@@ -313,8 +313,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let region = intra
             .region_create_prepared(len, prepare)
             .map_err(|error| self.with_job_rank(error))?;
-        // SAFETY: a region of the intra-host network, which is dropped after the inter-host one
-        // (`Composite`).
+        // SAFETY: the region belongs to the intra-host network, which is dropped after the
+        // inter-host one (`Composite`).
         let adopted = unsafe { self.inter.region_adopt(region.base, region.len) }?;
         match adopted.id == region.id {
             true => {
@@ -325,7 +325,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 operation: "region_create",
                 rank: self.inter.rank(),
                 reason: format!(
-                    "the intra-host network numbers the region {}, the inter-host one {}",
+                    "region has number {} in the intra-host network, but {} in the inter-host one",
                     region.id.0, adopted.id.0
                 ),
             }),

@@ -1,11 +1,11 @@
-//! Polling both networks: their events are delivered with the job's ranks and the owner's tags.
+//! Polling of both networks: events are delivered with the job's ranks and the owner's tags.
 
 use conduit_core::ni::{EqId, Event, Ni, PutEvent, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// Events taken from the internal queue in one call.
+/// The maximum number of events taken from the internal queue in one call.
 const INTERNAL_LIMIT: u32 = 64;
 
 /// Translates the events of one network for a sink.
@@ -14,7 +14,7 @@ struct Forward<'a, S, Intra: Ni, Inter: Ni, M: Mode> {
     intra: &'a Intra,
     multi_host: &'a MultiHost<Inter, M>,
     side: Side,
-    /// Events delivered to the sink; some are swallowed.
+    /// The number of events delivered to the sink; some are swallowed.
     delivered: u32,
 }
 
@@ -88,10 +88,10 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
     }
 }
 
-/// The networks to poll, in order, and which of the two goes first next time. Checking the
-/// intra-host one first is cheap, while polling it adds to the latency of what has come by the
-/// other. For the inter-host one a poll may be a system call: if only the intra-host one reports
-/// something ready, only that is polled, even if the poll turns out empty.
+/// Returns the networks to poll in order, and the one that goes first next time. Checking the
+/// intra-host network first is cheap, but polling it delays what has arrived on the other. Polling
+/// the inter-host network may be a system call: if only the intra-host network reports something
+/// ready, only that one is polled, even if the poll turns out empty.
 fn order(turn: Side, intra_has_some: bool, inter_has_some: bool) -> ([Option<Side>; 2], Side) {
     match (intra_has_some, inter_has_some, turn) {
         (true, false, _) => ([Some(Side::IntraHost), None], Side::InterHost),
@@ -127,8 +127,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let Some(queue) = multi_host.queues.get(eq) else {
             return 0;
         };
-        // Held while events are delivered, as in the networks themselves: a call from within a sink
-        // finds nothing.
+        // Held while events are delivered, as in the networks themselves: a nested call from a sink
+        // returns nothing.
         let Some(mut turn) = queue.turn.try_lock() else {
             return 0;
         };
@@ -183,7 +183,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         }
     }
 
-    /// Whether a poll would find something, as far as the networks know.
+    /// Returns whether a poll would find something, as far as the networks know.
     pub(super) fn is_anything_ready(&self, multi_host: &MultiHost<Inter, M>) -> bool {
         multi_host.ready(self.intra.ready()) != Ready::NONE
     }
@@ -193,8 +193,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 mod tests {
     use super::*;
 
-    /// A ring of shared memory is polled once more after what was taken from it, in each round
-    /// trip.
+    /// In each round trip, a ring of shared memory is polled once more after its message was taken.
     #[test]
     fn the_inter_host_network_is_not_polled_where_only_the_other_is_ready() {
         for turn in [Side::IntraHost, Side::InterHost] {
@@ -211,7 +210,7 @@ mod tests {
         assert_eq!(turn, Side::IntraHost);
     }
 
-    /// A caller that polls without asking what is ready finds what has arrived.
+    /// A caller that polls without checking readiness finds what has arrived.
     #[test]
     fn the_inter_host_network_is_polled_where_the_other_has_nothing() {
         for (turn, known) in [Side::IntraHost, Side::InterHost]

@@ -1,5 +1,5 @@
-//! Event queues, one in each network. A queue has the name of the intra-host network's, so that
-//! names of ready queues need no translation there.
+//! Event queues, one in each network. A queue keeps its id from the intra-host network, so that the
+//! ids of ready queues need no translation there.
 
 use std::sync::OnceLock;
 
@@ -8,27 +8,29 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// Slots of the internal queue, for the unlink events of entries of indices that have no queue.
+/// The slots of the internal queue, which gets the unlink events of entries of indices without a
+/// queue.
 const INTERNAL_SLOTS: usize = 1024;
 
 pub(super) struct Queue<M: Mode> {
     pub(super) inter: EqId,
-    /// The network that the next poll begins with. Locked during a poll.
+    /// The network polled first next time. Locked during a poll.
     pub(super) turn: M::Lock<Side>,
 }
 
 pub(super) struct Queues<M: Mode> {
-    /// By name.
+    /// The queues by id.
     table: Box<[OnceLock<Queue<M>>]>,
     /// The queue of indices that were opened without one: it gets the unlink events of their
     /// entries.
     internal: OnceLock<EqId>,
-    /// Queues that the user may still make. Locked while one is made.
+    /// The number of queues that the user may still create. Locked while one is created.
     left: M::Lock<u8>,
 }
 
 impl<M: Mode> Queues<M> {
-    /// `numbers`: queues of the intra-host network. `most`: those that the user may make.
+    /// Creates an empty table for `numbers` queues of the intra-host network, of which the user may
+    /// create `most`.
     pub(super) fn new(numbers: u8, most: u8) -> Self {
         Self {
             table: (0..numbers).map(|_| OnceLock::new()).collect(),
@@ -42,7 +44,7 @@ impl<M: Mode> Queues<M> {
         self.table.get(usize::from(eq.0))?.get()
     }
 
-    /// A queue's name in the inter-host network.
+    /// Returns a queue's id in the inter-host network.
     pub(super) fn inter(&self, operation: &'static str, eq: EqId) -> Result<EqId, NiError> {
         let queue = self.get(eq).filter(|_| self.internal() != Some(eq));
         match queue {
@@ -90,7 +92,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 operation: "eq_create",
                 rank: self.inter.rank(),
                 reason: format!(
-                    "the intra-host network numbers a queue {}, beyond its limit",
+                    "queue number {} of the intra-host network exceeds its limit",
                     eq.0
                 ),
             });
@@ -103,7 +105,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(eq)
     }
 
-    /// The queue of indices that are opened without one, which the first call makes.
+    /// Returns the queue of indices that are opened without one; the first call creates it.
     pub(super) fn internal_queue<Intra: Ni>(&self, intra: &Intra) -> Result<EqId, NiError> {
         let _making = self.queues.left.lock();
         if let Some(eq) = self.queues.internal() {
@@ -113,7 +115,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(*self.queues.internal.get_or_init(|| eq))
     }
 
-    /// What is ready in both networks, of which the inter-host one is not asked each time.
+    /// Returns what is ready in both networks, without querying the inter-host one each time.
     #[inline]
     pub(super) fn ready_throttled(&self, intra: Ready) -> Ready {
         match self.throttle.is_inter_due(intra) {
@@ -122,14 +124,14 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
     }
 
-    /// What is ready in both networks, given what is in the intra-host one.
+    /// Returns what is ready in both networks, given what is ready in the intra-host one.
     pub(super) fn ready(&self, intra: Ready) -> Ready {
         let inter = self.inter.ready();
         self.throttle.note_inter(inter);
         self.ready_beside(intra, inter)
     }
 
-    /// What is ready in both networks, given what is in either.
+    /// Returns what is ready in both networks, given what is ready in each.
     #[inline]
     fn ready_beside(&self, intra: Ready, inter: Ready) -> Ready {
         if self.entries.any_pending() {

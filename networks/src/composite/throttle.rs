@@ -1,29 +1,29 @@
-//! How often the inter-host network is polled.
+//! Throttles the polling of the inter-host network.
 //!
 //! A poll may be a system call, which costs as much as a round trip between two ranks of a host.
-//! While there is traffic between those, the inter-host network is therefore polled only once in a
-//! number of polls: seldom, and more often while it has traffic too or an answer is expected from
-//! it. Polls are counted, because reading the clock costs too much. Without traffic on the host it
-//! is polled each time.
+//! While there is traffic on the host, the inter-host network is therefore polled only once in a
+//! number of polls: seldom, and more often while it has traffic too or a reply from it is expected.
+//! Polls are counted, because reading the clock costs too much. Without traffic on the host, the
+//! inter-host network is polled each time.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use atomic::Atomic;
 use conduit_core::ni::{EqId, Ready};
 
-/// Polls without an event of the intra-host network after which that is taken for idle, and at most
-/// between two polls of an inter-host network without traffic: some microseconds, so that empty
-/// polls take a twentieth of the time.
+/// The number of polls without an event of the intra-host network after which it counts as idle,
+/// and the maximum between two polls of an inter-host network without traffic: some microseconds,
+/// so that empty polls take a twentieth of the time.
 const IDLE_INTERVAL: u32 = 1024;
-/// Polls between two of an inter-host network with traffic.
+/// The number of polls between two polls of an inter-host network with traffic.
 const BUSY_INTERVAL: u32 = 64;
-/// Empty polls of the inter-host network after which it counts as being without traffic.
+/// The number of empty polls of the inter-host network after which it counts as having no traffic.
 const EMPTY_POLLS: u32 = 64;
-/// A poll that finds events counts as many, about what handling them takes: in a flood the
+/// The weight of a poll that finds events, about as much as handling them takes: in a flood the
 /// inter-host network is polled every 128th time, and with traffic every 8th.
 const EVENT_WEIGHT: u32 = 8;
 
-/// What is known of both networks. Threads that count at the same time may lose a count.
+/// The state of both networks' traffic. Threads that count at the same time may lose a count.
 #[derive(Debug, Default)]
 pub(super) struct PollThrottle {
     /// Polls until the intra-host network counts as idle.
@@ -32,14 +32,14 @@ pub(super) struct PollThrottle {
     polls: AtomicU32,
     /// Empty polls of the inter-host network until it counts as being without traffic.
     traffic: AtomicU32,
-    /// What the last poll of the inter-host network found ready.
+    /// The result of the last poll of the inter-host network.
     inter: Atomic<Ready>,
 }
 
 const _: () = assert!(Atomic::<Ready>::is_lock_free());
 
 impl PollThrottle {
-    /// Whether the inter-host network is to be polled, given what is ready in the intra-host one.
+    /// Returns whether to poll the inter-host network, given what is ready in the intra-host one.
     #[inline]
     pub(super) fn is_inter_due(&self, intra: Ready) -> bool {
         let (busy, weight) = match intra.is_empty() {
@@ -57,13 +57,13 @@ impl PollThrottle {
         due
     }
 
-    /// What the last poll of the inter-host network found ready.
+    /// Returns what the last poll of the inter-host network found ready.
     #[inline]
     pub(super) fn inter(&self) -> Ready {
         self.inter.load(Relaxed)
     }
 
-    /// Notes that this queue of the inter-host network is empty.
+    /// Records that this queue of the inter-host network is empty.
     #[inline]
     pub(super) fn note_empty(&self, eq: EqId) {
         let rest = self.inter.load(Relaxed).without(Ready::queue(eq));
@@ -81,7 +81,7 @@ impl PollThrottle {
         }
     }
 
-    /// Notes that something is sent to a rank of another host, which may answer.
+    /// Records that something is sent to a rank of another host, which may reply.
     pub(super) fn note_traffic(&self) {
         // Several threads may send: a store without effect would only take the cache line from the
         // others.
@@ -116,7 +116,7 @@ mod tests {
         let throttle = PollThrottle::default();
         assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
         assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
-        // After the last of it.
+        // After the last traffic.
         assert_eq!(polls(&throttle, Ready::NONE), IDLE_INTERVAL);
         assert_eq!(polls(&throttle, Ready::NONE), 1);
     }

@@ -1,4 +1,4 @@
-//! The networks of processes that come and go ([`conduit_portals::transport::open`]), chosen by
+//! The networks of processes that come and go ([`conduit_portals::transport::open`]), selected by
 //! name.
 
 mod far;
@@ -31,80 +31,80 @@ pub enum FarKind {
     Ofi,
 }
 
-/// Which networks, and where.
+/// The networks to open, and their addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice<'a> {
-    /// Shared memory among processes of a host.
+    /// Whether to use shared memory among the processes of a host.
     pub near: bool,
     /// A network between hosts.
     pub far: Option<FarKind>,
-    /// The interface, address or name that is used, with a port or without; for shared memory alone
-    /// a name.
+    /// The interface, address or name to use, optionally with a port; for shared memory alone, a
+    /// name.
     pub host: Option<&'a str>,
-    /// The subnet of the interface that is preferred.
+    /// The subnet of the preferred interface.
     pub subnet: Option<&'a str>,
     /// The family of addresses.
     pub family: Family,
-    /// The key that processes share.
+    /// The key that all processes share.
     pub key: Option<&'a str>,
 }
 
-/// Why no network could be opened.
+/// The reason why no network could be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no key, and it was not said that none is wanted.
+    /// No key is configured, and operation without one is not allowed.
     #[error(
-        "{network}: there is no key to know processes by: give an authorization key (auth_key), or a file with one \
-         (CONDUIT_SECRET_FILE); or say that whoever can send packets here is trusted (CONDUIT_NA_UNAUTHENTICATED=1)"
+        "{network}: no key to authenticate processes: set an authorization key (auth_key) or a file with one \
+         (CONDUIT_SECRET_FILE), or trust every sender (CONDUIT_NA_UNAUTHENTICATED=1)"
     )]
     NoKey {
         /// The network's name.
         network: &'static str,
     },
-    /// The key has no bytes, so everybody knows it.
+    /// The key is empty, so it is no secret.
     #[error(
-        "{network}: the authorization key (auth_key) is empty, and everybody knows that one: leave it out, or give one"
+        "{network}: the authorization key (auth_key) is empty, which is no secret: omit it, or set a nonempty one"
     )]
     EmptyKey {
         /// The network's name.
         network: &'static str,
     },
-    /// The file with the key can't be used.
+    /// The key's file cannot be used.
     #[error("CONDUIT_SECRET_FILE={path}: {reason}")]
     SecretFile {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with the file.
         reason: String,
     },
-    /// Shared memory.
+    /// An error of shared memory.
     #[error(transparent)]
     Local(#[from] LocalError),
-    /// UDP.
+    /// An error of UDP.
     #[error(transparent)]
     Udp(#[from] UdpError),
-    /// libfabric.
+    /// An error of libfabric.
     #[error(transparent)]
     Ofi(#[from] OfiError),
 }
 
-/// What kind of failure an [`OpenError`] is, for who has codes for them.
+/// The kind of an [`OpenError`], for callers with error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenErrorKind {
-    /// The key, or its file.
+    /// The key or its file.
     Key,
     /// Another process has the address.
     AddressInUse,
-    /// There is no such interface or address here.
+    /// The interface or address does not exist here.
     AddressNotAvailable,
-    /// The process or the system has no descriptor or no memory left.
+    /// The process or the system has no descriptors or memory left.
     Exhausted,
     /// Anything else.
     Other,
 }
 
 impl OpenError {
-    /// Its kind.
+    /// Returns the error's kind.
     pub fn kind(&self) -> OpenErrorKind {
         use OpenErrorKind::*;
         match self {
@@ -117,14 +117,14 @@ impl OpenError {
                 UdpError::System { error, .. }
                 | UdpError::Socket(UdpSocketError::System { error, .. }),
             ) => of_number(error.raw_os_error()),
-            // libfabric's numbers are the system's.
+            // libfabric uses the system's error numbers.
             Self::Ofi(OfiError::Refused { error, .. }) => of_number(*error),
             _ => Other,
         }
     }
 }
 
-/// The kind of a system's error.
+/// Returns the kind of a system error.
 fn of_number(error: Option<i32>) -> OpenErrorKind {
     match error.map(Errno::from_raw_os_error) {
         Some(Errno::ADDRINUSE) => OpenErrorKind::AddressInUse,
@@ -139,7 +139,7 @@ fn of_number(error: Option<i32>) -> OpenErrorKind {
 /// Opens the network.
 ///
 /// # Errors
-/// [`OpenError`] names what is wrong with what was chosen or set.
+/// Returns an [`OpenError`] that names the faulty choice or setting.
 pub fn open(choice: &Choice<'_>, settings: &Settings) -> Result<Network, OpenError> {
     let far = match choice.far {
         None => None,
@@ -155,7 +155,7 @@ pub fn open(choice: &Choice<'_>, settings: &Settings) -> Result<Network, OpenErr
 
 fn local(choice: &Choice<'_>, settings: &Settings, alone: bool) -> Result<Local, LocalError> {
     Local::start(&LocalConfig {
-        // Of two networks the host is the far one's.
+        // With two networks, the host belongs to the far one.
         name: choice.host.filter(|_| alone).map(str::to_owned),
         ring: settings.open.ring.next_power_of_two(),
         max_peers: settings.open.max_peers,
@@ -163,7 +163,8 @@ fn local(choice: &Choice<'_>, settings: &Settings, alone: bool) -> Result<Local,
     })
 }
 
-/// The secret that others are known by; `None`: anybody is trusted, as was asked for.
+/// Returns the secret that authenticates other processes; `None` trusts every process, as
+/// configured.
 fn secret(
     choice: &Choice<'_>,
     settings: &Settings,
@@ -191,7 +192,7 @@ fn secret(
 fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
     let of_udp = &settings.udp;
     let mut config = UdpConfig::new(secret(choice, settings, "udp")?);
-    // An interface that is set for jobs is one for this too.
+    // An interface set for jobs applies here too.
     config.host = choice
         .host
         .map(str::to_owned)
@@ -278,7 +279,7 @@ mod tests {
         for far in [FarKind::Udp, FarKind::Ofi] {
             assert_eq!(kind(&empty(false, Some(far))), OpenErrorKind::Key);
         }
-        // Where no key is needed.
+        // A network that needs no key ignores it.
         assert!(open(&empty(true, None), &Settings::default()).is_ok());
     }
 

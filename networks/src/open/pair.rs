@@ -1,8 +1,9 @@
-//! One open network made of two: a near one, among the processes of a host, and a far one.
+//! An open network composed of a near one, among the processes of a host, and a far one.
 //!
-//! A number here is a number there, shifted, and the lowest bit says where. An address is that of
-//! both: the near one's length 1, its bytes, the far one's bytes. Which of them reaches a peer is
-//! decided by its address: the near one where it can, which is the same from both ends.
+//! A peer's number here is its number in one of the two, shifted left by one; the lowest bit says
+//! in which. An address holds both: the length of the near part in one byte, the near part, the far
+//! part. A peer's address decides which network reaches it: the near one if it can, with the same
+//! result at both ends.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -14,16 +15,16 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, R
 use conduit_portals::transport::open::{ConnectError, OpenTransport};
 use conduit_portals::transport::{Transport, Wait};
 
-/// Whether an address of the near network is of this host.
+/// Returns whether an address of the near network belongs to this host.
 pub type IsNear<N> = fn(&N, &[u8]) -> bool;
 
-/// The module says how. At least one of the two is there.
+/// A pair of open networks, at least one of which exists. See the [module](self).
 pub struct Pair<N, F> {
     near: Option<N>,
     far: Option<F>,
     is_near: IsNear<N>,
     address: Vec<u8>,
-    /// By far or near number: the addresses that were looked up, which are of both networks.
+    /// By far or near number: the looked-up addresses, which cover both networks.
     peers: [Vec<Vec<u8>>; 2],
 }
 
@@ -39,7 +40,7 @@ fn side(peer: Rank) -> (usize, Rank) {
     ((peer & 1) as usize, peer >> 1)
 }
 
-/// Hands on what one of the two says, with its peers' numbers here.
+/// Forwards the events of one network with the peers' numbers of the pair.
 struct Renumbered<'h, H> {
     handler: &'h mut H,
     side: usize,
@@ -84,13 +85,13 @@ impl<H: FragmentHandler> FragmentHandler for Renumbered<'_, H> {
     }
 }
 
-/// The two parts of an address.
+/// Splits an address into its near and far part.
 fn split(address: &[u8]) -> Result<(&[u8], &[u8]), ConnectError> {
     let parts = || {
         let (&length, rest) = address.split_first()?;
         rest.split_at_checked(length.into())
     };
-    parts().ok_or(ConnectError::Malformed("an address that ends too early"))
+    parts().ok_or(ConnectError::Malformed("address is truncated"))
 }
 
 fn join(near: &[u8], far: &[u8]) -> Vec<u8> {
@@ -99,12 +100,12 @@ fn join(near: &[u8], far: &[u8]) -> Vec<u8> {
     [&[near.len() as u8], near, far].concat()
 }
 
-/// What separates the parts of an address's text; no part has one. Names of libfabric's providers
-/// have `;`, lists of addresses `,`.
+/// Separates the two parts of an address's text; neither part contains it. libfabric's provider
+/// names contain `;`, lists of addresses `,`.
 const SEPARATOR: char = '~';
 
 impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
-    /// Both, or one of them.
+    /// Creates a pair of both networks, or of one of them.
     pub fn new(near: Option<N>, far: Option<F>, is_near: IsNear<N>) -> Self {
         let own = join(
             near.as_ref().map_or(&[], |near| near.address()),
@@ -128,7 +129,7 @@ impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
         known[at] = address;
     }
 
-    /// Forgets the address of a peer that has no number any more.
+    /// Forgets the address of a peer that no longer has a number.
     fn forget(&mut self, side: usize, peer: Rank) {
         let known = &mut self.peers[side];
         if let Some(address) = known.get_mut(peer as usize) {
@@ -139,18 +140,18 @@ impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
         }
     }
 
-    /// The near network.
+    /// Returns the near network.
     pub fn near(&self) -> Option<&N> {
         self.near.as_ref()
     }
 
-    /// The far network.
+    /// Returns the far network.
     pub fn far(&self) -> Option<&F> {
         self.far.as_ref()
     }
 }
 
-/// Calls one of the two, by a peer's number here.
+/// Calls the network of a peer, with the peer's number there.
 macro_rules! on {
     ($self:ident, $peer:ident, $network:ident, $call:expr, $none:expr) => {
         match side($peer) {
@@ -248,12 +249,12 @@ impl<N: OpenTransport, F: OpenTransport> Transport for Pair<N, F> {
     }
 }
 
-/// Sleeps until one of several has something.
+/// Sleeps until one of several networks has something to do.
 struct Waiter(Vec<Arc<dyn Wait>>);
 
 impl Wait for Waiter {
     fn wait(&self, also: Option<&std::os::fd::OwnedFd>, limit: Option<Duration>) -> bool {
-        /// How long each is waited for while there are others.
+        /// The time to wait for each network while there are others.
         const TURN: Duration = Duration::from_micros(100);
         match &self.0[..] {
             [only] => only.wait(also, limit),
@@ -285,7 +286,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
         (!both.is_empty()).then(|| both.join(&SEPARATOR.to_string()))
     }
     fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
-        // What a process without a near network says has no near part.
+        // The address of a process without a near network has no near part.
         let (far, near) = match (&self.far, &self.near, text.split_once(SEPARATOR)) {
             (_, _, Some((far, near))) => (far, near),
             (None, _, None) => ("", text),
@@ -302,7 +303,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
         };
         match near.is_empty() && far.is_empty() {
             true => Err(ConnectError::Malformed(
-                "it has no part for any network here",
+                "address has no part for a network of this process",
             )),
             false => Ok(join(&near, &far)),
         }
@@ -316,7 +317,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
             (_, Some(network)) if !far.is_empty() => (FAR, network.connect(far)?),
             _ => {
                 return Err(ConnectError::Malformed(
-                    "it is of another host or user, and has no part for a network that goes there",
+                    "address belongs to another host or user and has no part for a network that reaches it",
                 ));
             }
         };

@@ -3,22 +3,22 @@
 use settings::ValueKind;
 
 settings::group! {
-    /// The settings of NA: of its networks together, and of its messages.
+    /// NA's own settings: those common to its networks, and those of its messages.
     pub struct OpenSettings, acts [na];
 
     "CONDUIT_NA_UNAUTHENTICATED" unauthenticated: bool = false, ValueKind::Bool,
-        warning "NA over UDP or libfabric: whoever can send this process packets can connect to it, read and write the memory it registers",
-        "NA over UDP or libfabric without a key: whoever can send this process packets is trusted";
+        warning "NA over UDP or libfabric: any process that can send packets here can connect, and can read and write memory that this process registers",
+        "allow NA over UDP or libfabric without a key, trusting every sender of packets";
     "CONDUIT_NA_MAX_PEERS" max_peers: u32 = 65_536, ValueKind::integer(1, 65_536),
-        "processes that an NA class may know at a time; others are not answered";
+        "most processes that an NA class knows at a time; others get no answer";
     "CONDUIT_NA_WINDOW" window: u32 = 32, ValueKind::integer(2, 4096),
-        "unexpected messages of one process that may wait in an NA class for a receive; its further ones wait where they are sent";
+        "most unexpected messages of one process that wait in an NA class for a receive; further ones wait at the sender";
     "CONDUIT_NA_RING" ring: usize = 32 << 10, ValueKind::bytes(4 << 10, 4 << 20, 1),
         "bytes of the rings between two processes of a host, rounded up to a power of two";
     "CONDUIT_NA_COPY" copy: bool = true, ValueKind::Bool,
-        "let processes of a host copy transfers between each other's memory, where the system allows it; without, they go through the rings";
+        "copy transfers directly between the memory of processes of a host, where the system allows it; 0 sends them through the rings";
     "CONDUIT_NA_DEAD_TIME" dead_time: u32 = 30_000, ValueKind::integer(100, settings::MOST_TIME),
-        "milliseconds after which a process that answers nothing over UDP or libfabric is dead for NA";
+        "milliseconds of silence over UDP or libfabric after which NA reports a process dead";
 }
 
 settings::compose! {
@@ -26,22 +26,22 @@ settings::compose! {
     pub struct Settings {
         /// NA's own.
         open: OpenSettings,
-        /// The secret's file.
+        /// The file of the secret.
         networks: crate::settings::Settings,
-        /// libfabric's.
+        /// The settings of libfabric.
         ofi: conduit_ofi::settings::Settings,
-        /// UDP's.
+        /// The settings of UDP.
         udp: conduit_udp::settings::Settings,
     }
 }
 
 impl Settings {
-    /// The settings of this process's environment. Those that are a job's alone are left out, and
-    /// are not checked: a process may be both.
+    /// Reads the settings from this process's environment. Ignores settings that concern only jobs,
+    /// and does not check them, because a process may also be a rank of a job.
     ///
     /// # Errors
-    /// The first variable whose value does not parse or is out of range, or that begins as NA's
-    /// settings do and is none.
+    /// Returns the first variable whose value does not parse or is out of range, or whose name has
+    /// NA's prefix but is unknown.
     pub fn from_env() -> Result<(Self, Vec<settings::Warning>), settings::SettingsError> {
         use settings::Groups as _;
         let known = Self::default();
