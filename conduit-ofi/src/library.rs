@@ -1,20 +1,20 @@
-//! The libfabric that is loaded.
+//! The choice of the libfabric to load.
 
 use std::path::PathBuf;
 
 use libfabric_sys::Library;
 
-/// Which libfabric to load.
+/// The libfabric to load.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Which {
-    /// The system's `libfabric.so.1`, or the copy that was built in where there is none.
+    /// The system's `libfabric.so.1`, or the vendored copy if there is none.
     #[default]
     Any,
-    /// The system's only.
+    /// Only the system's.
     System,
     /// This file.
     File(PathBuf),
-    /// The copy that was built in.
+    /// The vendored copy.
     Vendored,
 }
 
@@ -29,17 +29,17 @@ impl Which {
         }
     }
 
-    /// Loads it.
+    /// Loads the library.
     ///
     /// # Errors
-    /// What was looked for, and why it can't be used.
+    /// Returns the libraries tried, and why they are unusable.
     pub fn load(&self) -> Result<Library, String> {
         let open = |path| Library::load(path).map_err(|error| error.to_string());
         match self {
             Self::File(path) => open(Some(path.as_path())),
             Self::System => open(None),
             Self::Vendored => Library::vendored().ok_or_else(|| {
-                "this program has no libfabric of its own (crate libfabric-vendored)".to_owned()
+                "this program contains no vendored libfabric (crate libfabric-vendored)".to_owned()
             }),
             Self::Any => open(None).or_else(|error| Library::vendored().ok_or(error)),
         }

@@ -1,4 +1,4 @@
-//! The choice of a provider among those that libfabric has on this host, best first.
+//! The choice of a provider among libfabric's providers on this host, best first.
 //!
 //! | class | providers | networks |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | 4 | unknown ones | |
 //! | 5 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
 //!
-//! If all ranks are on one host `shm` comes before all of them, otherwise it is left out. Only
-//! classes 2 and 3 and `shm` were run for this project.
+//! If all ranks are on one host, `shm` comes first; otherwise it is excluded. Only classes 2 and 3
+//! and `shm` were tested for this project.
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
@@ -25,8 +25,8 @@ use libfabric_sys::{
     FI_THREAD_DOMAIN, Library, fi_ep_type, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
-/// Capabilities and flags to ask for, the best first: of two offers for the same device the first
-/// counts.
+/// The capabilities and flags to request, best first: of two offers for the same device, the first
+/// one counts.
 const CAPABILITY_SETS: [(u64, u64); 8] = {
     let all = FI_MSG | FI_RMA | FI_MULTI_RECV;
     [
@@ -41,13 +41,13 @@ const CAPABILITY_SETS: [(u64, u64); 8] = {
     ]
 };
 /// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21: control calls are serialised with data
-/// transfers, as all calls of this network are, so providers can leave out locks.
+/// transfers, as all calls of this network are, so providers can omit locks.
 const UNIFIED: fi_progress = 3;
 /// The registration modes that this network supports.
 const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-/// Reads a socket address as libfabric has it.
+/// Reads a socket address in libfabric's format.
 pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(*raw.first_chunk()?);
     let port = u16::from_be_bytes(*raw.get(2..)?.first_chunk()?);
@@ -59,45 +59,45 @@ pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// What is asked of a provider.
+/// The requirements on a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// A provider's name, as `fi_info` writes it; the part before the `;` suffices.
+    /// A provider's name as printed by `fi_info`; the part before the `;` suffices.
     pub provider: Option<String>,
-    /// A domain's name: of `tcp` an interface's.
+    /// A domain's name; `tcp` names its domains after interfaces.
     pub domain: Option<String>,
-    /// All ranks are on one host.
+    /// Whether all ranks are on one host.
     pub one_host: bool,
-    /// Messages only: peers get no access to memory.
+    /// Whether to use messages only, without access to peers' memory.
     pub messages_only: bool,
 }
 
 /// Limits of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Bytes of a message or an access.
+    /// The maximum bytes of a message or an access.
     pub(crate) max_message: usize,
-    /// Bytes of a message that the library injects.
+    /// The maximum bytes of a message that the library injects.
     pub(crate) inject: usize,
-    /// Pieces of memory that a message may be sent from (`iov_limit`).
+    /// The maximum number of memory pieces of a message (`iov_limit`).
     pub(crate) pieces: usize,
-    /// Receives that are posted.
+    /// The maximum number of posted receives.
     pub(crate) receives: usize,
 }
 
-/// An offer of a provider: an owned `fi_info`.
+/// An offer of a provider, which owns an `fi_info`.
 pub struct Offer {
     library: Library,
     info: NonNull<fi_info>,
-    /// Completion upon delivery (`FI_DELIVERY_COMPLETE`) is asked for.
+    /// Whether completion upon delivery (`FI_DELIVERY_COMPLETE`) was requested.
     pub(crate) delivery: bool,
-    /// The capabilities that were asked for and granted.
+    /// The capabilities that were requested and granted.
     pub(crate) caps: u64,
-    /// The control progress that was asked for.
+    /// The requested control progress.
     control: fi_progress,
 }
 
-// SAFETY: the library's structure is this owner's alone, and may be used by any thread.
+// SAFETY: this owner alone has the library's structure, and any thread may use it.
 unsafe impl Send for Offer {}
 
 impl Offer {
@@ -105,31 +105,31 @@ impl Offer {
         &self.library
     }
 
-    /// The library's structure, with all attributes.
+    /// Returns the library's structure with all attributes.
     pub(crate) fn info(&self) -> *mut fi_info {
         self.info.as_ptr()
     }
 
     fn info_ref(&self) -> &fi_info {
-        // SAFETY: owned, and written by nobody.
+        // SAFETY: owned, and not written elsewhere.
         unsafe { self.info.as_ref() }
     }
 
-    /// The provider's name.
+    /// Returns the provider's name.
     pub fn provider(&self) -> String {
         // SAFETY: an offer has fabric attributes with a name.
         unsafe { name((*self.info_ref().fabric_attr).prov_name) }
     }
 
-    /// The domain's name.
+    /// Returns the domain's name.
     pub fn domain(&self) -> String {
         // SAFETY: an offer has domain attributes.
         unsafe { name((*self.info_ref().domain_attr).name) }
     }
 
-    /// Gives an endpoint over `shm` a random name. The library's default is the process id, and is
-    /// refused (`FI_EBUSY`) if a killed process with the same id has left its file. Without random
-    /// bytes the default stays.
+    /// Gives an endpoint over `shm` a random name. The library's default is the process id, which
+    /// fails (`FI_EBUSY`) if a killed process with the same id has left its file behind. If no
+    /// random bytes are available, the default stays.
     pub(crate) fn name_endpoint(&mut self) {
         let mut random = [0; 8];
         if self.provider() != "shm" || getrandom::fill(&mut random).is_err() {
@@ -139,7 +139,7 @@ impl Offer {
         let Ok(name) = CString::new(format!("fi_shm://ofi-{process}-{random:016x}")) else {
             return;
         };
-        // SAFETY: owned; the library has its names from C's allocator, and frees them there.
+        // SAFETY: owned; the library allocates its names with C's allocator, and frees them there.
         unsafe {
             let info = self.info.as_mut();
             let copy = libc::strdup(name.as_ptr());
@@ -151,12 +151,12 @@ impl Offer {
         }
     }
 
-    /// Whether addresses are zero-terminated strings of different lengths.
+    /// Returns whether addresses are zero-terminated strings of different lengths.
     pub(crate) fn has_text_addresses(&self) -> bool {
         self.info_ref().addr_format == FI_ADDR_STR
     }
 
-    /// What has to be the same on all ranks, as text: provider, protocol and version.
+    /// Returns the text that must be the same on all ranks: provider, protocol and version.
     pub fn identity(&self) -> String {
         // SAFETY: an offer has endpoint attributes.
         let (protocol, version) = unsafe {
@@ -166,14 +166,14 @@ impl Offer {
         format!("{} (protocol {protocol}.{version})", self.provider())
     }
 
-    /// Whether peers' memory can be accessed.
+    /// Returns whether peers' memory can be accessed.
     pub(crate) fn has_rma(&self) -> bool {
         self.caps & FI_RMA != 0
     }
 
-    /// Whether the provider's atomics are used. Not with `ofi_rxd`, which crashes with some of them
-    /// (1.17 and 1.22). Nor with `shm` of 1.20 and 1.21, whose plain fetch brings bytes that are
-    /// not the target's (1.20.0 to 1.21.0, and a version has no third number).
+    /// Returns whether to use the provider's atomics. Excludes `ofi_rxd`, which crashes in some of
+    /// them (1.17 and 1.22), and `shm` of 1.20 and 1.21, whose plain fetch returns wrong bytes
+    /// (1.20.0 to 1.21.0; the version lacks a third number).
     pub(crate) fn has_atomics(&self) -> bool {
         let (provider, version) = (self.provider(), self.library.version());
         let fetches_wrongly = fi_version(1, 20)..fi_version(1, 22);
@@ -182,17 +182,18 @@ impl Offer {
         self.caps & FI_ATOMIC != 0 && !is_bad
     }
 
-    /// Whether peers' memory can be accessed, and a write completes when it is visible there.
+    /// Returns whether peers' memory can be accessed, and a write completes only once it is visible
+    /// there.
     pub(crate) fn has_direct(&self) -> bool {
         self.has_rma() && self.delivery
     }
 
-    /// Whether one receive takes several messages. Not with `ofi_rxm`: over `tcp` of libfabric 1.17
-    /// messages were overwritten in three of eight jobs of eight ranks, and in none of sixteen with
-    /// a buffer for each message. Nor with `ofi_rxd`, where all of six such jobs ended in messages
-    /// that made no sense, or not at all, and none of six with a buffer for each. Nor with `shm` of
-    /// 1.17, where posting such a receive failed for want of memory in eight of forty jobs, and in
-    /// none with a buffer for each message.
+    /// Returns whether one receive takes several messages. Excludes `ofi_rxm`: over `tcp` of
+    /// libfabric 1.17 messages were overwritten in three of eight jobs of eight ranks, and in none
+    /// of sixteen with one buffer per message. Excludes `ofi_rxd`, where all of six such jobs hung
+    /// or ended with malformed messages, and none of six with one buffer per message. Excludes
+    /// `shm` of 1.17, where posting such a receive ran out of memory in eight of forty jobs, and in
+    /// none with one buffer per message.
     pub(crate) fn has_multi_receive(&self) -> bool {
         let provider = self.provider();
         let is_bad = provider.contains("ofi_rxm")
@@ -201,23 +202,23 @@ impl Offer {
         self.caps & FI_MULTI_RECV != 0 && !is_bad
     }
 
-    /// Whether the provider reports which endpoint a message came from.
+    /// Returns whether the provider reports the endpoint from which a message came.
     pub(crate) fn has_source(&self) -> bool {
         self.caps & FI_SOURCE != 0
     }
 
-    /// Whether the sources that the provider reports can be relied on: true for those that were run
-    /// with it, or whose source was read. Nearly all say that they have sources (`FI_SOURCE`). But
-    /// `opx` knows none (`FI_ADDR_NOTAVAIL`, always); `psm3` makes an error of the first message
-    /// from a peer that nothing was sent to yet; `psm2` looks through all addresses for each
-    /// message; those of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers that the
-    /// sender has written.
+    /// Returns whether the provider's reported sources are reliable: true for providers that were
+    /// tested with it or whose source was read. Nearly all providers claim `FI_SOURCE`. But `opx`
+    /// reports none (always `FI_ADDR_NOTAVAIL`); `psm3` reports an error for the first message from
+    /// a peer to which nothing was sent yet; `psm2` searches all addresses for each message; the
+    /// sources of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers written by the
+    /// sender.
     fn knows_sources(&self) -> bool {
         let provider = self.provider();
         matches!(provider.as_str(), "tcp" | "cxi") || provider.ends_with(";ofi_rxm")
     }
 
-    /// The same offer with `FI_SOURCE`, if the provider's sources can be relied on.
+    /// Returns the same offer with `FI_SOURCE` if the provider's sources are reliable.
     fn with_source(self, hints: &Hints) -> Self {
         if !self.knows_sources() {
             return self;
@@ -233,8 +234,8 @@ impl Offer {
         found.unwrap_or(self)
     }
 
-    /// An offer of connected endpoints (`FI_EP_MSG`) on the same device, of the provider that this
-    /// one is, or is layered on.
+    /// Returns an offer of connected endpoints (`FI_EP_MSG`) on the same device, by this provider
+    /// or the one that it is layered on.
     pub(crate) fn connected(&self) -> Option<Self> {
         let provider = self.provider();
         let core = provider.split(';').next().unwrap_or_default();
@@ -257,10 +258,10 @@ impl Offer {
         })
     }
 
-    /// A copy to open an endpoint from that is to be connected with this address.
+    /// Returns a copy for opening an endpoint to be connected with this address.
     pub(crate) fn towards(&self, address: &[u8]) -> Option<Self> {
-        // SAFETY: an offer of this library's, which copies all of it; it has its addresses from
-        // C's allocator, and frees them there.
+        // SAFETY: the library made this offer and copies all of it; it allocates addresses with C's
+        // allocator, and frees them there.
         unsafe {
             let mut info = NonNull::new(self.library.dupinfo(self.info()))?;
             let copy = libc::malloc(address.len().max(1)).cast::<u8>();
@@ -286,18 +287,18 @@ impl Offer {
         self.provider() == other.provider() && self.domain() == other.domain()
     }
 
-    /// Whether a frame may be sent from the user's memory. Not over `shm`, whose receivers fetch a
-    /// long message from the sender's memory: that can't be cancelled. Closing the endpoint doesn't
-    /// either; then a receiver in another process reads what lies there later, and one in this
-    /// process crashes in the library (`smr_progress_iov`, 1.22).
+    /// Returns whether a frame may be sent from the user's memory. Excludes `shm`, whose receivers
+    /// fetch a long message from the sender's memory, which cannot be cancelled, not even by
+    /// closing the endpoint: a receiver in another process then reads whatever is in that memory
+    /// later, and one in this process crashes in the library (`smr_progress_iov`, 1.22).
     pub(crate) fn allows_zero_copy(&self) -> bool {
         self.provider() != "shm"
     }
 
-    /// Whether queues give all descriptors that there are to sleep on (`FI_WAIT_POLLFD`) rather
-    /// than one that joins them (`FI_WAIT_FD`). That one is an epoll descriptor, which over `tcp`
-    /// has another in it; with it long writes with delivery are a quarter slower, whether anybody
-    /// sleeps or not. Only of those with which it was run.
+    /// Returns whether queues provide all their descriptors to sleep on (`FI_WAIT_POLLFD`) rather
+    /// than one that joins them (`FI_WAIT_FD`). The joint one is an epoll descriptor, which over
+    /// `tcp` contains another; it makes long writes with delivery a quarter slower, even while no
+    /// thread sleeps. True only for tested providers.
     pub(crate) fn has_several_descriptors(&self) -> bool {
         matches!(self.provider().as_str(), "tcp" | "tcp;ofi_rxm")
     }
@@ -329,8 +330,8 @@ impl Offer {
         }
     }
 
-    /// Its rank for open networks, the best first: what any process can reach comes before what
-    /// only some can.
+    /// Returns the sort key for open networks, best first: providers that any process can reach
+    /// come before those that only some can.
     pub(crate) fn open_rank(&self) -> (bool, u8, bool, bool) {
         let provider = self.provider();
         let is_tcp = provider.split(';').next() == Some("tcp");
@@ -338,23 +339,23 @@ impl Offer {
         (!is_tcp, self.class(false), is_layered, self.is_loopback())
     }
 
-    /// The address of the interface that its endpoints use, if they have such.
+    /// Returns the address of the interface that the endpoints use, if there is one.
     pub(crate) fn source(&self) -> Option<SocketAddr> {
         let info = self.info_ref();
         if info.src_addr.is_null() {
             return None;
         }
-        // SAFETY: the library's, of this length.
+        // SAFETY: owned by the library, with this length.
         let raw = unsafe { std::slice::from_raw_parts(info.src_addr.cast(), info.src_addrlen) };
         socket_address(raw)
     }
 
-    /// Sets the port of its endpoints. `false`: they have none.
+    /// Sets the port of the endpoints. Returns `false` if they have no ports.
     pub(crate) fn set_port(&mut self, port: u16) -> bool {
         if self.source().is_none() {
             return false;
         }
-        // SAFETY: owned, and an internet address (just checked), which has its port there.
+        // SAFETY: owned, and an internet address (just checked), with its port at this offset.
         unsafe {
             let place = self.info.as_mut().src_addr.cast::<u8>().add(2);
             place.cast::<[u8; 2]>().write_unaligned(port.to_be_bytes());
@@ -362,7 +363,7 @@ impl Offer {
         true
     }
 
-    /// The format of its addresses.
+    /// Returns the format of the addresses.
     pub(crate) fn address_format(&self) -> u32 {
         self.info_ref().addr_format
     }
@@ -371,7 +372,7 @@ impl Offer {
         let provider = self.provider();
         let is_provider = match &hints.provider {
             Some(name) => provider == *name || provider.split(';').next() == Some(name),
-            // Reaches one host only.
+            // Reaches only one host.
             None => hints.one_host || provider != "shm",
         };
         let domain = self.domain();
@@ -385,7 +386,7 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // SAFETY: from this library's `dupinfo`, and used by nobody else.
+        // SAFETY: from this library's `dupinfo`, and not used elsewhere.
         unsafe { self.library.freeinfo(self.info.as_ptr()) }
     }
 }
@@ -398,19 +399,19 @@ impl fmt::Debug for Offer {
 
 /// # Safety
 ///
-/// Null or a string.
+/// `text` must be null or a valid string.
 unsafe fn name(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// All offers on this host for reliable datagram endpoints (`FI_EP_RDM`) with ordered messages,
-/// each device of a provider once, in the library's order.
+/// Returns all offers on this host for reliable datagram endpoints (`FI_EP_RDM`) with ordered
+/// messages, each device of a provider once, in the library's order.
 pub fn offers(library: &Library, hints: &Hints) -> Vec<Offer> {
     let mut found: Vec<Offer> = Vec::new();
     let unified = (library.version() >= fi_version(1, 21)).then_some(UNIFIED);
@@ -455,8 +456,8 @@ fn getinfo_of(
         return Vec::new();
     };
     let mut offers = Vec::new();
-    // SAFETY: an empty offer of the library's has all its attributes; the string is of C's
-    // `malloc`, as the library frees it. The hints and the list end here.
+    // SAFETY: an empty offer from the library has all its attributes; the string is allocated by
+    // C's `malloc`, as the library frees it. The hints and the list are freed here.
     unsafe {
         let info = wanted.as_mut();
         info.caps = caps;
@@ -510,12 +511,12 @@ fn getinfo_of(
     offers
 }
 
-/// The best offer that matches `hints`.
+/// Returns the best offer that matches `hints`.
 ///
 /// # Errors
-/// What was asked for, and what is on offer.
+/// Returns what was requested, and what is available.
 pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String)> {
-    // Stable: among equals the library's order counts.
+    // The sort is stable: equal offers keep the library's order.
     let mut best: Vec<_> = offers(library, hints)
         .into_iter()
         .filter(|offer| offer.matches(hints))
@@ -546,7 +547,7 @@ pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String
         .collect();
     all.dedup();
     let offered = match all.is_empty() {
-        true => "none that has reliable endpoints with messages in order".to_owned(),
+        true => "none with reliable endpoints and ordered messages".to_owned(),
         false => all.join(", "),
     };
     let mut asked = match &hints.provider {
@@ -558,7 +559,7 @@ pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String
     }
     let (major, minor) = (fi_major(version), fi_minor(version));
     Err((
-        format!("{asked} of libfabric {major}.{minor} will do"),
+        format!("{asked} of libfabric {major}.{minor} is suitable"),
         offered,
     ))
 }

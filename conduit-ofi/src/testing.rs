@@ -1,8 +1,8 @@
-//! The libraries that this crate's tests run over.
+//! The libraries used by this crate's tests.
 
 use crate::library::Which;
 
-/// The system's libfabric and the vendored one. Prints why one of them is left out.
+/// Returns the system's libfabric and the vendored one. Prints the reason if one is omitted.
 pub(crate) fn libraries() -> Vec<Which> {
     libfabric_vendored::provide();
     let all = [Which::System, Which::Vendored];

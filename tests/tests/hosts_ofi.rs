@@ -239,7 +239,7 @@ fn what_is_not_there_is_named_with_what_is() {
     // The library's own filter leaves no provider.
     fails(
         &vec![vendored, ("FI_PROVIDER", "^tcp,udp,shm,ofi_rxm,ofi_rxd")],
-        &["no provider", "none that has reliable endpoints"],
+        &["no provider", "none with reliable endpoints"],
     );
 }
 

@@ -1,4 +1,4 @@
-//! The configuration of a rank's network, and what the settings make of it.
+//! The configuration of a rank's network, and its derivation from the settings.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::provider::Hints;
 use crate::settings::Settings;
 use crate::wire::WireConfig;
 
-/// What is set for the network over libfabric. The same on all ranks, except for the host.
+/// The configuration of the network over libfabric. Equal on all ranks, except for the host.
 #[derive(Debug, Clone)]
 pub struct OfiConfig {
-    /// Which libfabric to load.
+    /// The libfabric to load.
     pub library: Which,
-    /// Which provider.
+    /// The requirements on the provider.
     pub hints: Hints,
     /// This rank's host, for errors.
     pub host: String,
@@ -24,21 +24,21 @@ pub struct OfiConfig {
     pub wire: WireConfig,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// How frames are sealed, so that only ranks of the job can make them; then nothing is accessed
-    /// directly. `None`: they are not.
+    /// The sealing of frames, which restricts their origin to ranks of the job; direct access is
+    /// then off. `None` leaves frames unsealed.
     pub protection: Option<Protection>,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
-    /// Connections of a rank beside the endpoint at a time, in [`start_in`](super::start_in); 0:
-    /// none.
+    /// The number of connections that a rank has at a time besides its endpoint, in
+    /// [`start_in`](super::start_in); 0 disables connections.
     pub connections: u16,
-    /// How long a rank may compute before the progress thread makes progress for it. `None`: there
-    /// is no such thread, and none that ends the rank when a library call hangs.
+    /// The time without a poll after which the progress thread makes progress for the rank. `None`
+    /// starts neither that thread nor the one that ends the rank when a library call hangs.
     pub attend: Option<Duration>,
 }
 
 impl OfiConfig {
-    /// Default limits for a rank on a host.
+    /// Creates a configuration with default limits for a rank on this host.
     pub fn new(hints: Hints, host: String) -> Self {
         Self {
             library: Which::default(),
@@ -55,8 +55,8 @@ impl OfiConfig {
 }
 
 impl OfiConfig {
-    /// The configuration by these settings for a rank on the host `host`; `one_host`: all ranks are
-    /// on it.
+    /// Creates the configuration from the settings for a rank on the host `host`; `one_host` states
+    /// that all ranks are on it.
     pub fn of(settings: &Settings, host: &str, one_host: bool) -> Self {
         let hints = Hints {
             provider: settings.provider.clone(),

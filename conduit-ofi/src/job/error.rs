@@ -4,55 +4,56 @@ use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
 use seal::{ExchangeError, PeerError};
 
-/// Why the network could not be started. Each error names the rank and the setting that may help.
+/// The reason why the network could not be started. Each error names the rank and the setting that
+/// may help.
 #[derive(Debug, thiserror::Error)]
 pub enum OfiError {
     /// The exchange at job start failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
-    /// Keys can't be exchanged.
+    /// The key exchange failed.
     #[error("ofi start on rank {rank}: {error}")]
     Exchange {
         /// This rank.
         rank: Rank,
-        /// Why.
+        /// The reason.
         error: ExchangeError,
     },
-    /// There is no libfabric.
+    /// No usable libfabric was found.
     #[error("ofi start on rank {rank}: {reason} (setting CONDUIT_OFI_LIBRARY)")]
     Library {
         /// This rank.
         rank: Rank,
-        /// What was looked for, and why that will not do.
+        /// The libraries tried, and why they are unusable.
         reason: String,
     },
-    /// No provider offers what is asked for.
-    #[error("ofi start on rank {rank}: {reason}; there is {offered} (settings {settings})")]
+    /// No provider meets the requirements.
+    #[error("ofi start on rank {rank}: {reason}; available: {offered} (settings {settings})")]
     Provider {
         /// This rank.
         rank: Rank,
-        /// What was asked for.
+        /// The requirements.
         reason: String,
-        /// What can be had.
+        /// The available providers.
         offered: String,
-        /// What can be set.
+        /// The relevant settings.
         settings: &'static str,
     },
-    /// The library has refused a call.
+    /// libfabric refused a call.
     #[error("ofi start on rank {rank}, provider {provider}: {operation}: {reason}")]
     Refused {
         /// This rank.
         rank: Rank,
-        /// Whose offer was taken.
+        /// The chosen provider.
         provider: String,
-        /// libfabric's name of the call.
+        /// The call's name in libfabric.
         operation: &'static str,
-        /// The library's words.
+        /// libfabric's error text.
         reason: String,
     },
-    /// Two ranks can't talk to each other.
+    /// Two ranks have incompatible providers or libraries.
     #[error(
-        "ofi start: rank {rank} has {ours}, rank {peer} on host {host} has {theirs}: all ranks need the same \
+        "ofi start: rank {rank} has {ours}, but rank {peer} on host {host} has {theirs}; must be the same on all ranks \
          (settings CONDUIT_OFI_PROVIDER, CONDUIT_OFI_LIBRARY)"
     )]
     Differs {
@@ -67,7 +68,7 @@ pub enum OfiError {
         /// Its provider and library.
         theirs: String,
     },
-    /// A peer keeps all ranks from starting.
+    /// A peer prevents all ranks from starting.
     #[error("ofi start: {0}")]
     Peer(#[from] PeerError),
 }

@@ -1,14 +1,15 @@
-//! libfabric as the network of a job: a fixed set of ranks, which [`start`] brings together.
+//! libfabric as the network of a job: a fixed set of ranks that [`start`] connects.
 //!
-//! Every rank chooses a provider and opens an endpoint, and an exchange at start tells all where
-//! the others are and, if frames are sealed, agrees on keys (`start`). What carries the fragments
-//! is [`crate::wire`].
+//! Every rank chooses a provider and opens an endpoint. An exchange at start distributes the ranks'
+//! addresses and, if frames are sealed, agrees on keys (`start`). [`crate::wire`] carries the
+//! fragments.
 //!
-//! **Promises.** If one rank cannot start, none does, and each says why. All ranks have the same
-//! provider and version of libfabric. What another rank says of itself is checked.
+//! **Guarantees.** If one rank cannot start, no rank does, and each reports the reason. All ranks
+//! have the same provider and version of libfabric. Everything that another rank sends about itself
+//! is checked.
 //!
-//! **Costs.** Two exchanges through the launcher at start, the first of an address, a host's name
-//! and some 100 bytes a rank. A rank has one endpoint, and a table of all addresses.
+//! **Costs.** Two exchanges through the launcher at start; the first carries an address, a host
+//! name and some 100 bytes per rank. A rank has one endpoint and a table of all addresses.
 
 mod config;
 mod error;

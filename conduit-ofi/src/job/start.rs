@@ -1,5 +1,5 @@
 //! Job start over libfabric: every rank chooses a provider, opens an endpoint, and exchanges
-//! addresses with the others.
+//! addresses with the other ranks.
 
 use std::collections::HashMap;
 
@@ -23,10 +23,10 @@ use crate::wire::{Addresses, Hosts, OfiEndpoint, Parts};
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = OfiEndpoint> = SoftPortals<M, T>;
 
-/// What a rank tells the others of itself: the job's number (of rank 0) and its incarnation, 8
-/// bytes each, its process, 4 bytes, then identity, the addresses of the endpoint and of the
-/// passive one (empty without connections), and host, each after its length in 4 bytes;
-/// little-endian.
+/// A rank's bootstrap information: the job's number (valid from rank 0) and the rank's incarnation,
+/// 8 bytes each; its process id, 4 bytes; then the identity, the addresses of the endpoint and of
+/// the passive endpoint (empty without connections), and the host, each preceded by its length in 4
+/// bytes. Little-endian.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,
@@ -77,7 +77,7 @@ impl BootstrapInfo {
     }
 }
 
-/// A rank's own part, before the exchange.
+/// A rank's own objects, before the exchange.
 struct Prepared {
     objects: Objects,
     listening: Option<Listening>,
@@ -93,7 +93,7 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
     }
 }
 
-/// Prepares a rank; returns its part and its contribution.
+/// Prepares a rank; returns its objects and its contribution.
 fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u8>), OfiError> {
     let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
@@ -102,7 +102,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
         .load()
         .map_err(|reason| OfiError::Library { rank, reason })?;
     let mut hints = config.hints.clone();
-    // The provider accesses memory without checking a tag.
+    // Direct access bypasses the tags, because the provider performs it.
     hints.messages_only |= config.protection.is_some();
     let offer = choose(&library, &hints).map_err(|(reason, offered)| OfiError::Provider {
         rank,
@@ -136,7 +136,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
     };
     let is_first = rank == 0;
     let info = BootstrapInfo {
-        // Too many bits to guess.
+        // Has too many bits to guess.
         job: if is_first {
             random_incarnation().map_err(random)?
         } else {
@@ -158,7 +158,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
     Ok((prepared, text))
 }
 
-/// What all ranks have contributed.
+/// The parsed contributions of all ranks.
 #[derive(Debug)]
 struct Job {
     addresses: Addresses,
@@ -170,7 +170,7 @@ struct Job {
     exchange: Exchange,
 }
 
-/// Parses the contributions of all ranks. `are_texts`: addresses are strings.
+/// Parses the contributions of all ranks. `are_texts` states that addresses are strings.
 fn parse_all(
     rank: Rank,
     mut exchange: Exchange,
@@ -186,7 +186,7 @@ fn parse_all(
     let mut infos = Vec::with_capacity(texts.len());
     exchange.read_all(texts, |peer, words| {
         let length = texts[peer as usize].len();
-        let malformed = || format!("it is {length} bytes that make no sense");
+        let malformed = || format!("contribution of {length} bytes is malformed");
         infos.push(BootstrapInfo::decode(words).ok_or_else(malformed)?);
         Ok(())
     })?;
@@ -196,7 +196,7 @@ fn parse_all(
     let own = own.map(|info| info.identity.clone()).unwrap_or_default();
     let lengths = infos.iter().map(|info| info.address.len());
     let each = match are_texts {
-        // Of different lengths, padded with zeros.
+        // Text addresses differ in length and are padded with zeros.
         true => lengths.max().unwrap_or(0) + 1,
         false => own_length,
     };
@@ -213,7 +213,7 @@ fn parse_all(
         let length = info.address.len();
         if !are_texts && length != own_length {
             let reason = format!(
-                "its endpoint's address has {length} bytes, and this rank's {own_length}, as one of IPv6 and one of IPv4 have \
+                "endpoint address has {length} bytes, but this rank's has {own_length}; all must be IPv4 or all IPv6 \
                  (setting CONDUIT_OFI_DOMAIN)"
             );
             return Err(PeerError::Contribution { rank, peer, reason }.into());
@@ -221,7 +221,7 @@ fn parse_all(
         let length = info.passive.len();
         if length != own_passive {
             let reason = format!(
-                "its passive endpoint's address has {length} bytes, and this rank's {own_passive} (settings CONDUIT_OFI_CONNECTIONS, \
+                "passive endpoint's address has {length} bytes, but this rank's has {own_passive} (settings CONDUIT_OFI_CONNECTIONS, \
                  CONDUIT_OFI_DOMAIN)"
             );
             return Err(PeerError::Contribution { rank, peer, reason }.into());
@@ -268,11 +268,11 @@ fn parse_all(
     })
 }
 
-/// Starts the network among all ranks of a job, which call this together with the same settings.
+/// Starts the network among all ranks of a job. Collective, with the same settings on all ranks.
 ///
 /// # Errors
-/// [`OfiError`] names the rank and what is wrong. If one rank fails all do, unless `bootstrap`
-/// itself failed. Whether a peer can be reached shows when it is first used.
+/// Returns an [`OfiError`] that names the rank and the reason. If one rank fails, all fail, unless
+/// `bootstrap` itself failed. An unreachable peer is only detected when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
@@ -280,11 +280,11 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |wire, _| Ok(wire))
 }
 
-/// [`start`], with the wire wrapped in another transport by `inside`, which also gets what
-/// [connections](Beside::connect) take if there are to be any.
+/// Like [`start`], but `inside` wraps the wire in another transport. `inside` also receives the
+/// resources for [connections](Beside::connect) if connections are configured.
 ///
 /// # Errors
-/// As [`start`].
+/// As for [`start`].
 pub fn start_in<M: Mode, T: Transport + 'static>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
@@ -302,7 +302,7 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     })
 }
 
-/// What connections take, beside the wire.
+/// The resources for connections, besides the wire.
 #[derive(Debug)]
 pub struct Beside {
     rank: Rank,
@@ -328,10 +328,10 @@ impl Beside {
         })
     }
 
-    /// The wire, with connections.
+    /// Adds connections to the wire.
     ///
     /// # Errors
-    /// There is no memory for their buffers, or it can't be registered.
+    /// Returns an error if memory for the buffers cannot be allocated or registered.
     pub fn connect(self, wire: OfiEndpoint) -> Result<Connected, OfiError> {
         let Self {
             rank,
@@ -415,21 +415,21 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(ofi)
 }
 
-/// A whole job within this process, for tests. Each rank may run in a thread of its own (if the
-/// mode allows), or one thread drives all in turn.
+/// Creates a whole job within this process, for tests. Each rank may run in its own thread (if the
+/// mode permits), or one thread drives all ranks in turn.
 ///
 /// # Errors
-/// As [`start`].
+/// As for [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, _), job_info| {
         assemble(rank, config, (objects, None), job_info, |wire, _| Ok(wire))
     })
 }
 
-/// Such a job whose ranks have connections.
+/// Creates such a job whose ranks have connections.
 ///
 /// # Errors
-/// As [`start`].
+/// As for [`start`].
 pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connected>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, listening), mut job_info| {
         let beside = Beside::of(rank, &objects, listening, &mut job_info);
@@ -439,7 +439,7 @@ pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connec
     .map(|all| all.into_iter().flatten().collect())
 }
 
-/// The wires of such a job.
+/// Creates the wires of such a job.
 #[cfg(test)]
 pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<OfiEndpoint>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, _), job_info| {
@@ -522,7 +522,7 @@ mod tests {
         }
     }
 
-    /// The library reads as many bytes of each address as of the rank's own.
+    /// The library reads as many bytes of each address as the rank's own address has.
     #[test]
     fn addresses_of_different_lengths_are_an_error_that_names_the_peer() {
         for address in [&b""[..], b"short", b"very long"] {
@@ -544,7 +544,7 @@ mod tests {
         }
     }
 
-    /// Wherever it ends too early: in the info, or in what keys are exchanged with.
+    /// The truncation may be in the bootstrap information or in the key exchange's part.
     #[test]
     fn malformed_info_is_an_error_that_names_the_peer() {
         let info = info("tcp", b"address", "host");
@@ -558,7 +558,7 @@ mod tests {
         let info = info.encode();
         for cut in 0..info.len() {
             let error = error(exchange(1).contribution(&info[..cut]));
-            assert!(error.contains("make no sense"), "{error}");
+            assert!(error.contains("malformed"), "{error}");
         }
         let whole = text(1, "tcp", b"address", "host");
         for cut in info.len()..whole.len() {
@@ -566,7 +566,7 @@ mod tests {
         }
     }
 
-    /// Somebody who has read all that the ranks exchanged can't make their frames.
+    /// An eavesdropper on the whole exchange cannot make the ranks' frames.
     #[test]
     fn what_is_said_tells_no_keys() {
         use seal::{Seal, TAG};

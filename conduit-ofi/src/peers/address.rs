@@ -1,14 +1,14 @@
-//! Addresses of processes over a provider: as bytes, as text, and as libfabric wants them.
+//! Addresses of processes over a provider: as bytes, as text, and in libfabric's format.
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | the length of the provider's name |
 //! | | the provider's name |
-//! | | IPv4 or IPv6 address and port, big-endian; elsewhere what `fi_getname` says |
+//! | | IPv4 or IPv6 address and port, big-endian; otherwise the result of `fi_getname` |
 //!
-//! The text is the provider's name, a slash, and `1.2.3.4:567` or `[::1]:567`; a text, if that is
-//! the provider's own format; or hexadecimal digits. An IPv4 or IPv6 address and a port may be
-//! read without the provider's name.
+//! The text is the provider's name, a slash, and `1.2.3.4:567` or `[::1]:567`, a text if that is
+//! the provider's own format, or hexadecimal digits. An IPv4 or IPv6 address with a port is also
+//! accepted without the provider's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -18,14 +18,14 @@ use libfabric_sys::{FI_ADDR_STR, FI_SOCKADDR, FI_SOCKADDR_IN, FI_SOCKADDR_IN6};
 use super::message::MAX_ADDRESS;
 use crate::provider::socket_address;
 
-/// What a provider's addresses look like.
+/// The format of a provider's addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Ip4,
     Ip6,
-    /// A zero-terminated text.
+    /// A zero-terminated string.
     Text,
-    /// So many bytes.
+    /// This many bytes.
     Other(usize),
 }
 
@@ -37,16 +37,16 @@ pub(super) struct Addressing {
     own: Box<[u8]>,
 }
 
-const MALFORMED: &str = "it is no address of this network: PROVIDER/ADDRESS";
-const OTHER_PROVIDER: &str = "it is an address of another provider of libfabric than this process \
-                              uses (setting CONDUIT_OFI_PROVIDER)";
-const OTHER_FAMILY: &str = "it is an address of another family (IPv4, IPv6) than this process's, \
-                            which the interface that it uses decides";
-const LENGTH: &str = "it is an address of another length than this provider's";
+const MALFORMED: &str = "not an address of this network (PROVIDER/ADDRESS)";
+const OTHER_PROVIDER: &str = "address belongs to another provider than the one in use here \
+                              (setting CONDUIT_OFI_PROVIDER)";
+const OTHER_FAMILY: &str = "address has another family (IPv4, IPv6) than this process's \
+                            interface";
+const LENGTH: &str = "address has the wrong length for this provider";
 
 impl Addressing {
-    /// The addresses of a provider whose `addr_format` is `format` and whose own is `raw`. `None`:
-    /// it is too long.
+    /// Creates the addressing of a provider whose `addr_format` is `format` and whose own address
+    /// is `raw`. Returns `None` if the address is too long.
     pub(super) fn new(provider: String, format: u32, raw: &[u8]) -> Option<Self> {
         let socket = match format {
             FI_SOCKADDR | FI_SOCKADDR_IN | FI_SOCKADDR_IN6 => socket_address(raw),
@@ -75,19 +75,19 @@ impl Addressing {
         (addressing.own.len() <= MAX_ADDRESS).then_some(addressing)
     }
 
-    /// This process's.
+    /// Returns this process's address.
     pub(super) fn own(&self) -> &[u8] {
         &self.own
     }
 
     fn bytes(&self, rest: &[u8]) -> Vec<u8> {
-        // Fits: names are short, and a longer one is cut the same way everywhere.
+        // Fits: names are short, and a longer one is truncated the same way everywhere.
         let length = self.provider.len().min(u8::MAX.into()) as u8;
         let name = &self.provider.as_bytes()[..length.into()];
         [&[length], name, rest].concat()
     }
 
-    /// The provider's part of an address.
+    /// Returns the provider's part of an address.
     fn rest<'a>(&self, address: &'a [u8]) -> Result<&'a [u8], &'static str> {
         let (&length, after) = address.split_first().ok_or(MALFORMED)?;
         let (name, rest) = after.split_at_checked(length.into()).ok_or(MALFORMED)?;
@@ -108,10 +108,10 @@ impl Addressing {
         }
     }
 
-    /// An address as `fi_av_insert` reads it.
+    /// Converts an address to the format that `fi_av_insert` reads.
     ///
     /// # Errors
-    /// Why it is none of this provider.
+    /// Returns the reason why this provider cannot use the address.
     pub(super) fn raw(&self, address: &[u8]) -> Result<Vec<u8>, &'static str> {
         let rest = self.rest(address)?;
         Ok(match socket_of(rest).filter(|_| self.is_socket()) {
@@ -140,7 +140,7 @@ impl Addressing {
         matches!(self.format, Format::Ip4 | Format::Ip6)
     }
 
-    /// An address as text.
+    /// Returns an address as text.
     pub(super) fn to_text(&self, address: &[u8]) -> Option<String> {
         let rest = self.rest(address).ok()?;
         let text = match self.format {
@@ -151,13 +151,13 @@ impl Addressing {
         Some(format!("{}/{text}", self.provider))
     }
 
-    /// The opposite.
+    /// Parses the text of an address.
     ///
     /// # Errors
-    /// Why it is no address.
+    /// Returns the reason why the text is not an address.
     pub(super) fn of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
         let malformed = ConnectError::Malformed;
-        // Who knows hosts and ports only, as launchers do, means this process's provider.
+        // Launchers, for example, know only hosts and ports: they mean this process's provider.
         let own = || {
             text.parse::<SocketAddr>()
                 .is_ok()
@@ -255,8 +255,8 @@ mod tests {
             ("tcp", "PROVIDER/ADDRESS"),
             ("verbs/1.2.3.4:5", "another provider"),
             ("tcp/[::1]:5", "another family"),
-            ("tcp/localhost:5", "no address"),
-            ("tcp/1.2.3.4", "no address"),
+            ("tcp/localhost:5", "not an address"),
+            ("tcp/1.2.3.4", "not an address"),
         ] {
             let error = all[0].of_text(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! How a process opens its end of the network: provider, interface, port, secret.
+//! The configuration of a process's end of the network: provider, interface, port, secret.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -10,33 +10,34 @@ use crate::library::Which;
 use crate::provider::{Hints, Offer, offers};
 use crate::wire::WireConfig;
 
-/// What is set for a process's end of the network.
+/// The configuration of a process's end of the network.
 #[derive(Debug)]
 pub struct OpenConfig {
-    /// Which libfabric to load.
+    /// The libfabric to load.
     pub library: Which,
-    /// A provider's name, as `fi_info` writes it; the part before the `;` suffices. Otherwise `tcp`
-    /// if there is one, else the best one.
+    /// A provider's name as printed by `fi_info`; the part before the `;` suffices. By default
+    /// `tcp` if available, otherwise the best one.
     pub provider: Option<String>,
-    /// An interface or domain of the provider, an IP address or a host's name, and perhaps `:PORT`;
-    /// or only that.
+    /// An interface or domain of the provider, an IP address or a host name, optionally followed by
+    /// `:PORT`; or only `:PORT`.
     pub host: Option<String>,
-    /// The network that is preferred where `host` leaves a choice: `ADDRESS/BITS`.
+    /// The subnet preferred where `host` leaves a choice: `ADDRESS/BITS`.
     pub subnet: Option<String>,
-    /// The secret of all that may begin a session; frames then have tags, which only the two ends
-    /// can make. `None`: everybody who can reach the endpoint may; frames have no tag, unless they
-    /// are encrypted, so whoever can read what goes over the wire can make frames.
+    /// The secret shared by all processes that may begin a session; frames then carry tags, which
+    /// only the two ends can make. `None` admits every process that can reach the endpoint; frames
+    /// then have no tags unless they are encrypted, so an eavesdropper on the wire can forge
+    /// frames.
     pub secret: Option<Secret>,
-    /// Encrypt what is sent. All have to set the same.
+    /// Whether to encrypt all frames. All processes must use the same value.
     pub encrypt: bool,
-    /// Peers that may be known at a time.
+    /// The maximum number of peers known at a time.
     pub max_peers: u32,
-    /// Sizes of the endpoint, and the time after which a silent peer is dead.
+    /// Sizes of the endpoint, and the silence after which a peer is dead.
     pub wire: WireConfig,
 }
 
 impl OpenConfig {
-    /// Defaults.
+    /// Creates a configuration with default values.
     pub fn new(secret: Option<Secret>) -> Self {
         Self {
             library: Which::default(),
@@ -59,56 +60,56 @@ impl OpenConfig {
     }
 }
 
-/// Why a process's end of the network could not be opened.
+/// The reason why a process's end of the network could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no libfabric.
-    #[error("libfabric can't be used: {reason} (setting CONDUIT_OFI_LIBRARY)")]
+    /// No usable libfabric was found.
+    #[error("cannot load libfabric: {reason} (setting CONDUIT_OFI_LIBRARY)")]
     Library {
-        /// What was looked for, and why it can't be used.
+        /// The libraries tried, and why they are unusable.
         reason: String,
     },
-    /// No provider will do.
-    #[error("{reason}; on offer: {offered} (setting CONDUIT_OFI_PROVIDER)")]
+    /// No provider is suitable.
+    #[error("{reason}; available: {offered} (setting CONDUIT_OFI_PROVIDER)")]
     Provider {
-        /// What was asked for.
+        /// The requirements.
         reason: String,
-        /// What there is.
+        /// The available providers.
         offered: String,
     },
-    /// The host, interface or port that was named.
+    /// The given host, interface or port is unusable.
     #[error("host \"{host}\": {reason}")]
     Host {
-        /// As it was named.
+        /// The host as given.
         host: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// The network that was named.
+    /// The given subnet is unusable.
     #[error("subnet \"{subnet}\": {reason}")]
     Subnet {
-        /// As it was named.
+        /// The subnet as given.
         subnet: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: &'static str,
     },
-    /// The provider refused something.
+    /// The provider refused a call.
     #[error("{provider}: {operation}: {reason}{place}")]
     Refused {
         /// The provider.
         provider: String,
         /// The call.
         operation: &'static str,
-        /// Its reason.
+        /// The provider's reason.
         reason: String,
-        /// Its error number, which is one of the system's, if it gave one.
+        /// The provider's error number, if any, which is one of the system's.
         error: Option<i32>,
-        /// The host and port that were asked for.
+        /// The requested host and port.
         place: String,
     },
 }
 
-/// Where a process wants its endpoint.
+/// The requested place of a process's endpoint.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Place<'a> {
     pub(super) name: &'a str,
@@ -116,7 +117,7 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// `NAME`, `NAME:PORT`, `:PORT`, `[ADDRESS]:PORT` or an address.
+    /// Parses `NAME`, `NAME:PORT`, `:PORT`, `[ADDRESS]:PORT` or an address.
     pub(super) fn of(host: &'a str) -> Result<Self, OpenError> {
         let error = |reason: &str| OpenError::Host {
             host: host.to_owned(),
@@ -129,14 +130,14 @@ impl<'a> Place<'a> {
             _ => (host, None),
         };
         let port = port.map(str::parse).transpose();
-        let port = port.map_err(|_| error("what is behind the colon is no port"))?;
+        let port = port.map_err(|_| error("no port number after the colon"))?;
         match (name.strip_prefix('['), name.strip_suffix(']')) {
             (None, None) => Ok(Self { name, port }),
             (Some(_), Some(_)) => {
                 let name = name.trim_matches(['[', ']']);
                 Ok(Self { name, port })
             }
-            _ => Err(error("it has one bracket")),
+            _ => Err(error("unbalanced brackets")),
         }
     }
 }
@@ -147,15 +148,15 @@ fn subnet(text: &str) -> Result<Subnet, OpenError> {
     let subnet = parts.and_then(|(address, bits)| Subnet::parse(address, Some(bits)));
     subnet.ok_or_else(|| OpenError::Subnet {
         subnet: text.to_owned(),
-        reason: "it is not ADDRESS/BITS",
+        reason: "must be ADDRESS/BITS",
     })
 }
 
-/// The best offer for this configuration, with the port that it names.
+/// Returns the best offer for this configuration, with the configured port.
 pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, OpenError> {
     let hints = Hints {
         provider: config.provider.clone(),
-        // Processes that are not of one user, or not of one job, get no access to memory.
+        // Processes of other users or jobs get no access to memory.
         messages_only: true,
         ..Hints::default()
     };
@@ -170,11 +171,11 @@ pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, Op
         let all: Vec<_> = all.iter().map(|offer| format!("{offer:?}")).collect();
         return Err(OpenError::Provider {
             reason: match &config.provider {
-                Some(name) => format!("no provider {name} will do"),
-                None => "no provider will do".to_owned(),
+                Some(name) => format!("no provider {name} is suitable"),
+                None => "no provider is suitable".to_owned(),
             },
             offered: match all.is_empty() {
-                true => "none that has reliable endpoints with messages in order".to_owned(),
+                true => "none with reliable endpoints and ordered messages".to_owned(),
                 false => all.join(", "),
             },
         });
@@ -183,7 +184,7 @@ pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, Op
         keep_named(&mut found, host, place.name)?;
     }
     let preferred = config.subnet.as_deref().map(subnet).transpose()?;
-    // Stable: among equals the library's order counts.
+    // The sort is stable: equal offers keep the library's order.
     let mut ranked = Vec::with_capacity(found.len());
     for offer in found {
         let is_preferred = (preferred.zip(offer.source()))
@@ -194,7 +195,7 @@ pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, Op
     let Some((_, _, mut offer)) = ranked.into_iter().next() else {
         return Err(OpenError::Host {
             host: host.to_owned(),
-            reason: "nothing has this name".to_owned(),
+            reason: "no interface or host has this name".to_owned(),
         });
     };
     if let Some(port) = place.port
@@ -220,7 +221,7 @@ fn keep_named(found: &mut Vec<Offer>, host: &str, name: &str) -> Result<(), Open
             .to_socket_addrs()
             .map_err(|error| OpenError::Host {
                 host: host.to_owned(),
-                reason: format!("it is no interface of a provider, and no host: {error}"),
+                reason: format!("neither an interface of a provider nor a host: {error}"),
             })?
             .map(|address: SocketAddr| address.ip())
             .collect(),

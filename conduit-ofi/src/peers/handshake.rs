@@ -1,5 +1,6 @@
-//! How two processes that were not started together begin a session: a state machine without I/O
-//! and clock. Messages may be lost, repeated and reordered, and anybody may send what they like.
+//! The handshake by which two independently started processes begin a session, as a state machine
+//! without I/O or clock. Messages may be lost, duplicated and reordered, and attackers may send
+//! anything.
 //!
 //! ```text
 //! initiator                                       responder
@@ -10,20 +11,22 @@
 //! (session begins)
 //! ```
 //!
-//! - Each ends in a code. Those of the first two are made with the secret that all processes share,
-//!   or with zeros if there is none. Without a valid one nothing is answered.
-//! - The answer goes to the address that HELLO names, as libfabric does not tell where a message
-//!   comes from. The cookie is a code under a key of this process alone over the time and the whole
-//!   HELLO. So somebody who replays a HELLO costs one answer, which is not longer than the HELLO.
-//! - Only a CONFIRM with a fresh cookie makes the responder multiply (X25519), and only one whose
-//!   code shows that its sender has multiplied too makes a session. A cookie makes one at most.
-//! - Keys depend on all that the two have said, among it a nonce of each, so no two sessions have
-//!   the same.
-//! - A process counts its attempts. A session knows which of the peer's attempts are over, so that
-//!   messages of one that was overtaken make no second session.
+//! - Each message ends in a code. The codes of the first two are made with the secret that all
+//!   processes share, or with zeros if there is none. Messages without a valid code are not
+//!   answered.
+//! - The answer goes to the address named in HELLO, because libfabric does not report a message's
+//!   source. The cookie is a code, under a key known only to this process, over the time and the
+//!   whole HELLO. A replayed HELLO thus costs one answer, which is not longer than the HELLO.
+//! - Only a CONFIRM with a fresh cookie makes the responder perform a scalar multiplication
+//!   (X25519), and only one whose code proves that its sender performed it too creates a session. A
+//!   cookie creates at most one session.
+//! - Keys depend on the whole exchange, including a nonce of each side, so no two sessions have the
+//!   same keys.
+//! - A process counts its attempts. A session records which of the peer's attempts are over, so
+//!   that messages of an overtaken attempt create no second session.
 //! - If both begin at once, the attempt of the process with the smaller address counts.
-//! - A session that another process begins with the same address replaces the one before it when
-//!   the peer was heard in it. A CONFIRM that is late, of a process that is no more, does no harm so.
+//! - A new session with the same address replaces the previous one only once the peer is heard in
+//!   it. A late CONFIRM of a process that no longer exists is thus harmless.
 
 mod known;
 #[cfg(test)]
@@ -46,51 +49,50 @@ use super::message::{
     VERSION,
 };
 
-/// How long a cookie is good for at least; at most twice as long.
+/// The minimum lifetime of a cookie; the maximum is twice as long.
 const STEP: Nanos = 10_000_000_000;
-/// Cookies that may be used within one step. Beyond it no session is accepted.
+/// The maximum number of cookies used within one step. Beyond it, no session is accepted.
 const MOST_USED: usize = 1 << 16;
 
-/// How often a CONFIRM is sent before the attempt begins again.
+/// The number of times that a CONFIRM is sent before the attempt starts over.
 const MOST_CONFIRMS: u32 = 3;
 
-/// What follows from a message.
+/// The result of a message.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Nothing: it is no message of a handshake, or not a good one.
+    /// No effect: not a handshake message, or an invalid one.
     Ignored,
-    /// Nothing: what it said is known.
+    /// No effect: a repetition.
     Known,
-    /// It has to be answered.
+    /// A message to send in reply.
     Send(Outgoing),
-    /// Another process has proved who it is and begins a session, if it is
+    /// Another process has proved its identity and begins a session once it is
     /// [accepted](Handshake::accept).
     Proven(Proven),
-    /// The session that this process has begun.
+    /// A session that this process began is established.
     Established(Established),
-    /// The process that was asked for with [`Handshake::start`] is still the same. The attempt has
-    /// ended.
+    /// The process probed with [`Handshake::start`] is still the same. The attempt has ended.
     Unchanged {
-        /// The attempt's.
+        /// The attempt's number.
         number: u32,
     },
 }
 
-/// What is to be done when time has passed.
+/// An action that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Timed {
-    /// A message was not answered, and is sent again.
+    /// Send an unanswered message again.
     Again(Outgoing),
     /// This attempt has ended without an answer.
     GaveUp {
-        /// The attempt's.
+        /// The attempt's number.
         number: u32,
-        /// It has been answered, but the peer has not accepted.
+        /// Whether the peer answered but did not accept.
         was_answered: bool,
     },
 }
 
-/// A process that has shown that it knows the secret, and is where it says.
+/// A process that has proved that it knows the secret and is at its address.
 #[derive(Debug)]
 pub(super) struct Proven {
     address: Box<[u8]>,
@@ -103,18 +105,18 @@ pub(super) struct Proven {
 }
 
 impl Proven {
-    /// Its address.
+    /// Returns the process's address.
     pub(super) fn address(&self) -> &[u8] {
         &self.address
     }
 }
 
-/// A session that this process has begun and that the peer has not accepted yet.
+/// An attempt: a session that this process has begun but the peer has not accepted yet.
 struct Attempt {
     to: Box<[u8]>,
     count: u64,
     nonce: [u8; SESSION_TAG],
-    /// Of interest only if the process there has another incarnation.
+    /// The attempt matters only if the process there has another incarnation than this one.
     unless: Option<u64>,
     /// Set by the CHALLENGE.
     challenged: Option<(u64, SessionKeys)>,
@@ -131,15 +133,15 @@ pub(super) struct Handshake {
     address: Box<[u8]>,
     /// This process's keys and the secret.
     own: SessionSealer,
-    /// Attempts so far.
+    /// The number of attempts so far.
     count: u64,
     retry: Nanos,
     patience: Nanos,
     attempts: HashMap<u32, Attempt>,
-    /// By address, the number of the attempt.
+    /// The number of the attempt at each address.
     targets: HashMap<Box<[u8]>, u32>,
     live: HashMap<Box<[u8]>, Known>,
-    /// Cookies that were used, by their nonces.
+    /// The used cookies, by their nonces.
     spent: SpentCookies,
 }
 
@@ -148,16 +150,16 @@ const CHALLENGE_CODE: &[u8; 8] = b"challeng";
 const CONFIRM_CODE: &[u8; 8] = b"confirm ";
 const ACCEPT_CODE: &[u8; 8] = b"accept  ";
 
-/// What a message says, if its code is this one of what it says.
+/// Returns a message without its code if the code is valid.
 fn opened(message: &[u8], code: impl Fn(&[u8]) -> [u8; SESSION_TAG]) -> Option<&[u8]> {
     let (said, tag) = message.split_last_chunk::<TAG>()?;
     is_same_tag(&code(said), tag).then_some(said)
 }
 
 impl Handshake {
-    /// The handshakes of a process with this address, of at most [`MAX_ADDRESS`] bytes. Messages
-    /// without an answer are sent again after `retry`, then after longer and longer, and an attempt
-    /// ends after `patience`.
+    /// Creates the handshakes of a process with this address of at most [`MAX_ADDRESS`] bytes.
+    /// Unanswered messages are sent again after `retry`, with doubling delays, and an attempt ends
+    /// after `patience`.
     pub(super) fn new(address: &[u8], own: SessionSealer, retry: Nanos, patience: Nanos) -> Self {
         Self {
             address: address.into(),
@@ -174,9 +176,9 @@ impl Handshake {
 
     // ---- as the initiator ------------------------------------------------------------------------------------------
 
-    /// Begins a session with the process at an address, to which this process gives a number.
-    /// `unless`: only if it is not the process with this incarnation. `None`: an attempt is under
-    /// way already, with another number perhaps, or the address is too long.
+    /// Begins a session with the process at an address, to which this process assigns a number.
+    /// With `unless`, only if the process does not have this incarnation. Returns `None` if an
+    /// attempt is in progress, possibly with another number, or if the address is too long.
     pub(super) fn start(
         &mut self,
         now: Nanos,
@@ -213,7 +215,7 @@ impl Handshake {
         Some(out)
     }
 
-    /// Begins an attempt, or begins it again: makes its HELLO.
+    /// Begins an attempt or starts it over: makes its HELLO.
     fn renew(&mut self, attempt: &mut Attempt, number: u32) -> Option<()> {
         self.count += 1;
         attempt.count = self.count;
@@ -388,7 +390,7 @@ impl Handshake {
         }
         let is_late = sessions
             .any(|live| live.incarnation == offer.incarnation && offer.attempt <= live.attempt);
-        // Both have begun: the smaller address's attempt counts.
+        // Both have begun: the attempt of the smaller address counts.
         let is_ours = self.targets.contains_key(offer.from) && *self.address < *offer.from;
         if is_late || is_ours {
             return Some(Event::Known);
@@ -409,8 +411,8 @@ impl Handshake {
         }))
     }
 
-    /// Accepts a session, and gives the peer a number. The message tells the peer. If it
-    /// [replaces](Established::replaces) another one it does so when the peer [was
+    /// Accepts a session and assigns the peer a number. The returned message informs the peer. If
+    /// the session [replaces](Established::replaces) another one, it does so once the peer [is
     /// heard](Self::on_heard) in it.
     pub(super) fn accept(&mut self, proven: Proven, number: u32) -> (Established, Outgoing) {
         self.spent.insert(&proven.cookie_nonce);
@@ -462,8 +464,8 @@ impl Handshake {
 
     // ---- both ------------------------------------------------------------------------------------------------------
 
-    /// The keys of a session, whose offer is this; `incarnation` and `nonce` are the responder's,
-    /// `share` is the peer's.
+    /// Derives the keys of a session with this offer; `incarnation` and `nonce` are the
+    /// responder's, `share` is the peer's.
     fn keys(
         &self,
         first: bool,
@@ -488,7 +490,7 @@ impl Handshake {
         event.unwrap_or(Event::Ignored)
     }
 
-    /// Something was received in a session with the process at this address.
+    /// Records that something was received in a session with the process at this address.
     pub(super) fn on_heard(&mut self, address: &[u8], number: u32) {
         let Some(known) = self.live.get_mut(address) else {
             return;
@@ -501,7 +503,8 @@ impl Handshake {
         }
     }
 
-    /// A session with the process at this address has ended. One that was to replace it does.
+    /// Records the end of a session with the process at this address. A pending replacement takes
+    /// its place.
     pub(super) fn on_ended(&mut self, address: &[u8], number: u32) {
         let Some(known) = self.live.get_mut(address) else {
             return;
@@ -518,23 +521,23 @@ impl Handshake {
         }
     }
 
-    /// Bytes of memory for sessions.
+    /// Returns the bytes of memory for sessions.
     pub(super) fn memory(&self) -> usize {
         self.live.capacity() * size_of::<(Box<[u8]>, Known)>()
     }
 
-    /// The incarnation of the process at this address, with which there is a session.
+    /// Returns the incarnation of the process at this address, if there is a session with it.
     pub(super) fn incarnation_of(&self, address: &[u8]) -> Option<u64> {
         self.live.get(address).map(|known| known.live.incarnation)
     }
 
-    /// When [`poll`](Self::poll) has something to do.
+    /// Returns when [`poll`](Self::poll) has something to do.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let next = |attempt: &Attempt| attempt.next.min(attempt.until);
         self.attempts.values().map(next).min()
     }
 
-    /// What is to be done now that so much time has passed.
+    /// Returns the actions due at this time.
     pub(super) fn poll(&mut self, now: Nanos) -> Vec<Timed> {
         let is_due = |attempt: &Attempt| now >= attempt.next.min(attempt.until);
         let due = self.attempts.iter().filter(|(_, attempt)| is_due(attempt));
@@ -545,7 +548,7 @@ impl Handshake {
                 continue;
             };
             let was_answered = attempt.challenged.is_some();
-            // Who has answered may be another by now, or the answer too old.
+            // The process that answered may have been replaced, or its answer expired.
             let is_stale = was_answered && attempt.sent >= MOST_CONFIRMS;
             if now >= attempt.until || is_stale && self.renew(&mut attempt, number).is_none() {
                 self.targets.remove(&attempt.to);

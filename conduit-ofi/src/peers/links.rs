@@ -1,4 +1,4 @@
-//! What is kept of peers, links and libfabric's handles.
+//! The bookkeeping of peers, links and libfabric's handles.
 
 use std::collections::HashMap;
 
@@ -11,16 +11,16 @@ use libfabric_sys::fi_addr_t;
 use crate::wire::liveness::Nanos;
 use crate::wire::objects::{Objects, Refusal};
 
-/// No number.
+/// Marks the absence of a number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The links of a process that has a number here, each a number or [`NONE`].
+/// The links of a numbered peer, each a link's number or [`NONE`].
 #[derive(Debug)]
 pub(super) struct PeerLinks {
-    /// That of its session, and that of an attempt to begin one.
+    /// The link of the session, and that of an attempt to begin one.
     pub(super) session: u32,
     pub(super) attempt: u32,
-    /// That of a session that is to replace the other one.
+    /// The link of a session that is to replace the current one.
     pub(super) pending: u32,
 }
 
@@ -32,32 +32,32 @@ impl PeerLinks {
     };
 }
 
-/// A link's owner with this flag: the peer of a session that replaces another one when the peer was
-/// heard. There are never so many peers.
+/// Flag in a link's owner: the link's session replaces another one as soon as the peer is heard in
+/// it. Peer numbers never reach this bit.
 pub(super) const PENDING: u32 = 1 << 31;
-/// With it: the process is the same as before.
+/// Flag besides [`PENDING`]: the process is the same as before.
 pub(super) const SAME: u32 = 1 << 30;
 
-/// Why a session has ended for another one.
+/// Returns the failure of a session that was replaced by another one.
 pub(super) fn replaced(is_same: bool) -> Failure {
     Failure::Network(match is_same {
-        true => "has given up the session, and begun another",
+        true => "gave up the session and began another",
         false => "was restarted",
     })
 }
 
-/// What a link is for.
+/// The purpose of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A handshake that this process has begun.
     Attempt,
-    /// An answer to a stranger.
+    /// An answer to an unknown process.
     Answer,
     /// A session with this peer.
     Session(Rank),
-    /// A session with this peer, which replaces the other one when the peer was heard.
+    /// A session with this peer, which replaces the current one as soon as the peer is heard in it.
     Pending(Rank),
-    /// Nothing any more: what was sent last goes out.
+    /// No purpose any more: the last messages are being sent.
     Ending,
 }
 
@@ -66,24 +66,24 @@ pub(super) enum Purpose {
 pub(super) struct LinkUse {
     pub(super) address: Box<[u8]>,
     pub(super) purpose: Purpose,
-    /// When it was added, or began to end.
+    /// The time when the link was added, or began to end.
     pub(super) since: Nanos,
-    /// How often libfabric said that nothing can be sent to it.
+    /// The number of times that libfabric reported the peer as unreachable.
     pub(super) errors: u8,
 }
 
-// What `docs/ofi.md` says of memory.
+// The figures of `docs/ofi.md`.
 const _: () =
     assert!(size_of::<Option<Peer<Box<[u8]>, PeerLinks>>>() + size_of::<Option<LinkUse>>() <= 80);
 
-/// libfabric's handles of addresses, each as long as something uses it.
+/// libfabric's handles of addresses, each kept while in use.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     by_address: HashMap<Box<[u8]>, (fi_addr_t, u32)>,
 }
 
 impl Handles {
-    /// The handle of an address, which libfabric reads as `raw`.
+    /// Returns the handle of an address, which libfabric reads as `raw`.
     pub(super) fn take(
         &mut self,
         objects: &Objects,
@@ -99,7 +99,7 @@ impl Handles {
         Ok(handle)
     }
 
-    /// One user less.
+    /// Releases one use of an address.
     pub(super) fn give(&mut self, objects: &Objects, address: &[u8]) {
         let Some((handle, users)) = self.by_address.get_mut(address) else {
             return;

@@ -12,22 +12,22 @@
 
 use seal::SESSION_TAG;
 
-/// First bytes of the four kinds; no frame begins with one of them.
+/// The first bytes of the four kinds; frames never begin with them.
 pub(super) const HELLO: u8 = 0xf1;
 pub(super) const CHALLENGE: u8 = 0xf2;
 pub(super) const CONFIRM: u8 = 0xf3;
 pub(super) const ACCEPT: u8 = 0xf4;
 /// The second byte.
 pub(super) const VERSION: u8 = 1;
-/// Bytes of the code that ends every message.
+/// The bytes of the code at the end of every message.
 pub(super) const TAG: usize = SESSION_TAG;
-/// Bytes of a CHALLENGE, and the least of a HELLO.
+/// The bytes of a CHALLENGE, and the minimum of a HELLO.
 pub(super) const CHALLENGE_LENGTH: usize = 2 + 4 + 16 + 8 + 32 + Cookie::LENGTH + TAG;
 
-/// The most bytes of an address in a message.
+/// The maximum bytes of an address in a message.
 pub(super) const MAX_ADDRESS: usize = 255;
 
-/// Takes the fields of a message one after the other.
+/// Reads the fields of a message in order.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -50,19 +50,19 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an initiator says in HELLO, and again in CONFIRM.
+/// The initiator's offer in HELLO, repeated in CONFIRM.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer<'a> {
-    /// Its number for the responder.
+    /// The initiator's number for the responder.
     pub(super) number: u32,
     pub(super) incarnation: u64,
     pub(super) attempt: u64,
     pub(super) nonce: [u8; 16],
     pub(super) share: [u8; 32],
-    /// Its own address, and the one that it wants to reach.
+    /// The initiator's address, and the address that it wants to reach.
     pub(super) from: &'a [u8],
     pub(super) to: &'a [u8],
-    /// All of it, as it travels.
+    /// The whole offer as transmitted.
     pub(super) bytes: &'a [u8],
 }
 
@@ -83,7 +83,7 @@ impl<'a> Offer<'a> {
         Some(offer)
     }
 
-    /// The bytes of an offer; those of `self` are not looked at.
+    /// Writes an offer, ignoring `self.bytes`.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         into.extend(self.number.to_le_bytes());
         into.extend(self.incarnation.to_le_bytes());
@@ -98,11 +98,11 @@ impl<'a> Offer<'a> {
     }
 }
 
-/// What shows a responder that an initiator has received its answer.
+/// Proves to a responder that the initiator has received its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cookie {
     pub(super) step: u64,
-    /// The responder's.
+    /// The responder's nonce.
     pub(super) nonce: [u8; 16],
     pub(super) tag: [u8; 16],
 }
@@ -125,7 +125,7 @@ impl Cookie {
     }
 }
 
-/// Whether a message may be one of a handshake.
+/// Returns whether a message may belong to a handshake.
 pub(crate) fn is_handshake(message: &[u8]) -> bool {
     matches!(message, [HELLO..=ACCEPT, VERSION, ..])
 }

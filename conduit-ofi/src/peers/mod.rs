@@ -1,17 +1,16 @@
 //! libfabric as a network of processes that come and go: [`OpenOfi`].
 //!
 //! Frames are those of a job ([`wire`](crate::wire)), over links that are added and removed. Each
-//! link belongs to one session, or to one handshake, or carries an answer to a stranger; its number
-//! is told to the peer, whose frames name it. Addresses are inserted into the address vector when a
-//! link needs them, and removed with the last link.
+//! link belongs to one session or one handshake, or carries an answer to an unknown process; the
+//! peer learns the link's number, and its frames name it. Addresses are inserted into the address
+//! vector when a link needs them, and removed with the last link.
 //!
 //! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
-//! bulk data travels in fragments. Fragments are copied into the network's buffers, since libfabric
-//! can't cancel what is under way and a peer may be closed at any time.
+//! bulk data travels in fragments. Fragments are copied into the network's buffers, because
+//! libfabric cannot cancel operations in flight and a peer may be closed at any time.
 //!
-//! **Promises.** A number of a peer means one session: a process that has started anew at the same
-//! address is another one. With a secret, this process keeps nothing for a process that
-//! does not have it.
+//! **Guarantees.** A peer's number stands for one session: a process that has restarted at the same
+//! address gets a new one. With a secret, this process keeps no state for processes without it.
 //!
 //! **Costs.** A handshake of two round trips before the first fragment (`handshake`), and a copy of
 //! every fragment. [`OpenConfig::max_peers`] bounds the memory.
@@ -44,15 +43,15 @@ use handshake::Handshake;
 use links::{Handles, LinkUse, NONE, PeerLinks};
 use message::is_handshake;
 
-/// What an open network has counted, besides its [wire](WireCounters).
+/// The counters of an open network, besides those of its [wire](WireCounters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenCounters {
-    /// Sessions that have begun.
+    /// Sessions begun.
     pub sessions: u64,
-    /// Messages of handshakes that were not answered: of processes with another secret, for another
-    /// address, out of date, or nonsense.
+    /// Handshake messages left unanswered: from processes with another secret, for another address,
+    /// outdated or malformed.
     pub strangers: u64,
-    /// Processes that were not let in, because there are as many peers as there may be.
+    /// Processes refused because the maximum number of peers is reached.
     pub turned_away: u64,
 }
 
@@ -64,34 +63,34 @@ pub struct OpenOfi {
     handles: Handles,
     peers: Peers<Box<[u8]>, PeerLinks>,
     links: Table<LinkUse>,
-    /// By peer, the link over which fragments can be sent, or [`NONE`].
+    /// The link over which each peer's fragments can be sent, or [`NONE`].
     ready: Vec<u32>,
-    /// By link, the peer of its session, perhaps with [`PENDING`](peers::PENDING), or [`NONE`].
+    /// The peer of each link's session, possibly with [`PENDING`](peers::PENDING), or [`NONE`].
     owners: Vec<Rank>,
-    /// Links of sessions that are to replace others.
+    /// The links of sessions that are to replace others.
     pending: Vec<u32>,
-    /// Links that have failed, and why.
+    /// The failed links, with the reasons.
     ended: Vec<(u32, Failure)>,
-    /// Peers whose attempts to begin a session have failed, and why.
+    /// The peers with which no session could be begun, with the reasons.
     failed: Vec<(Rank, Failure)>,
-    /// Links that go when they are drained.
+    /// The links to remove once they are drained.
     leaving: Vec<u32>,
-    /// Of these, answers to strangers.
+    /// The number of these links that carry answers to unknown processes.
     answers: u32,
-    /// When something besides the wire is due.
+    /// The time when something besides the wire is due.
     next_tick: Nanos,
     counters: OpenCounters,
 }
 
-/// Time after which a message of a handshake is sent again; it doubles. libfabric is reliable as
-/// long as connections last.
+/// The time after which a handshake message is sent again; it doubles. libfabric is reliable only
+/// as long as its connections last.
 const RETRY: Nanos = 100_000_000;
 
 impl OpenOfi {
     /// Opens this process's end of the network.
     ///
     /// # Errors
-    /// [`OpenError`] names the provider, what it has refused, and the setting.
+    /// Returns an [`OpenError`] that names the provider, the refused call and the setting.
     pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
         let library = config
             .library
@@ -158,27 +157,27 @@ impl OpenOfi {
         })
     }
 
-    /// The counters of the wire so far.
+    /// Returns the current counters of the wire.
     pub fn wire_counters(&self) -> WireCounters {
         self.wire.counters()
     }
 
-    /// The other counters so far.
+    /// Returns the other counters.
     pub fn counters(&self) -> OpenCounters {
         self.counters
     }
 
-    /// The provider and its domain.
+    /// Returns the provider and its domain.
     pub fn offer(&self) -> &crate::provider::Offer {
         self.wire.offer()
     }
 
-    /// Peers that have numbers, and addresses in libfabric's address vector.
+    /// Returns the number of numbered peers, and of addresses in libfabric's address vector.
     pub fn known(&self) -> (u32, usize) {
         (self.peers.count(), self.handles.count())
     }
 
-    /// Bytes of memory that the tables of peers and links take, without what is under way.
+    /// Returns the bytes of memory of the tables of peers and links, without operations in flight.
     pub fn memory(&self) -> usize {
         self.peers.memory()
             + self.links.memory()
@@ -189,7 +188,7 @@ impl OpenOfi {
             + self.wire.memory()
     }
 
-    /// Gives a process a number, or finds the one that it has.
+    /// Returns a process's number, assigning a new one if it has none, and whether it is new.
     fn number_of(&mut self, address: &[u8]) -> Result<(Rank, bool), ConnectError> {
         if let Some(peer) = self.peers.find(address) {
             return Ok((peer, false));

@@ -1,4 +1,5 @@
-//! Sessions as they begin and end: what the [handshake](super::handshake) wants done, over links.
+//! The beginning and end of sessions: carries out what the [handshake](super::handshake) requests,
+//! over links.
 
 use conduit_core::ni::Rank;
 use conduit_portals::compact::shrink;
@@ -11,16 +12,17 @@ use super::OpenOfi;
 use super::handshake::{Established, Event, Outgoing, Proven, Replaced, Timed};
 use super::links::{LinkUse, NONE, PENDING, PeerLinks, Purpose, SAME, replaced};
 
-/// How long a link stays after its end at least, for what libfabric has copied and doesn't report.
+/// The minimum time that a link stays after its end, for data that libfabric has copied but does
+/// not report as sent.
 const LINGER: Nanos = 200_000_000;
-/// How long it stays at most because something waits to go out.
+/// The maximum time that it stays because something waits to be sent.
 const MOST_LINGER: Nanos = 5_000_000_000;
-/// Time between checks of links that linger.
+/// The time between checks of lingering links.
 const LOOK: Nanos = 50_000_000;
-/// Answers to strangers that may be under way.
+/// The maximum number of answers to unknown processes in flight.
 const MOST_ANSWERS: u32 = 64;
-/// Errors after which an attempt is over. The first ones can be of a connection to a process that
-/// was there before.
+/// The number of errors that end an attempt. The first ones may stem from a connection to a
+/// previous process at the address.
 const MOST_ERRORS: u8 = 4;
 
 impl OpenOfi {
@@ -44,7 +46,7 @@ impl OpenOfi {
         Ok(number)
     }
 
-    /// Fits the tables by link to the links that there are.
+    /// Resizes the per-link tables to the existing links.
     fn resize(&mut self) {
         self.owners.resize(self.links.end() as usize, NONE);
         shrink(&mut self.owners);
@@ -62,8 +64,8 @@ impl OpenOfi {
         self.resize();
     }
 
-    /// Ends what goes on on a link; `bye`: and tells the peer. The link is removed when that has
-    /// gone out.
+    /// Ends the activity on a link; `bye` also notifies the peer. The link is removed once
+    /// everything was sent.
     fn let_go(&mut self, now: Nanos, number: u32, bye: bool) {
         self.wire.end(number, bye);
         if let Some(owner) = self.owners.get_mut(number as usize) {
@@ -79,8 +81,8 @@ impl OpenOfi {
 
     // ---- beginnings ------------------------------------------------------------------------------------------------
 
-    /// A fragment can't be sent, since no session with the peer is known to have begun at both
-    /// ends. Begins one if need be.
+    /// Handles a fragment that cannot be sent because no session with the peer is known to have
+    /// begun at both ends. Begins one if necessary.
     #[cold]
     pub(super) fn send_without_session(&mut self, peer: Rank) -> Refused {
         let Some(known) = self.peers.state(peer) else {
@@ -95,7 +97,7 @@ impl OpenOfi {
         Refused::Full
     }
 
-    /// Fragments to a peer go by its session once the peer was heard in it.
+    /// Uses a session for fragments once the peer was heard in it.
     fn use_if_heard(&mut self, peer: Rank, session: u32) {
         if self.wire.is_heard(session)
             && let Some(address) = self.peers.address(peer)
@@ -105,7 +107,7 @@ impl OpenOfi {
         }
     }
 
-    /// Begins a session with a peer; `unless`: only if it is not this incarnation.
+    /// Begins a session with a peer; with `unless`, only if it does not have this incarnation.
     fn begin(&mut self, peer: Rank, unless: Option<u64>) {
         let Some(address) = self.peers.address(peer).cloned() else {
             return;
@@ -130,8 +132,8 @@ impl OpenOfi {
         }
     }
 
-    /// Handles the messages of handshakes that have arrived, and asks peers that are late with an
-    /// answer whether they are still the same.
+    /// Handles the handshake messages that have arrived, and probes peers with overdue answers for
+    /// a restart.
     #[cold]
     pub(super) fn take_news(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -162,10 +164,10 @@ impl OpenOfi {
         }
     }
 
-    /// Sends a message of a handshake.
+    /// Sends a handshake message.
     fn post(&mut self, now: Nanos, out: &Outgoing) {
-        // A HELLO that is sent again and again, by whomever, has the answers of one link, of which
-        // those are left out that it can't take.
+        // All answers to a repeated HELLO share one link, regardless of the sender; those that it
+        // cannot take are dropped.
         let number = out.number.or_else(|| self.answering(now, &out.to));
         if let Some(number) = number {
             self.wire.post_message(number, &out.bytes);
@@ -179,7 +181,7 @@ impl OpenOfi {
         }
     }
 
-    /// The link over which an address is being answered, which stays a while longer.
+    /// Returns the link over which an address is being answered, and extends its lifetime.
     fn answering(&mut self, now: Nanos, address: &[u8]) -> Option<u32> {
         for &number in &self.leaving {
             if let Some(link) = self.links.get_mut(number)
@@ -222,12 +224,12 @@ impl OpenOfi {
         self.forget_attempt(session.number);
         match self.peers.find(&session.address) {
             Some(peer) => self.establish(now, peer, session, true, handler),
-            // Not so: an attempt ends with its peer.
+            // Cannot happen: an attempt ends with its peer.
             None => self.let_go(now, session.number, false),
         }
     }
 
-    /// A session has begun.
+    /// Installs a new session.
     fn establish(
         &mut self,
         now: Nanos,
@@ -276,7 +278,7 @@ impl OpenOfi {
         self.counters.sessions += 1;
     }
 
-    /// Replaces the sessions of peers that were heard in others.
+    /// Replaces the sessions of peers that were heard in pending ones.
     #[cold]
     pub(super) fn take_pending(&mut self, handler: &mut impl FragmentHandler) {
         let mut pending = std::mem::take(&mut self.pending);
@@ -298,7 +300,7 @@ impl OpenOfi {
         self.pending = pending;
     }
 
-    /// The session that was to replace a peer's other one does.
+    /// Replaces a peer's session with the pending one.
     fn promote(&mut self, peer: Rank, number: u32) {
         let now = self.wire.clock();
         let Some(known) = self.peers.state_mut(peer) else {
@@ -321,7 +323,7 @@ impl OpenOfi {
 
     // ---- ends ------------------------------------------------------------------------------------------------------
 
-    /// An attempt is over. Returns its peer.
+    /// Ends an attempt. Returns its peer.
     fn forget_attempt(&mut self, number: u32) -> Option<Rank> {
         let link = self.links.get(number)?;
         let peer = self.peers.find(&link.address)?;
@@ -333,7 +335,7 @@ impl OpenOfi {
         Some(peer)
     }
 
-    /// An attempt has failed, which the peer's session, if there is one, does not suffer from.
+    /// Ends a failed attempt, which does not affect the peer's session, if any.
     fn give_up(
         &mut self,
         now: Nanos,
@@ -354,7 +356,7 @@ impl OpenOfi {
         }
     }
 
-    /// Handles the ends of links that the wire has reported.
+    /// Handles the link ends that the wire has reported.
     #[cold]
     pub(super) fn take_ended(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -363,7 +365,7 @@ impl OpenOfi {
                 continue;
             };
             match link.purpose {
-                // The handler was told.
+                // The handler was already notified.
                 Purpose::Session(peer) => {
                     self.handshake.on_ended(&link.address, number);
                     self.let_go(now, number, false);
@@ -376,7 +378,7 @@ impl OpenOfi {
                         if pending != NONE {
                             self.promote(peer, pending);
                         } else if attempt != NONE {
-                            // It has asked whether the peer is still the same.
+                            // The attempt probed whether the peer is still the same.
                             self.handshake.cancel(attempt);
                             self.forget_attempt(attempt);
                             self.let_go(now, attempt, false);
@@ -401,7 +403,7 @@ impl OpenOfi {
         }
     }
 
-    /// What is due.
+    /// Performs the actions that are due.
     #[cold]
     pub(super) fn tick(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -420,8 +422,8 @@ impl OpenOfi {
                 } => {
                     let failure = match was_answered {
                         true => Failure::Network(
-                            "it answers, but begins no session: it encrypts and this process does \
-                             not, or the other way round, or it knows as many peers as it may",
+                            "answers but accepts no session: only one of the two processes encrypts, \
+                             or the other one has its maximum number of peers",
                         ),
                         false => Failure::Unreachable,
                     };
@@ -437,7 +439,7 @@ impl OpenOfi {
         self.next_tick = self.handshake.deadline().unwrap_or(Nanos::MAX).min(look);
     }
 
-    /// Removes links that have ended, once nothing is under way on them.
+    /// Removes links that have ended, once nothing is in flight on them.
     fn remove_drained(&mut self, now: Nanos) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|&number| {
@@ -465,8 +467,8 @@ impl OpenOfi {
         shrink(&mut self.ready);
     }
 
-    /// Ends the session with a peer, and what may become one, and tells the peer, which keeps its
-    /// number.
+    /// Ends the session with a peer, as well as pending and attempted ones, and notifies the peer.
+    /// The peer keeps its number.
     pub(super) fn end_session(&mut self, peer: Rank) {
         let now = self.wire.clock();
         let Some(address) = self.peers.address(peer).cloned() else {
@@ -502,7 +504,7 @@ impl OpenOfi {
         }
     }
 
-    /// Whether everything that ends has gone out.
+    /// Returns whether everything on ending links was sent.
     pub(super) fn is_all_out(&self) -> bool {
         let mut leaving = self.leaving.iter();
         leaving.all(|&number| self.wire.is_drained(number, false))

@@ -14,10 +14,10 @@ use crate::testing::libraries;
 
 use super::*;
 
-/// Nothing here takes so long.
+/// A time limit well above any test's duration.
 const HANG: Duration = Duration::from_secs(120);
 
-/// Records what an end receives, and has what it sends.
+/// Records what an end receives, and provides the sources of what it sends.
 #[derive(Default)]
 struct Recorder {
     fragments: Vec<(Rank, Vec<u8>)>,
@@ -121,7 +121,7 @@ impl End {
     }
 }
 
-/// Turns all ends until it is over.
+/// Runs all ends until the condition holds.
 #[track_caller]
 fn until<const N: usize>(
     mut ends: [&mut End; N],
@@ -188,7 +188,7 @@ fn fragments_of_all_sizes_go_both_ways() {
             assert_eq!(b.net.peer_address(0).as_deref(), Some(a.net.address()));
             deliver(&mut b, &mut a, 0, b"answer");
             assert!(a.saw.joined.is_empty());
-            // Long and short ones, both ways at once.
+            // Long and short fragments, in both directions at once.
             let lengths = [1, 700, 16 << 10, 100_000, 10_000_000];
             for (token, length) in (0..).zip(lengths) {
                 for (end, peer) in [(&mut a, peer), (&mut b, 0)] {
@@ -225,8 +225,8 @@ fn fragments_of_all_sizes_go_both_ways() {
     }
 }
 
-/// Over the other providers that were run. In one process nobody is restarted there, since `shm`
-/// crashes if a peer's endpoint is closed.
+/// Runs over the other tested providers. In one process no end is restarted, because `shm` crashes
+/// if a peer's endpoint is closed.
 #[test]
 fn other_providers_carry_fragments() {
     for which in libraries() {
@@ -259,7 +259,8 @@ fn other_providers_carry_fragments() {
     }
 }
 
-/// An endpoint of somebody who is no process of the network, but knows addresses and formats.
+/// An attacker's endpoint: not a process of the network, but with knowledge of addresses and
+/// formats.
 struct Intruder {
     objects: Objects,
     to: libfabric_sys::fi_addr_t,
@@ -275,7 +276,7 @@ impl Intruder {
         Self { objects, to }
     }
 
-    /// Sends bytes, and waits until they were looked at.
+    /// Sends bytes and waits until they were examined.
     #[track_caller]
     fn send(&self, end: &mut End, bytes: &[u8]) {
         let before = end.net.wire_counters().received;
@@ -312,7 +313,8 @@ fn made_up_messages_do_nothing() {
             for kind in (0..10).chain(0xf0..=0xf5) {
                 for number in 0..3u32 {
                     for length in [1, 2, 16, 24, 60] {
-                        // Of the size of a frame's number, the link's, no session.
+                        // The length may fit a frame and the number may name a link, but no session
+                        // matches.
                         let mut bytes = vec![1; length];
                         bytes[0] = kind;
                         if let Some(place) = bytes.get_mut(4..8) {
@@ -334,7 +336,7 @@ fn made_up_messages_do_nothing() {
     }
 }
 
-/// A HELLO that was recorded is valid as long as its address is this process's.
+/// A recorded HELLO stays valid as long as its address is this process's.
 #[test]
 fn hellos_that_are_repeated_leave_room_for_others() {
     for which in libraries() {
@@ -386,10 +388,10 @@ fn a_peer_that_leaves_or_closes_is_known_to_have_left() {
             a.saw.failed == [(peer, Failure::Left)]
         });
         assert!(!a.net.has_session(peer));
-        // The next fragment begins another.
+        // The next fragment begins another session.
         deliver(&mut a, &mut b, peer, b"again");
         assert_eq!(b.saw.joined, [0, 0]);
-        // A session can end without the number, and then begin again from either side.
+        // A session can end while the number stays, and then begin again from either side.
         b.net.end_session(0);
         assert!(!b.net.has_session(0) && b.net.peer_address(0).is_some());
         until([&mut a, &mut b], |[a, _]| a.saw.failed.len() == 2);
@@ -409,10 +411,10 @@ fn a_peer_that_leaves_or_closes_is_known_to_have_left() {
 fn a_restarted_process_is_another_at_the_same_address() {
     for which in libraries() {
         let mut config = config(&which, secret("key"));
-        // Peers that owe an answer are asked who they are after an eighth of it.
+        // Peers with overdue answers are probed after an eighth of it.
         config.wire.dead_time = Duration::from_secs(8);
         let mut b = End::of(&config);
-        // A client that the server comes to.
+        // A client that the server contacts.
         let mut a = End::of(&config);
         let text = b.net.address_to_text(b.net.address()).expect("its own");
         let port = text.rsplit_once(':').expect("a port").1;
@@ -428,7 +430,7 @@ fn a_restarted_process_is_another_at_the_same_address() {
         assert_eq!(a.saw.fragments.last().map(|(from, _)| *from), Some(peer));
         assert_eq!(a.saw.failed.len(), 1, "{:?}", a.saw.failed);
         deliver(&mut a, &mut b, peer, b"so you are");
-        // And one that says nothing by itself.
+        // And one that sends nothing on its own.
         drop(b);
         let mut b = End::of(&config);
         assert_eq!(b.net.address(), address);
@@ -438,7 +440,7 @@ fn a_restarted_process_is_another_at_the_same_address() {
     }
 }
 
-/// Sends until it is there.
+/// Sends until the text has arrived.
 #[track_caller]
 fn deliver_again(from: &mut End, to: &mut End, peer: Rank, text: &[u8]) {
     until([from, to], |[from, to]| {
@@ -456,10 +458,10 @@ fn who_is_dead_is_found_silent_or_lost() {
         let peer = a.to(&b);
         deliver(&mut a, &mut b, peer, b"hello");
         drop(b);
-        // Without anything being sent to it.
+        // Without sending anything to it.
         until([&mut a], |[a]| !a.saw.failed.is_empty());
         assert!(!a.net.has_session(peer));
-        // Nobody is there.
+        // No process is there.
         until([&mut a], |[a]| {
             a.try_send(peer, b"are you there?");
             a.saw.failed.len() == 2
@@ -529,11 +531,11 @@ fn addresses_and_errors_say_what_is_meant() {
                 .to_string();
             assert!(error.contains(words), "{error}");
         }
-        // A port that is taken.
+        // A port in use.
         config.host = Some(format!("lo:{}", text.rsplit_once(':').expect("a port").1));
         let error = OpenOfi::start(&config).expect_err("taken").to_string();
         assert!(error.contains("lo:"), "{error}");
-        // Without a name an interface is chosen, and its address is told.
+        // Without a name, an interface is chosen and its address is reported.
         config.host = None;
         config.provider = None;
         let any = OpenOfi::start(&config).expect("the network starts");

@@ -1,4 +1,4 @@
-//! The contracts that an open network over libfabric keeps.
+//! The transport contracts of an open network over libfabric.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use conduit_portals::transport::{Transport, Wait};
 use super::OpenOfi;
 use super::links::{NONE, PENDING, SAME, replaced};
 
-/// Tells the handler of peers what the wire tells of links.
+/// Translates the wire's callbacks from links to peers.
 struct Peers<'a, H> {
     handler: &'a mut H,
-    /// By link.
+    /// The owner of each link.
     owners: &'a mut [Rank],
     ended: &'a mut Vec<(u32, Failure)>,
 }
@@ -30,7 +30,8 @@ impl<H: FragmentHandler> Peers<'_, H> {
         }
     }
 
-    /// The peer of a link whose session replaces another one, now that something has come by it.
+    /// Returns the peer of a link whose session replaces another one, now that something has
+    /// arrived on it.
     #[cold]
     fn of_pending(&mut self, link: u32) -> Option<Rank> {
         let owner = *self.owners.get(link as usize)?;
@@ -74,7 +75,7 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
     }
     fn failed(&mut self, link: u32, failure: Failure) {
         self.ended.push((link, failure));
-        // Of a session that has not replaced another one yet nothing was told.
+        // A session that has not replaced another one yet was never reported.
         if let Some(&peer) = self.owners.get(link as usize)
             && peer < SAME
         {
@@ -88,7 +89,7 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
     }
 }
 
-/// What is done with what arrives while this process leaves.
+/// Discards what arrives while this process leaves.
 struct Nobody;
 
 impl FragmentHandler for Nobody {
@@ -109,13 +110,13 @@ impl FragmentHandler for Nobody {
 }
 
 impl OpenOfi {
-    /// The link over which a peer's session goes.
+    /// Returns the link of a peer's session.
     fn session(&self, peer: Rank) -> Option<u32> {
         let session = self.peers.state(peer)?.session;
         (session != NONE).then_some(session)
     }
 
-    /// What the wire has left to do after a call.
+    /// Handles what the wire has left to do after a call.
     #[inline]
     fn after(&mut self, handler: &mut impl FragmentHandler) {
         if !self.pending.is_empty() {
@@ -133,7 +134,7 @@ impl OpenOfi {
     }
 }
 
-/// Calls the wire with a handler that knows peers, not links.
+/// Calls the wire with a handler that translates links to peers.
 macro_rules! on_wire {
     ($open:expr, $handler:expr, $wire:ident, $peers:ident => $call:expr) => {{
         let Self {
@@ -193,7 +194,7 @@ impl Transport for OpenOfi {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        /// Time-out if the provider has no descriptor.
+        /// The time-out if the provider has no descriptor.
         const LOOK: Duration = Duration::from_micros(100);
         if !self.ended.is_empty() || self.wire.has_news() {
             return Some(Duration::ZERO);
@@ -269,7 +270,7 @@ impl OpenTransport for OpenOfi {
     }
 
     fn leave(&mut self) {
-        /// How long the peers' network may take to take a goodbye.
+        /// The time that the network may take to accept a goodbye.
         const PATIENCE: Duration = Duration::from_millis(250);
         self.end_all();
         let begin = Instant::now();
@@ -286,7 +287,7 @@ impl OpenTransport for OpenOfi {
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         let all = self.wire.objects().descriptors.iter();
         into.extend(all.map(|found| {
-            // SAFETY: the library's, open as long as the endpoint, which this borrows.
+            // SAFETY: owned by the library, open as long as the endpoint, which this borrows.
             unsafe { BorrowedFd::borrow_raw(found.fd) }
         }));
     }

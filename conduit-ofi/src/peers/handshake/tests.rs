@@ -1,4 +1,4 @@
-//! Handshakes of two processes over a network that loses, repeats and reorders.
+//! Handshakes of two processes over a network that loses, duplicates and reorders messages.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ enum Message {
 struct Pair {
     now: Nanos,
     ends: [Process; 2],
-    /// Messages under way, with their receivers, and all that ever were.
+    /// The messages in flight with their receivers, and all messages ever sent.
     under_way: Vec<(usize, Message)>,
     history: Vec<(usize, Message)>,
 }
@@ -144,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass until something is due.
+    /// Advances time until something is due.
     fn tick(&mut self) {
         let due = self.ends.iter().filter_map(|end| end.machine.deadline());
         self.now = due.min().unwrap_or(self.now + RETRY).max(self.now);
@@ -158,7 +158,7 @@ impl Pair {
         }
     }
 
-    /// Until nothing is under way.
+    /// Delivers messages until nothing is in flight.
     fn rest(&mut self) {
         for _ in 0..100 {
             while !self.under_way.is_empty() {
@@ -176,7 +176,7 @@ impl Pair {
     fn restart(&mut self, side: usize) {
         let life = self.ends[side].life + 1;
         self.ends[side] = Process::new(side, life);
-        // What arrives belongs to whoever is there, but greetings do not.
+        // Handshake messages reach the restarted process; greetings of the old session do not.
         self.under_way
             .retain(|(to, message)| *to != side || matches!(message, Message::Handshake(_)));
     }
@@ -209,8 +209,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever happens, no message makes a second session, and once no more happens both have the
-    /// same one.
+    /// No sequence of events creates a second session from one message, and both ends share one
+    /// session in the end.
     #[test]
     fn both_agree_at_rest(steps in steps()) {
         let mut pair = Pair::new();
@@ -232,7 +232,7 @@ proptest! {
                     pair.deliver(to, &message);
                 }
                 Step::Lose(at) if at % count < pair.under_way.len() => {
-                    // Frames of a session are not lost.
+                    // Session frames are not lost.
                     if matches!(pair.under_way[at % count].1, Message::Handshake(_)) {
                         pair.under_way.remove(at % count);
                     }
@@ -247,7 +247,7 @@ proptest! {
             pair.start(side, false);
         }
         pair.rest();
-        // Who was restarted is asked whether it is the same.
+        // A restarted process is probed for its identity.
         for side in 0..2 {
             pair.start(side, true);
             pair.rest();
@@ -267,7 +267,8 @@ proptest! {
     }
 }
 
-/// The four messages of a handshake between two that have these secrets, as far as it goes.
+/// Returns the handshake messages between two processes with these secrets, as far as the handshake
+/// proceeds.
 fn messages(secrets: [&str; 2]) -> (Pair, Vec<(usize, Vec<u8>)>) {
     let mut pair = Pair::new();
     for (side, key) in secrets.iter().enumerate() {
@@ -317,7 +318,7 @@ fn a_message_that_was_changed_is_ignored() {
         let (_, messages) = messages(["key", "key"]);
         let (to, bytes) = &messages[kind];
         for at in 0..bytes.len() {
-            // Until just before that message.
+            // Delivers messages up to just before this one.
             let mut pair = messages_before(kind);
             let mut changed = bytes.clone();
             changed[at] ^= 0x40;
@@ -356,15 +357,15 @@ fn a_cookie_is_good_for_a_while_and_once() {
     machine.on_ended(ADDRESSES[0], number);
     assert!(matches!(machine.receive(STEP, confirm), Event::Known));
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
-    // One that was not used.
+    // An unused cookie.
     let mut pair = messages_before(2);
     let machine = &mut pair.ends[1].machine;
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
     assert!(matches!(machine.receive(STEP, confirm), Event::Proven(_)));
 }
 
-/// Two sessions that are to replace one another wait to be heard: the later attempt's counts,
-/// whatever comes first.
+/// Two sessions that are to replace one another wait to be heard: the later attempt counts,
+/// regardless of the order of arrival.
 #[test]
 fn an_attempt_that_was_overtaken_counts_no_more() {
     let (mut pair, _) = messages(["key", "key"]);
