@@ -1,7 +1,7 @@
-//! Atomics on peers' memory, done by the provider.
+//! Atomics on peers' memory, performed by the provider.
 //!
-//! Each is a fetching one even if the old value is not wanted, because its arrival shows that the
-//! operation has been done.
+//! Each is a fetching atomic even if the old value is not needed, because the value's arrival
+//! proves that the operation is done.
 
 use std::ffi::c_void;
 

@@ -1,4 +1,4 @@
-//! The atomics that a provider has, and how libfabric says what they do.
+//! The atomics that a provider supports, and their representation in libfabric.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 use libfabric_sys::{
@@ -9,21 +9,21 @@ use libfabric_sys::{
 
 use crate::wire::objects::Objects;
 
-/// Bytes between operand, comparand and result in an operation's buffer.
+/// The bytes between operand, comparand and result in an operation's buffer.
 pub(super) const EACH: usize = 8;
-/// Offset of the result.
+/// The offset of the result.
 pub(super) const RESULT: usize = 2 * EACH;
 
-/// Writes an operand of this width where the provider expects it.
+/// Writes an operand of this width at the provider's expected place.
 pub(super) fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
     match is_wide {
         true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
-        // The low half counts.
+        // Only the low half counts.
         false => words[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
     }
 }
 
-/// The old value, from an operation's buffer.
+/// Returns the old value from an operation's buffer.
 pub(super) fn result(words: &[u8], is_wide: bool) -> u64 {
     let words = &words[RESULT..];
     match is_wide {
@@ -40,7 +40,7 @@ pub(super) fn op(op: AtomicOp) -> fi_op {
     match op {
         AtomicOp::Get => FI_ATOMIC_READ,
         AtomicOp::Set => FI_ATOMIC_WRITE,
-        // A subtraction is the sum with the negated operand (`negated`).
+        // A subtraction is a sum with the negated operand (`negated`).
         AtomicOp::Add | AtomicOp::Sub => FI_SUM,
         AtomicOp::Mult => FI_PROD,
         AtomicOp::Min => FI_MIN,
@@ -52,8 +52,8 @@ pub(super) fn op(op: AtomicOp) -> fi_op {
     }
 }
 
-/// What an operation works on. Those that don't compute take a float's bits: libfabric compares
-/// floats by their values.
+/// Returns the data type of an operation. Operations without arithmetic take a float's bits,
+/// because libfabric compares floats by value.
 pub(super) fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     match ty {
         AtomicType::F32 if op.is_arithmetic() => FI_FLOAT,
@@ -67,7 +67,7 @@ pub(super) fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     }
 }
 
-/// The atomics that a provider has, a bit for each.
+/// The set of atomics that a provider supports, one bit each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Atomics(u128);
 
@@ -76,7 +76,7 @@ impl Atomics {
         1 << (op as u32 * AtomicType::ALL.len() as u32 + ty as u32)
     }
 
-    /// Asks the endpoint.
+    /// Queries the endpoint.
     pub(super) fn of(objects: &Objects) -> Self {
         let mut all = Self::default();
         if !objects.offer.has_atomics() {
@@ -84,7 +84,7 @@ impl Atomics {
         }
         for what in AtomicOp::ALL {
             for ty in AtomicType::ALL {
-                // Providers differ in what they make of a NaN, and of zeros of different sign.
+                // Providers differ in the handling of NaNs and of signed zeros.
                 if ty.is_float() && matches!(what, AtomicOp::Min | AtomicOp::Max) {
                     continue;
                 }

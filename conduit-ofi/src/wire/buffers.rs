@@ -1,5 +1,5 @@
 //! Pools of buffers that libfabric sends from and receives into: pieces of one size in one
-//! allocation, registered if the provider demands it.
+//! allocation, registered if the provider requires it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
@@ -7,10 +7,10 @@ use std::ptr::{self, NonNull};
 
 use crate::wire::objects::{Objects, Refusal};
 
-/// Alignment of each piece.
+/// The alignment of each piece.
 const ALIGN: usize = 4096;
 
-/// Pieces of one size.
+/// A pool of pieces of one size.
 pub(crate) struct Buffers {
     base: NonNull<u8>,
     layout: Layout,
@@ -20,12 +20,12 @@ pub(crate) struct Buffers {
     pub(crate) descriptor: *mut c_void,
 }
 
-// SAFETY: the memory is this owner's; the descriptor is the library's, whose objects may be used by
-// any one thread at a time.
+// SAFETY: this owner has the memory; the descriptor is the library's, whose objects any one thread
+// at a time may use.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Allocates `count` pieces of `size` bytes, a multiple of 64, for this access. They have to
+    /// Allocates `count` pieces of `size` bytes, a multiple of 64, for this access. The pool must
     /// outlive `objects`.
     pub(crate) fn new(
         objects: &mut Objects,
@@ -60,7 +60,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Bytes of each piece.
+    /// Returns the bytes of each piece.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -76,26 +76,26 @@ impl Buffers {
         self.free.push(buffer);
     }
 
-    /// The address of a piece.
+    /// Returns the address of a piece.
     #[inline]
     pub(crate) fn place(&self, buffer: u32) -> *mut u8 {
         debug_assert!((buffer as usize + 1) * self.size <= self.layout.size());
-        // SAFETY: within the allocation, as its number says.
+        // SAFETY: piece numbers lie within the allocation.
         unsafe { self.base.as_ptr().add(buffer as usize * self.size) }
     }
 
-    /// The bytes of a piece that was taken and is not in use by the library.
+    /// Returns the bytes of a piece that was taken and is not in use by the library.
     #[inline]
     pub(crate) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: initialised, within the allocation; the caller has taken it, and it is borrowed
-        // exclusively.
+        // SAFETY: initialised, within the allocation; the caller has taken the piece, and it is
+        // borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.place(buffer), self.size) }
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the objects that may have reached it are gone.
+        // SAFETY: allocated with this layout; the objects that could access it are gone.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }

@@ -1,4 +1,4 @@
-//! Direct access: reads and writes of peers' memory without their processor's taking part.
+//! Direct access: reads and writes of peers' memory without involving their processors.
 
 use std::ptr;
 
@@ -36,7 +36,7 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(failure.to_string());
         }
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        // SAFETY: the caller's promise: the memory stays as long as this wire.
+        // SAFETY: the caller's promise: the memory lives as long as this wire.
         match unsafe { self.objects.register(base, length, access) } {
             Ok(registered) => {
                 self.exposed.push((base.addr(), length, registered));
@@ -54,12 +54,12 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// The registration of local memory, if it needs one: that of exposed memory, or one for this
-    /// operation alone.
+    /// Returns the registration of local memory, if it needs one: that of exposed memory, or one
+    /// for this operation alone.
     ///
     /// # Safety
     ///
-    /// It is valid for the access until the operation has ended.
+    /// The memory must be valid for the access until the operation has ended.
     unsafe fn own(
         &mut self,
         memory: *mut u8,
@@ -75,7 +75,7 @@ impl<S: Scope> OfiEndpoint<S> {
         if let Some((_, _, registered)) = within {
             return Ok((None, registered.descriptor));
         }
-        // SAFETY: the memory is valid until the operation has ended, and is released then.
+        // SAFETY: the memory is valid until the operation has ended, which also releases it.
         let registered = unsafe { self.objects.register(memory, length, access) }?;
         Ok((Some(registered), registered.descriptor))
     }
@@ -84,7 +84,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// The access' memory is valid as the operation wants it until its end.
+    /// The access's memory must stay valid, as the operation requires, until the operation ends.
     unsafe fn access(
         &mut self,
         peer: Rank,
@@ -107,8 +107,8 @@ impl<S: Scope> OfiEndpoint<S> {
                 self.fail_all(refusal.operation, refusal.error);
                 return Err(Refused::Dead);
             }
-            // No more memory may be locked, or this memory can't be registered: the access goes by
-            // message, from registered buffers.
+            // The limit on locked memory is reached, or this memory cannot be registered: the
+            // access is sent as messages, from registered buffers.
             Err(_) => {
                 self.counters.unregistered += 1;
                 return Err(Refused::TooLong);
@@ -160,8 +160,8 @@ impl<S: Scope> OfiEndpoint<S> {
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads lives
-        // longer than it.
+        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads
+        // outlives the call.
         let submitted = unsafe {
             let write = ("fi_writemsg", FI_WRITE);
             self.access(

@@ -1,4 +1,4 @@
-//! Texts of failures: why a peer, or every peer, can't be reached any more, and what can be done.
+//! Texts of failures: why a peer, or every peer, can no longer be reached, and what to do about it.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -11,19 +11,21 @@ use libfabric_sys::{
 
 use crate::provider::Offer;
 
-/// What can be set when a device has failed.
-const OTHER_DEVICE: &str = "settings CONDUIT_OFI_PROVIDER and CONDUIT_OFI_DOMAIN choose another";
-/// What can be set when a provider doesn't do what it says.
-const OTHER_ATOMICS: &str = "with CONDUIT_OFI_ATOMICS=0 processors do the atomics";
+/// The advice for a failed device.
+const OTHER_DEVICE: &str =
+    "settings CONDUIT_OFI_PROVIDER and CONDUIT_OFI_DOMAIN select another device";
+/// The advice for a provider that lacks an advertised feature.
+const OTHER_ATOMICS: &str = "CONDUIT_OFI_ATOMICS=0 lets the processors perform atomics";
 
-/// Whether an error number, negated or not, is about this rank's own device and not about a peer.
+/// Returns whether an error number, possibly negated, concerns this rank's own device rather than a
+/// peer.
 pub(crate) fn is_own(error: i64) -> bool {
     let own = [FI_ENODEV, FI_ENETDOWN, FI_EBADF, FI_EOPBADSTATE];
     own.iter().any(|own| i64::from(*own) == error.abs())
 }
 
-/// A text that lives as long as the process. There are at most as many as pairs of library call and
-/// error number.
+/// Returns a copy of a text that lives as long as the process. There are at most as many texts as
+/// pairs of library call and error number.
 fn kept(text: String) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,7 +42,7 @@ fn words(offer: &Offer, error: i64) -> String {
     offer.library().strerror(error)
 }
 
-/// The failure of a peer for which a call or an operation failed.
+/// Returns the failure of a peer for which a call or an operation failed.
 pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
     let words = words(offer, error);
     let is_unknown = [FI_EOPNOTSUPP, FI_ENOSYS]
@@ -48,23 +50,26 @@ pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
         .contains(&error.abs());
     Failure::Network(kept(match is_unknown && operation.contains("atomic") {
         true => {
-            format!("{operation}, which the provider says that it has: {words} ({OTHER_ATOMICS})")
+            format!(
+                "{operation} failed although the provider advertises it: {words} ({OTHER_ATOMICS})"
+            )
         }
         false => format!("{operation}: {words}"),
     }))
 }
 
-/// The failure of a peer that never answered.
+/// Returns the failure of a peer that never answered.
 pub(crate) fn unanswered(milliseconds: u64) -> Failure {
     Failure::Network(kept(format!(
-        "it has not answered once for {milliseconds} ms (setting CONDUIT_OFI_DEAD_TIME)"
+        "no answer for {milliseconds} ms (setting CONDUIT_OFI_DEAD_TIME)"
     )))
 }
 
-/// The failure of all peers, because this process's own endpoint has failed; `owner`: whose it is.
+/// Returns the failure of all peers, caused by this process's own endpoint; `owner` names the
+/// process.
 pub(crate) fn of_all(offer: &Offer, owner: &str, operation: &str, error: i64) -> Failure {
     let words = match error.abs() == i64::from(FI_ETIMEDOUT) {
-        true => "what is under way to a peer that has failed does not end".to_owned(),
+        true => "operations with a failed peer do not complete".to_owned(),
         false => format!("{operation}: {}", words(offer, error)),
     };
     Failure::Network(kept(format!(

@@ -1,39 +1,39 @@
-//! A *frame* is what travels in one message of libfabric. Its layout, with lengths in bytes,
+//! A *frame* is the content of one message of libfabric. Its layout, with lengths in bytes,
 //! little-endian:
 //!
 //! ```text
 //! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 8 | length 8 | fragment's header | bytes
 //!
-//! TINY          a fragment that was copied, on the command channel
+//! TINY          a copied fragment, on the command channel
 //! WHOLE         a fragment in one frame, on the data channel
-//! FIRST         the first bytes of a longer one; length: all its bytes
-//! CHUNK         the next bytes of it
-//! PING, PONG    length: the number of a ping, given back
+//! FIRST         the first bytes of a longer fragment; length: its total bytes
+//! CHUNK         the next bytes of that fragment
+//! PING, PONG    length: the number of a ping, echoed by PONG
 //! BYE           the sender ends the session; in open networks only
-//! CONNECT       begins a connection (`wire::connected`); length: its number
-//! TAKEN         by a connection: what was taken out of it
-//! ASK           by a connection: wants to be told so without delay
+//! CONNECT       begins a connection (`wire::connected`); length: the connection's number
+//! TAKEN         on a connection: reports the frames taken from it
+//! ASK           on a connection: asks for such reports without delay
 //! ```
 //!
-//! FIRST, PING, PONG, CONNECT and TAKEN have a length. In a job whose frames are sealed a tag follows
-//! (`seal`); if they are encrypted, all behind the job's number is.
+//! FIRST, PING, PONG, CONNECT and TAKEN have a length. Sealed frames end in a tag (`seal`); with
+//! encryption, everything after the job's number is encrypted.
 //!
 //! Frames between two ranks match receives in the order in which they were sent (`FI_ORDER_SAS`),
-//! but with many providers the receives may complete in another order (`FI_ORDER_NONE`). So frames
-//! are numbered, and handled in the order of their numbers. Only the lower bits of a number travel,
-//! which suffice because no frame is more than [`EARLY`] ahead of the next one.
+//! but with many providers the receives may complete in another order (`FI_ORDER_NONE`). Frames are
+//! therefore numbered, and handled in the order of their numbers. Only the lower bits of a number
+//! are transmitted, which suffice because no frame is more than [`EARLY`] ahead of the next one.
 
 use conduit_core::ni::Rank;
 
-/// Bytes of the header that every frame has; never encrypted.
+/// The bytes of the header of every frame; never encrypted.
 pub(crate) const HEADER: usize = 16;
-/// Bytes of the header of a frame that has a length.
+/// The bytes of the header of a frame with a length.
 pub(crate) const LONG_HEADER: usize = 24;
-/// How far a frame may be ahead of the next one from its sender: more than receives that are
-/// posted.
+/// The maximum distance of a frame from the next one of its sender: more than the number of posted
+/// receives.
 pub(crate) const EARLY: u16 = 1 << 13;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameKind {
     Tiny,
@@ -62,7 +62,7 @@ impl FrameKind {
         Self::Ask,
     ];
 
-    /// Bytes of the frame's own header.
+    /// Returns the bytes of the frame's own header.
     #[inline]
     pub(crate) fn header(self) -> usize {
         match self {
@@ -76,19 +76,20 @@ impl FrameKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
-    /// Bytes of the fragment's header.
+    /// The bytes of the fragment's header.
     pub(crate) header: u8,
-    /// Lower bits of the frame's number on its link, counted from 0.
+    /// The lower bits of the frame's number on its link, counted from 0.
     pub(crate) number: u16,
     pub(crate) rank: Rank,
-    /// The job's number: keeps out leftovers of an older job at the same address.
+    /// The job's number, which excludes leftovers of an older job at the same address.
     pub(crate) job: u64,
-    /// Zero where the kind has none.
+    /// The length; zero for kinds without one.
     pub(crate) length: u64,
 }
 
-/// The whole number of a frame from its lower bits; `next` is the number of the next frame from its
-/// sender. `None`: not less than [`EARLY`] ahead, so the frame is a repetition or a forgery.
+/// Returns a frame's full number from its lower bits; `next` is the number of the next frame from
+/// its sender. Returns `None` if the frame is [`EARLY`] or more ahead, and hence a repetition or a
+/// forgery.
 #[inline]
 pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
     // The lower bits.
@@ -97,7 +98,7 @@ pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
 }
 
 impl Frame {
-    /// The header that every frame has.
+    /// Returns the header that every frame has.
     #[inline]
     pub(crate) fn begin(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
@@ -141,7 +142,7 @@ impl Frame {
         ))
     }
 
-    /// Reads the header that every frame has. `None`: malformed.
+    /// Reads the header that every frame has; `None` if malformed.
     #[inline]
     pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
         let (first, second, _) = Self::words(bytes)?;
@@ -149,7 +150,8 @@ impl Frame {
         Some(Self::of_words(*FrameKind::ALL.get(kind)?, first, second))
     }
 
-    /// [`Self::decode`] for tiny frames, which nearly all are. `None`: another kind, or malformed.
+    /// Like [`Self::decode`], but for tiny frames, the most common kind; `None` if the frame is of
+    /// another kind or malformed.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (first, second, rest) = Self::words(bytes)?;
@@ -161,7 +163,7 @@ impl Frame {
         Some((frame, header, payload))
     }
 
-    /// The frame, the fragment's header, and the payload. `None`: malformed.
+    /// Returns the frame, the fragment's header and the payload; `None` if malformed.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let mut frame = Self::read_begin(bytes)?;

@@ -1,6 +1,6 @@
-//! Tests of attackers. One is no rank of the job: it uses libfabric itself, knows the ranks'
-//! addresses and the format of frames, and has seen the traffic between them. Another is a rank of
-//! the job that is malicious.
+//! Tests with attackers. One is not a rank of the job: it uses libfabric itself, knows the ranks'
+//! addresses and the frame format, and has seen the ranks' traffic. Another is a malicious rank of
+//! the job.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::wire::liveness::Liveness;
 
 use super::*;
 
-/// Nothing here takes so long.
+/// A time limit well above any test's duration.
 const HANG: Duration = Duration::from_secs(300);
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
@@ -33,7 +33,7 @@ struct Recorder {
     failed: Vec<(Rank, String)>,
 }
 
-/// Bytes of frames that are kept for want of room.
+/// The bytes of frames kept for lack of room.
 const ROOM: usize = 32 << 10;
 
 impl FragmentHandler for Recorder {
@@ -65,7 +65,7 @@ fn hints() -> Hints {
     }
 }
 
-/// A job of this process.
+/// A job within this process.
 struct Job {
     wires: Vec<OfiEndpoint>,
     recorders: Vec<Recorder>,
@@ -77,8 +77,8 @@ impl Job {
             library: which.clone(),
             ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first check, when there are no links, no rank pings another, so that the
-        // numbers of all frames are known.
+        // After the first check, when there are no links, no rank pings another, so the numbers of
+        // all frames are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
         let wires = wires(3, &config).expect("the network starts");
@@ -104,7 +104,7 @@ impl Job {
         }
     }
 
-    /// Sends a fragment as the network above does, and waits until it is there.
+    /// Sends a fragment as the layer above does, and waits until it has arrived.
     #[track_caller]
     fn send(&mut self, from: usize, to: usize, text: &[u8]) {
         let fragment = Fragment {
@@ -132,7 +132,7 @@ impl Job {
         self.until(|job| job.wires[0].counters().received > before);
     }
 
-    /// The first rank has given up the third, for this reason, and kept nothing of it.
+    /// Asserts that the first rank has given up the third, for this reason, and kept nothing of it.
     #[track_caller]
     fn gave_up_the_bad_rank(&self, why: &str) {
         assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
@@ -146,7 +146,7 @@ impl Job {
         self.frame_of(0, kind, rank, number)
     }
 
-    /// Of a fragment of so many bytes, none of which is in it.
+    /// Makes a frame of a fragment with this length, without any of its bytes.
     fn frame_of(&self, length: u64, kind: FrameKind, rank: Rank, number: u64) -> Vec<u8> {
         let frame = Frame {
             kind,
@@ -163,7 +163,7 @@ impl Job {
     }
 }
 
-/// An endpoint of its own, and the first rank's handle there.
+/// An endpoint of the attacker's, and the first rank's handle there.
 struct Intruder {
     objects: Objects,
     to: fi_addr_t,
@@ -190,10 +190,10 @@ impl Intruder {
         );
     }
 
-    /// Whether something has ended, and well.
+    /// Returns whether an operation has ended, and successfully.
     fn progress(&self) -> Option<bool> {
         let mut entry = fi_cq_data_entry::default();
-        // SAFETY: the queue is open, of this format, and there is room for one.
+        // SAFETY: the queue is open, of this format, and there is room for one entry.
         match unsafe { fi_cq_read(self.objects.cq, (&raw mut entry).cast(), 1) } {
             AGAIN => None,
             1 => Some(true),
@@ -207,7 +207,7 @@ impl Intruder {
         }
     }
 
-    /// Writes to the first rank's memory. Whether the library says that it has.
+    /// Writes to the first rank's memory. Returns whether the library reports success.
     fn write(&self, job: &mut Job, there: Remote) -> bool {
         let bytes = *b"written!";
         let mut context = fi_context2::default();
@@ -253,7 +253,7 @@ impl Intruder {
     }
 }
 
-/// Ranks have said something to each other, some have not.
+/// Creates a job in which some ranks have communicated and some have not.
 fn acquainted(which: &Which, change: impl FnOnce(&mut OfiConfig)) -> Job {
     let mut job = Job::new(which, change);
     job.send(1, 0, b"true");
@@ -269,7 +269,7 @@ fn who_is_no_rank_is_not_heard() {
         let place = job.wires[0].describe(1);
         assert!(place.ends_with(" on lo)"), "{place}");
         // In the name of a rank that has sent something, of one that has not, of the receiver, and
-        // of none.
+        // of no rank.
         for rank in [1, 2, 0, 3] {
             for kind in [FrameKind::Tiny, FrameKind::Whole, FrameKind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
@@ -280,10 +280,10 @@ fn who_is_no_rank_is_not_heard() {
         }
         let counters = job.wires[0].counters();
         assert_eq!((counters.wrong_source, counters.malformed), (36, 12));
-        // The error for a silent peer says so.
+        // The error for a silent peer reports it.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
-        // Nor is a guess at the job's number.
+        // A guess of the job's number is ignored too.
         job.wires[0].scope.job ^= 1;
         let frame = job.frame(FrameKind::Tiny, 1, 1);
         job.wires[0].scope.job ^= 1;
@@ -298,7 +298,7 @@ fn who_is_no_rank_is_not_heard() {
     }
 }
 
-/// One whose endpoint is known, but as another's.
+/// An endpoint that is known, but as another rank's.
 #[test]
 fn a_rank_is_not_heard_as_another() {
     for which in libraries() {
@@ -314,7 +314,7 @@ fn a_rank_is_not_heard_as_another() {
     }
 }
 
-/// The third rank's endpoint, which knows the first.
+/// Returns the third rank's endpoint, which knows the first.
 fn bad_rank(job: &mut Job) -> (*mut fid_ep, fi_addr_t) {
     let wire = &mut job.wires[2];
     let link = wire.open(0).expect("a link");
@@ -329,7 +329,7 @@ fn keys_of_memory_are_not_guessed() {
         let intruder = Intruder::new(&which, &job);
         let memory: &'static mut [u8] = vec![7; 64].leak();
         let (base, length) = (memory.as_mut_ptr(), memory.len());
-        // SAFETY: it stays for ever, and is read only between accesses.
+        // SAFETY: it is never freed, and read only between accesses.
         let remote = unsafe { job.wires[0].expose(base, length) };
         let remote = remote.expect("registered").expect("within reach");
         for key in (0..16).chain([remote.key ^ 1, remote.key ^ 1 << 63]) {
@@ -341,7 +341,7 @@ fn keys_of_memory_are_not_guessed() {
         // SAFETY: as above.
         let memory = || unsafe { std::slice::from_raw_parts(base, length) };
         assert_eq!(memory(), [7; 64]);
-        // With the right one it would be written.
+        // With the right key, the write succeeds.
         assert!(intruder.write(&mut job, remote));
         assert_eq!(memory()[..8], *b"written!");
     }
@@ -360,7 +360,7 @@ fn nothing_without_the_right_tag_is_heard() {
                 seal.seal(to, number, &mut frame, HEADER);
                 frame
             };
-            // Made up, too short for a tag, and with numbers that have been.
+            // Forged frames: without a tag, with a made-up tag, and with used numbers.
             for rank in [0, 1, 2] {
                 for number in [0, 1, 2] {
                     let frame = job.frame(FrameKind::Tiny, rank, number);
@@ -369,7 +369,7 @@ fn nothing_without_the_right_tag_is_heard() {
                     intruder.send(&mut job, &frame[..HEADER]);
                 }
             }
-            // Frames that were seen: to another rank, changed, or twice.
+            // Recorded frames: sent to another rank, modified, or repeated.
             let mut others = vec![sealed(&mut job, 1, 2, 1), sealed(&mut job, 2, 1, 0)];
             for at in 0..HEADER + 8 + TAG {
                 let mut changed = sealed(&mut job, 1, 0, 1);
@@ -388,11 +388,11 @@ fn nothing_without_the_right_tag_is_heard() {
             job.send(2, 0, b"more");
             assert_eq!(job.recorders[0].fragments.len(), 3);
             assert_eq!(job.recorders[0].failed, []);
-            // A frame that was seen before its turn is handled once: it is its sender's.
+            // A recorded frame that is replayed early is handled once: it is authentic.
             let early = sealed(&mut job, 1, 0, 3);
             let repeated = job.wires[0].counters().replayed;
             intruder.send(&mut job, &early);
-            // Nor does it keep a silent sender alive.
+            // Invalid frames do not keep a silent sender alive.
             job.wires[0].links.get(1).expect("a link").liveness = Liveness::of_known();
             for _ in 0..4 {
                 intruder.send(&mut job, &early);
@@ -415,13 +415,13 @@ fn where_frames_are_sealed_no_memory_is_within_reach() {
         let wire = &mut job.wires[0];
         assert!(!wire.has_direct());
         let memory = vec![0; 64].leak();
-        // SAFETY: it stays for ever.
+        // SAFETY: it is never freed.
         let exposed = unsafe { wire.expose(memory.as_mut_ptr(), memory.len()) };
         assert!(matches!(exposed, Ok(None)));
     }
 }
 
-/// What a rank sends before its time takes no more than there is room for, then it is given up.
+/// Early frames of a rank take no more than the available room; beyond it the rank is given up.
 #[test]
 fn early_frames_are_bounded() {
     for which in libraries() {
@@ -451,8 +451,8 @@ fn early_frames_are_bounded() {
     }
 }
 
-/// What a rank sends of a fragment that can't begin is no more than it has promised, and takes no
-/// more than there is room for.
+/// Held frames of a rank whose fragment cannot begin take no more than announced, and no more than
+/// the available room.
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {
@@ -476,7 +476,7 @@ fn held_frames_are_bounded() {
         let mut job = acquainted(&which, |_| ());
         let first = job.frame_of(1 << 30, FrameKind::First, 2, 0);
         job.inject(bad_rank, &first);
-        // Each takes more than its bytes.
+        // Each frame takes more than its bytes.
         for number in 1..(ROOM / 80) as u64 {
             assert!(job.wires[0].held <= ROOM);
             if !job.recorders[0].failed.is_empty() {

@@ -1,4 +1,4 @@
-//! Links: what a rank keeps of each peer that it communicates with.
+//! Links: a rank's state for each peer that it communicates with.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -11,14 +11,14 @@ use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 use crate::wire::frame::{Frame, FrameKind};
 use crate::wire::liveness::Liveness;
 
-/// A fragment whose bytes stay in the user's memory, being sent in one frame or several.
+/// A fragment in the user's memory that is being sent in one or several frames.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) token: u64,
-    /// Bytes of the fragment, and of these the ones that are in frames already.
+    /// The bytes of the fragment, and those already in frames.
     pub(crate) length: usize,
     pub(crate) next: usize,
-    /// Frames in flight that are sent from the user's memory.
+    /// The frames in flight that are sent from the user's memory.
     pub(crate) in_flight: u32,
     header: [u8; MAX_HEADER],
     header_length: u8,
@@ -47,19 +47,19 @@ impl Sending {
 /// A longer fragment that is arriving.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arriving {
-    /// The fragment handler's token for its destination.
+    /// The fragment handler's token for the destination.
     pub(crate) place: u64,
-    /// Bytes received, and bytes missing; `NonZero` keeps the `Option` of this small.
+    /// The bytes received, and the bytes missing; `NonZero` keeps the `Option` of this small.
     pub(crate) next: usize,
     pub(crate) left: NonZeroUsize,
 }
 
-/// Bytes of memory that a kept frame takes, roughly.
+/// Returns the approximate bytes of memory of a kept frame.
 fn cost(frame: &[u8]) -> usize {
     frame.len() + 32
 }
 
-/// Frames that arrived before earlier ones, by number. Rarely any, so they are boxed.
+/// Frames that arrived before earlier ones, by number. Boxed, because they are rare.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     frames: BTreeMap<u64, Box<[u8]>>,
@@ -67,8 +67,8 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a frame, and returns the bytes that this takes. `None`: a frame with this number is
-    /// there already.
+    /// Keeps a frame, and returns the bytes that this takes; `None` if a frame with this number is
+    /// already kept.
     pub(crate) fn keep(&mut self, number: u64, frame: &[u8]) -> Option<usize> {
         let std::collections::btree_map::Entry::Vacant(place) = self.frames.entry(number) else {
             return None;
@@ -90,25 +90,25 @@ impl Early {
         self.frames.is_empty()
     }
 
-    /// Bytes that they take.
+    /// Returns the bytes that the frames take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Frames of the data channel that the fragment handler had no room for, in order. The first of
-/// them begins a fragment. Rarely any.
+/// Frames of the data channel for which the fragment handler had no room, in order. The first one
+/// begins a fragment. Rare.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     frames: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// Bytes of the last fragment that are missing.
+    /// The missing bytes of the last fragment.
     left: usize,
 }
 
 impl Held {
     /// Appends a frame with `payload` bytes of its fragment, and returns the bytes of memory that
-    /// this takes. `None`: it can't follow the frames before it, which is a protocol error.
+    /// this takes; `None` if it cannot follow the frames before it, which is a protocol error.
     pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
         self.left = match frame.kind {
             FrameKind::Whole if self.left == 0 => 0,
@@ -138,51 +138,51 @@ impl Held {
         cost
     }
 
-    /// Bytes that they take.
+    /// Returns the bytes that the frames take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// A peer.
+/// The link to a peer.
 #[derive(Debug)]
 pub(crate) struct OfiLink<T> {
     pub(crate) peer: Rank,
-    /// What an open network keeps for it.
+    /// The peer's session, in an open network.
     pub(crate) session: T,
-    /// libfabric's handle of it.
+    /// libfabric's handle of the peer.
     pub(crate) address: fi_addr_t,
     /// Small frames that libfabric refused for now (`-FI_EAGAIN`).
     pub(crate) backlog: VecDeque<Box<[u8]>>,
-    /// The numbers of the next frame to it, and of the next one from it.
+    /// The numbers of the next frame to the peer, and of the next one from it.
     pub(crate) next_out: u64,
     pub(crate) next_in: u64,
     /// Frames whose receives completed before those of earlier frames.
     pub(crate) early: Option<Box<Early>>,
-    /// Fragments that are not all in frames yet, in order.
+    /// The fragments that are not completely in frames yet, in order.
     pub(crate) queue: VecDeque<Sending>,
-    /// Fragments that are all in frames, some of which are in flight.
+    /// The fragments completely in frames, some of which are in flight.
     pub(crate) in_flight: Vec<Sending>,
     pub(crate) arriving: Option<Arriving>,
-    /// Frames of the data channel for which there was no room.
+    /// The frames of the data channel for which there was no room.
     pub(crate) held: Option<Box<Held>>,
-    /// Operations that libfabric has and has not completed.
+    /// The operations that libfabric has not completed.
     pub(crate) pending: u32,
-    /// Of these, the ones that access the user's memory.
+    /// The number of these that access the user's memory.
     pub(crate) direct: u32,
-    /// It is in the list of links with something to go out.
+    /// Whether the link is in the list of links with something to send.
     pub(crate) listed: bool,
-    /// No more frames of longer fragments are sent to it.
+    /// Whether to send no more frames of longer fragments to the peer.
     pub(crate) abandoned: bool,
     pub(crate) liveness: Liveness,
-    /// The ping whose answer is waited for before the peer counts as settled.
+    /// The ping that must be answered before the peer counts as settled.
     pub(crate) unsettled: Option<u32>,
-    /// Pings to be answered: the number of the last.
+    /// The number of the last ping to answer.
     pub(crate) pong: Option<u32>,
     pub(crate) failure: Option<Failure>,
 }
 
-// What `docs/ofi.md` says of memory.
+// The figure of `docs/ofi.md`.
 const _: () = assert!(size_of::<OfiLink<()>>() <= 232);
 
 impl<T: Copy + Default> OfiLink<T> {
@@ -210,22 +210,23 @@ impl<T: Copy + Default> OfiLink<T> {
         }
     }
 
-    /// Whether a frame with these lower bits is the next one expected, and no early frame is kept.
+    /// Returns whether a frame with these lower bits is the next one expected, and no early frame
+    /// is kept.
     #[inline(always)]
     pub(crate) fn is_next(&self, number: u16) -> bool {
         // The lower bits.
         number == self.next_in as u16 && self.early.is_none() && self.failure.is_none()
     }
 
-    /// Whether a message came from this peer. `accepts_unknown_source`: a message of unknown source
-    /// counts as its.
+    /// Returns whether a message came from this peer. With `accepts_unknown_source`, a message of
+    /// unknown source does.
     #[inline(always)]
     pub(crate) fn is_from(&self, source: fi_addr_t, accepts_unknown_source: bool) -> bool {
         source == self.address || accepts_unknown_source && source == FI_ADDR_UNSPEC
     }
 
-    /// What may not have reached the peer: frames that libfabric has not completed or not taken (an
-    /// estimate for longer fragments), and a ping without an answer.
+    /// Returns the number of items that may not have reached the peer: frames that libfabric has
+    /// not accepted or completed (an estimate for longer fragments), and an unanswered ping.
     pub(crate) fn outstanding(&self, frame: usize) -> usize {
         if self.failure.is_some() {
             return 0;
@@ -235,7 +236,7 @@ impl<T: Copy + Default> OfiLink<T> {
         self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
     }
 
-    /// Sends no more frames of longer fragments: the peer may be in the middle of one, so no other
+    /// Stops sending frames of longer fragments: the peer may be in the middle of one, so no other
     /// may follow.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
@@ -243,14 +244,15 @@ impl<T: Copy + Default> OfiLink<T> {
         self.in_flight.clear();
     }
 
-    /// Frees what is empty.
+    /// Frees unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.backlog.shrink_to_fit();
         self.queue.shrink_to_fit();
         self.in_flight.shrink_to_fit();
     }
 
-    /// What is kept of the link while it is idle: see [`IDLE`]. `None`: it can't be idle now.
+    /// Returns the compressed state of the link while idle (see [`IDLE`]); `None` if it cannot be
+    /// idle now.
     fn to_idle(&self) -> Option<u32> {
         let is_quiet = self.pending == 0
             && self.direct == 0
@@ -267,7 +269,7 @@ impl<T: Copy + Default> OfiLink<T> {
             && self.failure.is_none()
             && self.liveness.is_quiet();
         let handle = u32::try_from(self.address).ok()?;
-        // The largest value means that there is no link.
+        // The largest value marks the absence of a link.
         if !is_quiet || handle >= HANDLE {
             return None;
         }
@@ -276,26 +278,26 @@ impl<T: Copy + Default> OfiLink<T> {
     }
 }
 
-/// The links to all peers. A peer without a link, or with an idle one, costs eight bytes and its
+/// The links to all peers. A peer without a link, or with an idle one, takes eight bytes and its
 /// address.
 #[derive(Debug)]
 pub(crate) struct Links<T> {
-    /// By rank: the index of its link, what is kept of an idle one, or [`NONE`].
+    /// For each rank, the index of its link, the compressed state of an idle one, or [`NONE`].
     places: Vec<u32>,
-    /// By rank, for idle links: the numbers of the next frames to and from the peer. Allocated when
-    /// the first link that was used is made idle.
+    /// For the idle link of each rank, the numbers of the next frames to and from the peer.
+    /// Allocated when the first used link becomes idle.
     numbers: Box<[(u64, u64)]>,
     links: Vec<OfiLink<T>>,
 }
 
 const NONE: u32 = u32::MAX;
-/// The link is idle: the lower bits are libfabric's handle of the peer, a small number
+/// Marks an idle link: the lower bits are libfabric's handle of the peer, a small number
 /// (`FI_AV_TABLE`).
 const IDLE: u32 = 1 << 31;
-/// Something has been received from the peer of this idle link.
+/// Marks an idle link whose peer has sent something.
 const KNOWN: u32 = 1 << 30;
 const HANDLE: u32 = KNOWN - 1;
-/// The table does not shrink while it has fewer links.
+/// The number of links below which the table does not shrink.
 const FEW: usize = 16;
 
 impl<T: Copy + Default> Links<T> {
@@ -307,19 +309,20 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Whether no link is open.
+    /// Returns whether no link is open.
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
     }
 
-    /// The index of a peer's open link. It is valid until a link is added, made idle or reopened.
+    /// Returns the index of a peer's open link. It is valid until a link is added, made idle or
+    /// reopened.
     #[inline]
     pub(crate) fn find(&self, peer: Rank) -> Option<usize> {
         let place = *self.places.get(peer as usize)?;
         (place < IDLE).then_some(place as usize)
     }
 
-    /// The link at an index, unless it has failed.
+    /// Returns the link at an index, unless it has failed.
     #[inline]
     pub(crate) fn alive(&mut self, place: usize) -> Result<&mut OfiLink<T>, Refused> {
         let link = self.links.get_mut(place).ok_or(Refused::NoSuchRank)?;
@@ -329,7 +332,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// The link to a peer, if it is open.
+    /// Returns the link to a peer, if it is open.
     #[inline]
     pub(crate) fn get(&mut self, peer: Rank) -> Option<&mut OfiLink<T>> {
         let place = *self.places.get(peer as usize)?;
@@ -342,7 +345,7 @@ impl<T: Copy + Default> Links<T> {
         self.links.get(place as usize)
     }
 
-    /// Adds the link to a rank of the job that has none.
+    /// Adds the link to a rank of the job without one.
     pub(crate) fn add(&mut self, link: OfiLink<T>) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
             // Fits: fewer than ranks.
@@ -351,14 +354,14 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Stores libfabric's handle of a peer that nothing was exchanged with, as an idle link.
+    /// Stores libfabric's handle of a peer without traffic so far, as an idle link.
     pub(crate) fn note(&mut self, peer: Rank, handle: fi_addr_t) {
         self.add(OfiLink::new(peer, handle));
         // A link with a large handle stays open.
         self.make_idle(peer);
     }
 
-    /// The number of the next frame from a peer. `None`: no rank of the job.
+    /// Returns the number of the next frame from a peer; `None` for ranks outside the job.
     pub(crate) fn next_in(&self, peer: Rank) -> Option<u64> {
         match self.peek(peer) {
             Some(link) => Some(link.next_in),
@@ -367,12 +370,12 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// The next numbers of an idle link, or of a peer without one.
+    /// Returns the next numbers of an idle link, or of a peer without one.
     fn next_numbers(&self, peer: Rank) -> (u64, u64) {
         self.numbers.get(peer as usize).copied().unwrap_or_default()
     }
 
-    /// Makes a link idle, if nothing is in flight on it and its handle is small enough. Returns
+    /// Makes a link idle if nothing is in flight on it and its handle is small enough. Returns
     /// whether it did.
     pub(crate) fn make_idle(&mut self, peer: Rank) -> bool {
         let Some(place) = self.find(peer) else {
@@ -396,7 +399,7 @@ impl<T: Copy + Default> Links<T> {
         true
     }
 
-    /// Takes a link out of the table, whose place is then to be changed.
+    /// Removes a link from the table; the caller must then update its place.
     fn take_out(&mut self, place: usize) {
         self.links.swap_remove(place);
         if let Some(moved) = self.links.get(place) {
@@ -416,7 +419,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Makes room for links to peers below `size`, of which those above it have none. Only in open
+    /// Resizes for links to peers below `size`; peers above it must have no links. Only in open
     /// networks.
     pub(crate) fn resize(&mut self, size: u32) {
         self.places.resize(size as usize, NONE);
@@ -425,7 +428,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Reopens an idle link. `false`: it is not idle.
+    /// Reopens an idle link. Returns `false` if it is not idle.
     pub(crate) fn reopen(&mut self, peer: Rank) -> bool {
         let idle = match self.places.get(peer as usize) {
             Some(&place) if place != NONE && place & IDLE != 0 => place,
@@ -448,12 +451,12 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// All open links.
+    /// Returns all open links.
     pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut OfiLink<T>> {
         self.links.iter_mut()
     }
 
-    /// Bytes of memory, but for what is under way.
+    /// Returns the bytes of memory, without operations in flight.
     pub(crate) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<u32>()
             + size_of_val(&*self.numbers)
@@ -468,8 +471,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whichever links are made idle and reopened, each peer keeps its handle and whether it is
-        /// known.
+        /// Whichever links become idle and are reopened, each peer keeps its handle and whether it
+        /// is known.
         #[test]
         fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
             let mut links = Links::<()>::new(20);
@@ -519,13 +522,13 @@ mod tests {
         link.next_in = 1 << 40;
         assert!(links.make_idle(1));
         assert_eq!(links.next_in(1), Some(1 << 40));
-        // Too large to rest with.
+        // The handle is too large for an idle link.
         links.note(2, u64::from(HANDLE));
         assert!(links.peek(2).is_some());
     }
 
     proptest! {
-        /// Each frame comes out once, whatever comes twice, and nothing is left of what they took.
+        /// Each frame is returned once even if it arrives twice, and the byte count returns to 0.
         #[test]
         fn early_frames_are_kept_once(frames in prop::collection::vec((0u64..50, 0usize..100), 1..200)) {
             let mut early = Early::default();
@@ -563,7 +566,7 @@ mod tests {
             |link| link.early = Some(Box::default()),
             |link| link.unsettled = Some(1),
             |link| link.failure = Some(Failure::Unreachable),
-            // More than there is room for.
+            // A handle too large for an idle link.
             |link| link.address = u64::from(HANDLE) + 1,
         ];
         for change in changes {
@@ -579,8 +582,8 @@ mod tests {
         assert!(!links.reopen(0) && links.reopen(1) && !links.reopen(1));
     }
 
-    /// What `docs/ofi.md` says: 20 bytes for each rank that has been met, and 232 for each that
-    /// does not rest.
+    /// The figures of `docs/ofi.md`: 20 bytes for each rank with traffic so far, and 232 for each
+    /// link that is not idle.
     #[test]
     fn idle_peers_cost_nothing() {
         for size in [10, 10_000, 1_000_000] {

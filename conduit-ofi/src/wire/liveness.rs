@@ -1,56 +1,56 @@
-//! Whether a peer is alive. A peer that was sent something has to send something within a bounded
-//! time, if only the answer to a ping. Some providers of libfabric report a dead peer, others late
-//! or never.
+//! Detection of dead peers. A peer must answer whatever it is sent within a bounded time, if only
+//! with the answer to a ping. Some providers of libfabric report a dead peer; others do so late or
+//! never.
 
 /// Monotonic time in nanoseconds, from an arbitrary start.
 pub(crate) type Nanos = u64;
 
-/// Checks of a peer in one dead time.
+/// The number of checks of a peer per dead time.
 pub(crate) const CHECKS: u64 = 8;
 
-/// Result of a check.
+/// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// It owes an answer: ping it.
+    /// The peer owes an answer: ping it.
     Ping,
-    /// It was silent for the dead time.
+    /// The peer was silent for the dead time.
     Dead,
 }
 
-/// What is known of a peer's liveness. Between two checks only two flags change.
+/// The liveness of a peer. Between two checks only two flags change.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Liveness {
-    /// Something was sent to it since the last check.
+    /// Whether something was sent to the peer since the last check.
     sent: bool,
-    /// Something was received from it since the last check.
+    /// Whether something was received from the peer since the last check.
     heard: bool,
-    /// Something was ever received from it.
+    /// Whether something was ever received from the peer.
     known: bool,
-    /// Since when it owes an answer.
+    /// The time since when the peer owes an answer.
     since: Option<Nanos>,
 }
 
 impl Liveness {
-    /// Something was sent to it, or should have been.
+    /// Records that something was sent to the peer, or should have been.
     #[inline]
     pub(crate) fn sent(&mut self) {
         self.sent = true;
     }
 
-    /// Something has come from it.
+    /// Records that something was received from the peer.
     #[inline]
     pub(crate) fn heard(&mut self) {
         self.heard = true;
         self.known = true;
     }
 
-    /// Whether something was ever received from it.
+    /// Returns whether something was ever received from the peer.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
 
-    /// Of a peer that something was received from, and that owes no answer.
+    /// Creates the liveness of a peer that has sent something and owes no answer.
     pub(crate) fn of_known() -> Self {
         Self {
             known: true,
@@ -58,7 +58,7 @@ impl Liveness {
         }
     }
 
-    /// Whether nothing was sent to it or received from it since the last check, and it owes no
+    /// Returns whether there was no traffic with the peer since the last check, and it owes no
     /// answer.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.sent && !self.heard && self.since.is_none()

@@ -1,19 +1,19 @@
 //! One rank's end of the network: a [`Transport`] of fragments over an endpoint of libfabric.
 //!
 //! Every fragment travels in frames (`frame`), each one message of libfabric: a tiny fragment at
-//! once, from a buffer or injected; a longer one from where its bytes lie, in as many frames as it
-//! needs, as room permits. What libfabric refuses for now (`-FI_EAGAIN`) is refused here, or stays
-//! in the link's queue. Receives are posted for messages of any rank, into buffers that take
-//! several messages (`FI_MULTI_RECV`) if the provider can, so their cost does not grow with the
-//! job.
+//! once, injected or from a buffer; a longer one from its own memory, in as many frames as it
+//! needs, as room permits. A call that libfabric refuses for now (`-FI_EAGAIN`) is refused here
+//! too, or stays in the link's queue. Receives are posted for messages of any rank, into buffers
+//! that take several messages (`FI_MULTI_RECV`) if the provider supports it, so their cost does not
+//! grow with the job.
 //!
-//! **Promises.** A peer that owes an answer and is silent for the dead time has failed. After
-//! [`abandon`](Transport::abandon) no memory of the caller is touched, even if the endpoint has to
-//! be closed for that. What a peer sends is checked; frames that make no sense are counted and
+//! **Guarantees.** A peer that owes an answer and is silent for the dead time has failed. After
+//! [`abandon`](Transport::abandon), no memory of the caller is accessed, even if the endpoint has
+//! to be closed for that. Everything that a peer sends is checked; malformed frames are counted and
 //! dropped.
 //!
-//! **Costs.** [`WireConfig`] says what buffers take, whatever the size of the job; a peer takes a
-//! link while there is traffic, and a few bytes when it has been idle.
+//! **Costs.** [`WireConfig`] determines the buffers, independently of the job size. A peer takes a
+//! link while there is traffic, and a few bytes while idle.
 
 mod atomic;
 mod atomic_ops;
@@ -58,29 +58,29 @@ use slots::Slots;
 use wait::Waiter;
 use watch::{Call, Calls, Watch, Watched};
 
-/// Sizes of an [`OfiEndpoint`]. What they cost does not grow with the job.
+/// Sizes of an [`OfiEndpoint`]. Their cost does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireConfig {
-    /// Bytes of the largest frame.
+    /// The bytes of the largest frame.
     pub frame: usize,
-    /// Buffers for frames of at most 1 KiB, and for larger ones.
+    /// The number of send buffers for frames of at most 1 KiB.
     pub small: u32,
-    /// Buffers for larger ones.
+    /// The number of send buffers for larger frames.
     pub large: u32,
-    /// Buffers that messages are received into.
+    /// The number of receive buffers.
     pub receives: u32,
-    /// Bytes of each buffer, if it takes several messages.
+    /// The bytes of each receive buffer, if it takes several messages.
     pub receive_bytes: usize,
-    /// Direct accesses that may be under way.
+    /// The maximum number of direct accesses in flight.
     pub direct: u32,
-    /// A peer that owes an answer and is silent for so long is dead.
+    /// The silence after which a peer that owes an answer is dead.
     pub dead_time: Duration,
 }
 
 impl Default for WireConfig {
     fn default() -> Self {
         Self {
-            // What `ofi_rxm` sends at once, without asking the peer first.
+            // The size up to which `ofi_rxm` sends eagerly, without asking the peer first.
             frame: 16 << 10,
             small: 512,
             large: 64,
@@ -106,17 +106,17 @@ impl WireConfig {
     }
 }
 
-/// Bytes of a small buffer: a tiny fragment in its frame.
+/// The bytes of a small buffer: a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
 const _: () =
     assert!(frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
-/// In jobs of at most so many ranks all addresses are inserted at start if the provider reports
-/// sources, so that it knows them from the first message on. In a larger job that would take much
-/// memory for ranks that are never communicated with (see `docs/ofi.md`).
+/// The largest job in which all addresses are inserted at start if the provider reports sources, so
+/// that it knows them from the first message on. In a larger job that would take much memory for
+/// ranks without any communication (see `docs/ofi.md`).
 const MAX_PREINSERTED: u32 = 1 << 14;
 
-/// What a wire has counted since its start.
+/// Counters of a wire since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
     /// Frames sent.
@@ -129,9 +129,9 @@ pub struct WireCounters {
     pub received: u64,
     /// Frames received that were malformed or of another job.
     pub malformed: u64,
-    /// Frames received from another endpoint than that of the rank they name.
+    /// Frames received from another endpoint than that of the rank in their header.
     pub wrong_source: u64,
-    /// Frames received whose tag is not valid.
+    /// Frames received with an invalid tag.
     pub bad_tag: u64,
     /// Frames received with a number that was received before.
     pub replayed: u64,
@@ -143,14 +143,14 @@ pub struct WireCounters {
     pub writes: u64,
     /// Direct reads.
     pub reads: u64,
-    /// Atomics done by the provider.
+    /// Atomics performed by the provider.
     pub atomics: u64,
-    /// Direct accesses that went by message because local memory could not be registered.
+    /// Direct accesses sent as messages because local memory could not be registered.
     pub unregistered: u64,
 }
 
 impl WireCounters {
-    /// Each with its name.
+    /// Returns each counter with its name.
     pub fn each(&self) -> [(&'static str, u64); 14] {
         [
             ("frames", self.frames),
@@ -178,55 +178,56 @@ pub struct OfiEndpoint<S: Scope = FixedJob> {
     small: Buffers,
     large: Buffers,
     receives: Buffers,
-    /// A receive takes several messages (`FI_MULTI_RECV`).
+    /// Whether a receive takes several messages (`FI_MULTI_RECV`).
     multi: bool,
-    /// Receive buffers that are not posted, because the library refused them for now.
+    /// Receive buffers that are not posted because the library refused them for now.
     unposted: Vec<u32>,
-    /// Bytes of the frames that are held for lack of room, of all links.
+    /// The bytes of frames of all links held for lack of room.
     held: usize,
-    /// Bytes that early frames of all links may take, and bytes that they take.
+    /// The limit on the bytes of early frames of all links, and the bytes in use.
     early_room: usize,
     early: usize,
     slots: Slots,
     links: Links<S::Session>,
     scope: S,
-    /// What frames are sealed with, if they are.
+    /// The seal of frames, if they are sealed.
     seal: Option<Box<S::Seal>>,
-    /// Sources of the messages of one read of the queue, if the provider reports them.
+    /// The sources of the messages of one read of the queue, if the provider reports them.
     sources: Option<Box<Sources>>,
-    /// A frame of unknown source is accepted.
+    /// Whether frames of unknown source are accepted.
     accepts_unknown_source: bool,
-    /// Bytes of the largest frame with its tag, and of the largest that is injected.
+    /// The bytes of the largest frame with its tag, and of the largest injected one.
     frame: usize,
     inject: usize,
-    /// Bytes of a frame's tag.
+    /// The bytes of a frame's tag.
     tag: usize,
-    /// A message may be sent from two pieces of memory.
+    /// Whether a message may be sent from two pieces of memory.
     pieces: bool,
     /// The number of the last ping, to any peer.
     pings: u32,
-    /// Links with something to go out.
+    /// The links with something to send.
     outgoing: Vec<Rank>,
-    /// Links that have failed, which has not been reported yet.
+    /// The failed links that have not been reported yet.
     failures: Vec<(Rank, Failure)>,
-    /// Until when accesses under way to those peers may complete before the endpoint is closed.
+    /// The time until which accesses in flight to those peers may complete before the endpoint is
+    /// closed.
     grace: Option<Nanos>,
-    /// Memory exposed to peers: first byte, length, registration.
+    /// The memory exposed to peers: first byte, length, registration.
     exposed: Vec<(usize, usize, Registered)>,
-    /// The atomics that the provider has.
+    /// The atomics that the provider supports.
     atomics: Atomics,
-    /// Why no peer can be reached any more.
+    /// The reason why no peer can be reached any more.
     broken: Option<Failure>,
     dead_time: Nanos,
     start: Instant,
     next_check: Nanos,
-    /// Receives until the clock is read, and empty receives in a row.
+    /// Receives until the clock is read, and consecutive empty receives.
     unclocked: Cell<u32>,
     idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
     calls: Arc<Calls>,
-    /// Dropped last, since closing the endpoint may hang as well.
+    /// Dropped last, because closing the endpoint may hang as well.
     watch: Option<Watch>,
 }
 
@@ -235,16 +236,16 @@ pub(crate) struct Parts<S: Scope = FixedJob> {
     pub(crate) objects: Objects,
     pub(crate) scope: S,
     pub(crate) seal: Option<S::Seal>,
-    /// Bytes that may be buffered of what can't be delivered yet.
+    /// The maximum bytes buffered for frames that cannot be delivered yet.
     pub(crate) arrival_bytes: usize,
 }
 
-/// The time since the wire's start.
+/// Returns the time since the wire's start.
 fn elapsed(start: Instant) -> Nanos {
     Nanos::try_from(start.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
 }
 
-/// Completions read by one call.
+/// The maximum number of completions read by one call.
 const BATCH: usize = 32;
 
 /// The sources of one batch of messages.
@@ -298,8 +299,8 @@ impl<S: Scope> OfiEndpoint<S> {
             scope,
             tag: if seal.is_some() { TAG } else { 0 },
             // A sealed frame is sent from the buffer in which it was sealed. In an open network a
-            // peer can be closed at any time, when nothing may reach the user's memory any more, and
-            // libfabric can't cancel what is under way.
+            // peer can be closed at any time, after which the user's memory must not be accessed,
+            // but libfabric cannot cancel operations in flight.
             pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none() && !S::OPEN,
             seal: seal.map(Box::new),
             sources: has_source.then(|| Box::new([FI_ADDR_UNSPEC; BATCH])),
@@ -331,21 +332,21 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(wire)
     }
 
-    /// Ends the process if a library call hangs, from now on.
+    /// Starts to end the process if a library call hangs.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start_watch(&mut self, watched: Watched) -> std::io::Result<()> {
         self.watch = Some(Watch::start(Arc::clone(&self.calls), watched)?);
         Ok(())
     }
 
-    /// The counters so far.
+    /// Returns the current counters.
     pub fn counters(&self) -> WireCounters {
         self.counters
     }
 
-    /// A report of all counters that are not zero, a line for each part.
+    /// Returns a report of all nonzero counters, one line per part.
     pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         let mut text = String::new();
         let offer = &self.objects.offer;
@@ -364,12 +365,12 @@ impl<S: Scope> OfiEndpoint<S> {
         text
     }
 
-    /// The provider and its domain.
+    /// Returns the provider and its domain.
     pub fn offer(&self) -> &crate::provider::Offer {
         &self.objects.offer
     }
 
-    /// Bytes of memory that peers take.
+    /// Returns the bytes of memory used for peers.
     pub fn memory(&self) -> usize {
         self.links.memory() + self.scope.memory()
     }
@@ -378,14 +379,14 @@ impl<S: Scope> OfiEndpoint<S> {
         elapsed(self.start)
     }
 
-    /// The link to a peer, which is opened or reopened if need be.
+    /// Returns the link to a peer, opening or reopening it if necessary.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut OfiLink<S::Session>, Refused> {
         let place = self.place(peer)?;
         self.links.alive(place)
     }
 
-    /// The index of that link.
+    /// Returns the index of the link to a peer, opening or reopening it if necessary.
     #[inline]
     fn place(&mut self, peer: Rank) -> Result<usize, Refused> {
         match self.links.find(peer) {
@@ -400,8 +401,8 @@ impl<S: Scope> OfiEndpoint<S> {
         self.links.find(peer).ok_or(Refused::NoSuchRank)
     }
 
-    /// Inserts all addresses. An address that is refused now is refused again, and reported, when
-    /// it is used.
+    /// Inserts all addresses. An address that is refused now is refused and reported again when it
+    /// is used.
     fn insert_all(&mut self, size: u32) {
         for peer in 0..size {
             let address = self.scope.address(peer);
@@ -436,8 +437,8 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// The library refused a call for a peer, or an operation with it failed: that peer, or every
-    /// peer, can't be reached any more.
+    /// Handles a library call that was refused for a peer, or an operation with it that failed:
+    /// gives up that peer, or all peers if this rank's device failed.
     #[cold]
     fn refused(&mut self, peer: Rank, operation: &'static str, error: i64) {
         if failure::is_own(error) {
@@ -471,8 +472,8 @@ impl<S: Scope> OfiEndpoint<S> {
     /// Checks all peers: pings those that owe an answer, and gives up those that were silent for
     /// the dead time.
     ///
-    /// Makes links idle on which nothing was sent or received since the last check: everything sent
-    /// on them has arrived.
+    /// Makes links idle that had no traffic since the last check: everything sent on them has
+    /// arrived.
     #[cold]
     fn check_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.next_check = now + self.dead_time / CHECKS;
@@ -535,7 +536,7 @@ impl<S: Scope> OfiEndpoint<S> {
         self.report_failures(handler);
     }
 
-    /// Reports the peers that have failed.
+    /// Reports the failed peers.
     #[inline]
     fn report_failures(&mut self, handler: &mut impl FragmentHandler) {
         if !self.failures.is_empty() {
@@ -543,9 +544,9 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Reports a peer's failure once nothing under way to it can access the user's memory any more:
-    /// direct accesses, and frames sent from there. libfabric can't cancel these; if they don't
-    /// complete in time the endpoint is closed, and with it the links to all peers.
+    /// Reports a peer's failure once no operation with it can access the user's memory any more:
+    /// direct accesses, and frames sent from there. libfabric cannot cancel these; if they do not
+    /// complete in time, the endpoint is closed, and with it the links to all peers.
     #[cold]
     fn report_some_failures(&mut self, handler: &mut impl FragmentHandler) {
         let is_over = |wire: &mut Self, peer| {
@@ -589,9 +590,10 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
 
     #[inline]
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
-        /// Receives between two reads of the clock, which cost more than an empty receive; and the
-        /// same for empty receives in a row, between which the caller may yield. A caller that
-        /// sleeps asks for the [timeout](Transport::timeout) before, which resets this.
+        /// The number of receives between two reads of the clock, which cost more than an empty
+        /// receive, and the same for consecutive empty receives, between which the caller may
+        /// yield. A caller that sleeps asks for the [timeout](Transport::timeout) first, which
+        /// resets this.
         const UNCLOCKED: u32 = 1024;
         const IDLE: u32 = 32;
         let arrived = self.broken.is_none() && self.complete(handler);
@@ -636,7 +638,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         if !is_broken && (!self.outgoing.is_empty() || !self.unposted.is_empty()) {
             return Some(S::PAUSE);
         }
-        // Without open links there is nobody to check.
+        // Without open links there is no peer to check.
         let until_look = Duration::from_nanos(self.next_check.saturating_sub(self.now()));
         (!self.links.is_empty()).then_some(until_look)
     }
@@ -646,12 +648,13 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         waiter
     }
 
-    /// Only closing the endpoint reliably cancels operations: it discards all that is under way
-    /// (`fi_endpoint(3)`; `fi_cancel` may be too late, or support receives only). All peers are
-    /// lost with it, so operations with peers that answer are given time to complete first.
+    /// Closes the endpoint if operations do not complete, because only that reliably cancels them:
+    /// it discards all operations in flight (`fi_endpoint(3)`; `fi_cancel` may be too late, or
+    /// support only receives). All peers are lost with it, so operations with responsive peers get
+    /// time to complete first.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
-        /// That time: much longer than completion takes with a live peer, and short beside the end
-        /// of a job.
+        /// The time to complete: much longer than completion takes with a live peer, and short
+        /// compared with the end of a job.
         const PATIENCE: Nanos = 250_000_000;
         for &peer in peers {
             if let Some(link) = self.links.get(peer) {
@@ -678,12 +681,12 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         };
         let gone = self.scope.gone();
         let mut text = format!("{place} (provider {:?}{gone}", self.objects.offer);
-        // They may be the peer's, if addresses are translated on the way.
+        // These frames may be the peer's, if addresses are translated on the way.
         let strangers = self.counters.wrong_source;
         if strangers > 0 {
             let _ = write!(
                 text,
-                "; {strangers} frames were not from the endpoint of the rank that they named"
+                "; {strangers} frames were not from the endpoint of the rank in their header"
             );
         }
         text + ")"
@@ -738,7 +741,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
 
 impl<S: Scope> Drop for OfiEndpoint<S> {
     fn drop(&mut self) {
-        // Its fields follow, and first of them the endpoint.
+        // Its fields are dropped next, the endpoint first.
         self.calls.begin(Call::Close);
     }
 }

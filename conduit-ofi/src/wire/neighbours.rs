@@ -1,4 +1,4 @@
-//! The other ranks of this host, and which of them have died.
+//! The other ranks of this host, and the detection of their deaths.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use conduit_core::process_memory::Pid;
 use rustix::io::Errno;
 use rustix::process::{Pid as Process, test_kill_process};
 
-/// The other ranks of this host, with their processes.
+/// The other ranks of this host, with their process ids.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Neighbours(Arc<[(Rank, Pid)]>);
 
@@ -18,15 +18,15 @@ impl FromIterator<(Rank, Pid)> for Neighbours {
 }
 
 impl Neighbours {
-    /// Names those whose processes are gone, for the end of a message. A rank that died may have
-    /// left a lock of the provider held, so that others can't be reached either.
+    /// Names the ranks whose processes are gone, for the end of a message. A rank that died may
+    /// have left a lock of the provider held, which makes other ranks unreachable too.
     pub(crate) fn gone(&self) -> String {
         let gone = self.0.iter().filter(|(_, pid)| is_gone(*pid));
         gone.map(|(rank, pid)| format!("; rank {rank} (process {pid}) has died"))
             .collect()
     }
 
-    /// Bytes of memory that this takes.
+    /// Returns the bytes of memory used.
     pub(crate) fn memory(&self) -> usize {
         size_of_val(&*self.0)
     }

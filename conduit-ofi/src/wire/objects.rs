@@ -1,5 +1,5 @@
-//! libfabric's objects of one rank: fabric, domain, address vector, completion queue, endpoint,
-//! registered memory. They are opened together, and closed in the order that libfabric demands.
+//! One rank's libfabric objects: fabric, domain, address vector, completion queue, endpoint and
+//! registered memory. They are opened together, and closed in the order that libfabric requires.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -17,7 +17,7 @@ use libfabric_sys::{
 use crate::provider::Offer;
 use crate::wire::wait;
 
-/// Bytes of the longest address of an endpoint.
+/// The maximum bytes of an endpoint's address.
 pub(crate) const MAX_ADDRESS: usize = 1024;
 
 /// A call that the library refused: its name, the error number (negative), and the bytes of memory
@@ -30,7 +30,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// The reason in words; for memory, with what can be done about it.
+    /// Returns the reason as text; for memory, with advice.
     pub(crate) fn reason(self, library: &Library) -> String {
         let error = c_int::try_from(self.error).unwrap_or(c_int::MIN);
         let words = library.strerror(error);
@@ -41,20 +41,20 @@ impl Refusal {
     }
 }
 
-/// The limit on locked memory, the reason for most refused registrations.
+/// Returns the limit on locked memory, the reason for most refused registrations.
 fn locked_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let allowed = match limit.current {
-        None => "as many as it likes".to_owned(),
-        Some(bytes) => format!("{bytes} in all"),
+        None => "unlimited".to_owned(),
+        Some(bytes) => format!("{bytes} bytes"),
     };
     format!(
-        "; this process may lock {allowed}: ulimit -l raises that, a smaller segment, smaller CONDUIT_OFI_RECEIVE_BUFFERS or another \
-         CONDUIT_OFI_PROVIDER need less"
+        "; limit on locked memory: {allowed}; raise it with ulimit -l, or use a smaller segment, smaller \
+         CONDUIT_OFI_RECEIVE_BUFFERS or another CONDUIT_OFI_PROVIDER"
     )
 }
 
-/// Zero is success.
+/// Converts a result to a [`Refusal`]; zero is success.
 pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
     match result.into() {
         0 => Ok(()),
@@ -66,7 +66,7 @@ pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(
     }
 }
 
-/// Makes the system back memory with pages, if it can: registered memory would pin them anyway.
+/// Asks the system to back memory with pages, which registration would pin anyway.
 fn allocate(base: *mut u8, length: usize, is_written: bool) {
     use rustix::mm::{Advice, madvise};
     let page = rustix::param::page_size();
@@ -76,8 +76,8 @@ fn allocate(base: *mut u8, length: usize, is_written: bool) {
         true => Advice::LinuxPopulateWrite,
         false => Advice::LinuxPopulateRead,
     };
-    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and memory that
-    // can't be had is what the registration will be refused for.
+    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and if memory is
+    // exhausted the registration will fail.
     let _ = unsafe { madvise(base.with_addr(begin).cast(), length, advice) };
 }
 
@@ -90,26 +90,26 @@ pub(crate) struct Objects {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     memory: Vec<*mut fid_mr>,
-    /// Descriptors to sleep on; may be empty: see [`descriptors`].
+    /// The descriptors to sleep on, possibly none: see [`descriptors`].
     pub(crate) descriptors: Vec<libc::pollfd>,
 }
 
-// SAFETY: the objects are used by one thread at a time (`FI_THREAD_DOMAIN`), and by any.
+// SAFETY: any one thread at a time uses the objects (`FI_THREAD_DOMAIN`).
 unsafe impl Send for Objects {}
 
 /// Registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registered {
     mr: *mut fid_mr,
-    /// Descriptor for operations on it as local memory.
+    /// The descriptor for operations that use it as local memory.
     pub(crate) descriptor: *mut c_void,
-    /// Its key for peers.
+    /// The key for peers.
     pub(crate) key: u64,
-    /// The base that peers' offsets count from.
+    /// The base of peers' offsets.
     pub(crate) address: u64,
 }
 
-// SAFETY: as for `Objects`: names of the library's.
+// SAFETY: as for `Objects`: these are references to the library's objects.
 unsafe impl Send for Registered {}
 
 impl Objects {
@@ -126,8 +126,8 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Opens what connected endpoints need: a domain with a queue, and none yet. A list of
-    /// descriptors (`FI_WAIT_POLLFD`) would only have those of endpoints that are there now.
+    /// Opens the objects that connected endpoints need, a domain with a queue, but no endpoint. A
+    /// list of descriptors (`FI_WAIT_POLLFD`) would only cover the endpoints that exist now.
     pub(crate) fn open_without_endpoint(offer: Offer) -> Result<Self, Refusal> {
         let (mut objects, wait) = Self::open_queue(offer, &[FI_WAIT_FD, FI_WAIT_NONE])?;
         // SAFETY: the queue is open with this kind of wait, which has one descriptor.
@@ -135,8 +135,8 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Opens fabric, domain and completion queue, this with the first kind of wait object that the
-    /// provider has, and says which.
+    /// Opens the fabric, the domain and the completion queue; the queue uses the first kind of wait
+    /// object that the provider supports. Returns that kind too.
     fn open_queue(offer: Offer, kinds: &[fi_wait_obj]) -> Result<(Self, fi_wait_obj), Refusal> {
         let info = offer.info();
         let mut objects = Self {
@@ -149,8 +149,8 @@ impl Objects {
             descriptors: Vec::new(),
             offer,
         };
-        // SAFETY: the offer is whole and of this library; each object is opened from those before
-        // it, and `drop` closes what was opened.
+        // SAFETY: the offer is complete and from this library; each object is opened from earlier
+        // ones, and `drop` closes the opened ones.
         unsafe {
             let library = objects.offer.library();
             let none = ptr::null_mut();
@@ -220,7 +220,7 @@ impl Objects {
         Ok(())
     }
 
-    /// Sets `FI_OPT_MIN_MULTI_RECV`. Not all providers know it; then a buffer holds one message.
+    /// Sets `FI_OPT_MIN_MULTI_RECV`. Not all providers support it; a buffer then holds one message.
     fn set_least(&self, least: usize) {
         // SAFETY: the endpoint is open, and the option is a number of this size.
         let _ = unsafe {
@@ -234,17 +234,17 @@ impl Objects {
         };
     }
 
-    /// Closes the endpoint, which ends everything under way. Registrations that it is bound to may
-    /// end with it.
+    /// Closes the endpoint, which ends all operations in flight. Registrations bound to it may end
+    /// too.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
         if ep.is_null() {
             return;
         }
-        // SAFETY: open; nobody uses it after this, see `OfiEndpoint`'s `broken`.
+        // SAFETY: open; not used after this, see `OfiEndpoint`'s `broken`.
         let close = || unsafe { fi_close(&raw mut (*ep).fid) };
-        // The man pages want it closed before the registrations that it is bound to. `cxi` wants
-        // them closed first.
+        // According to the man pages, the endpoint is closed before the registrations bound to it.
+        // `cxi` requires the opposite order.
         if close() == -FI_EBUSY {
             self.close_memory();
             close();
@@ -254,7 +254,7 @@ impl Objects {
     /// Closes all registrations.
     fn close_memory(&mut self) {
         for mr in std::mem::take(&mut self.memory) {
-            // SAFETY: open, and not used any more.
+            // SAFETY: open, and no longer used.
             unsafe { fi_close(&raw mut (*mr).fid) };
         }
     }
@@ -264,7 +264,8 @@ impl Objects {
         unsafe { &raw mut (*self.ep).fid }
     }
 
-    /// Whether a thread may sleep on the descriptors now (`fi_trywait`): the queue is empty.
+    /// Returns whether a thread may sleep on the descriptors now (`fi_trywait`), because the queue
+    /// is empty.
     pub(crate) fn may_wait(&self) -> bool {
         if self.descriptors.is_empty() {
             return true;
@@ -276,32 +277,32 @@ impl Objects {
         }
     }
 
-    /// The endpoint's address.
+    /// Returns the endpoint's address.
     pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
         // SAFETY: open.
         unsafe { Self::address_of(self.ep_fid()) }
     }
 
-    /// The address of an endpoint, or of a passive one.
+    /// Returns the address of an endpoint or a passive endpoint.
     ///
     /// # Safety
     ///
-    /// It is open.
+    /// The endpoint must be open.
     pub(crate) unsafe fn address_of(fid: *mut fid) -> Result<Vec<u8>, Refusal> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
-        // SAFETY: open, and there is as much room as `length` says.
+        // SAFETY: open, and the buffer has `length` bytes.
         let result = unsafe { fi_getname(fid, address.as_mut_ptr().cast(), &mut length) };
         check("fi_getname", result)?;
         address.truncate(length);
         Ok(address)
     }
 
-    /// Inserts a peer's address; returns its handle.
+    /// Inserts a peer's address and returns its handle.
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: open; the bytes are an address that the same provider has given, with a zero
-        // behind it if it is a text, and else as long as this rank's own (`start::parse_all`).
+        // SAFETY: open; the same provider made the address, which is zero-terminated if it is a
+        // text, and otherwise as long as this rank's own (`start::parse_all`).
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -324,17 +325,18 @@ impl Objects {
 
     /// Removes a peer's address, to which nothing is sent any more.
     pub(crate) fn remove(&self, mut handle: fi_addr_t) {
-        // SAFETY: open. Some providers refuse while something is under way; then the address stays.
+        // SAFETY: open. Some providers refuse while operations are in flight; the address then
+        // stays.
         let _ = unsafe { fi_av_remove(self.av, &mut handle, 1, 0) };
     }
 
-    /// `mr_mode` bits that the provider asks for.
+    /// Returns the `mr_mode` bits that the provider requires.
     fn mr_mode(&self) -> c_int {
         // SAFETY: an offer has domain attributes.
         unsafe { (*(*self.offer.info()).domain_attr).mr_mode }
     }
 
-    /// Whether local memory has to be registered (`FI_MR_LOCAL`).
+    /// Returns whether local memory has to be registered (`FI_MR_LOCAL`).
     pub(crate) fn wants_local(&self) -> bool {
         self.mr_mode() & FI_MR_LOCAL != 0
     }
@@ -343,8 +345,8 @@ impl Objects {
     ///
     /// # Safety
     ///
-    /// `[base, base + length)` is valid for reads and writes until it is [released](Self::release),
-    /// or these objects are gone.
+    /// `[base, base + length)` must be valid for reads and writes until it is
+    /// [released](Self::release), or these objects are dropped.
     pub(crate) unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -380,7 +382,7 @@ impl Objects {
         }
     }
 
-    /// Registers memory under a random key, if the provider lets the user choose keys.
+    /// Registers memory under a random key if the provider lets the user choose keys.
     ///
     /// # Safety
     ///
@@ -391,7 +393,7 @@ impl Objects {
         length: usize,
         access: u64,
     ) -> Result<*mut fid_mr, Refusal> {
-        /// Attempts to find an unused key, if keys have few bits.
+        /// The number of attempts to find an unused key, if keys have few bits.
         const ATTEMPTS: u32 = 16;
         let mut result = -FI_ENOKEY;
         for _ in 0..ATTEMPTS {
@@ -425,7 +427,8 @@ impl Objects {
         })
     }
 
-    /// A key of as many random bits as the provider takes; 0 if it chooses keys.
+    /// Returns a key with as many random bits as the provider takes; 0 if the provider chooses
+    /// keys.
     fn new_key(&self) -> Result<u64, Refusal> {
         if self.mr_mode() & FI_MR_PROV_KEY != 0 {
             return Ok(0);
@@ -442,10 +445,10 @@ impl Objects {
         Ok(random.checked_shr(unused as u32).unwrap_or(0))
     }
 
-    /// Closes a registration that no operation is using.
+    /// Closes a registration that no operation uses.
     pub(crate) fn release(&mut self, registered: Registered) {
         if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
-            // SAFETY: open, and not used any more.
+            // SAFETY: open, and no longer used.
             let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
             // A registration that stays bound to the endpoint is closed after it.
             if result == 0 {
@@ -457,7 +460,7 @@ impl Objects {
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        // The endpoint first: operations on the registrations end with it.
+        // The endpoint comes first, because operations on the registrations end with it.
         self.close_endpoint();
         self.close_memory();
         let objects: [*mut fid; 4] = [
@@ -467,7 +470,7 @@ impl Drop for Objects {
             self.fabric.cast(),
         ];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: open, and what depends on it is closed. What it answers changes nothing here.
+            // SAFETY: open, and its dependents are closed. Its result does not matter here.
             unsafe { fi_close(object) };
         }
     }

@@ -24,7 +24,7 @@ use super::atomic_ops::result;
 use super::scope::Scope;
 use super::{BATCH, OfiEndpoint};
 
-/// Reads of the queue in one call of `receive`.
+/// The maximum number of reads of the queue in one call of `receive`.
 const READS: u32 = 8;
 
 const AGAIN: isize = -(FI_EAGAIN as isize);
@@ -89,7 +89,7 @@ impl<S: Scope> OfiEndpoint<S> {
             context,
             data: 0,
         };
-        // SAFETY: as above; the library uses the buffer until a completion says that it is full.
+        // SAFETY: as above; the library uses the buffer until a completion reports it full.
         unsafe { fi_recvmsg(self.objects.ep, &message, FI_MULTI_RECV) }
     }
 
@@ -108,8 +108,8 @@ impl<S: Scope> OfiEndpoint<S> {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
             self.calls.begin(Call::Queue);
-            // SAFETY: the queue is open, of this format, and there is room for so many, and for as
-            // many sources.
+            // SAFETY: the queue is open, of this format, and there is room for this many entries
+            // and sources.
             let count = unsafe {
                 match &mut self.sources {
                     Some(sources) => fi_cq_readfrom(queue, place, BATCH, sources.as_mut_ptr()),
@@ -127,7 +127,7 @@ impl<S: Scope> OfiEndpoint<S> {
                 count => {
                     let count = count.unsigned_abs();
                     for (at, entry) in entries.iter().take(count).enumerate() {
-                        // SAFETY: the library has written so many.
+                        // SAFETY: the library has written this many entries.
                         let entry = unsafe { entry.assume_init_ref() };
                         let source = match &self.sources {
                             Some(sources) => sources[at],
@@ -146,22 +146,23 @@ impl<S: Scope> OfiEndpoint<S> {
         some
     }
 
-    /// The device is gone, or the library is in an undefined state: closes the endpoint and gives
-    /// up all peers.
+    /// Handles the loss of the device or an undefined state of the library: closes the endpoint and
+    /// gives up all peers.
     #[cold]
     pub(super) fn fail_all(&mut self, operation: &'static str, error: i64) {
         if self.broken.is_none() {
             let failure =
                 failure::of_all(&self.objects.offer, &self.scope.owner(), operation, error);
             self.broken = Some(failure);
-            // Ends every access under way to anybody's memory.
+            // Ends every access in flight to any memory.
             self.objects.close_endpoint();
             self.links.reopen_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             if peers.is_empty()
                 && let Some(peer) = self.scope.any_peer()
             {
-                // A peer has to be reported, or a rank that waits for puts would never notice.
+                // Some peer must be reported; otherwise a rank that waits for puts would never
+                // notice.
                 peers.push(peer);
                 // The rank exists.
                 let _ = self.add(peer);
@@ -189,11 +190,11 @@ impl<S: Scope> OfiEndpoint<S> {
                 }
             }
             Some((slot, &operation)) => self.ended(slot, operation, true, handler),
-            None => debug_assert!(false, "a completion of nothing"),
+            None => debug_assert!(false, "completion without an operation"),
         }
     }
 
-    /// A buffer is full or done: it is posted again.
+    /// Reposts a buffer that is full or done.
     #[inline(never)]
     fn received_into(&mut self, slot: u32, buffer: u32) {
         self.slots.give(slot);
@@ -203,7 +204,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// An operation of this rank has ended; `well`: without error.
+    /// Handles the end of an operation of this rank; `well` means without error.
     #[inline(never)]
     fn ended(
         &mut self,
@@ -214,7 +215,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ) {
         self.slots.give(slot);
         let mut sent = None;
-        // It accessed the user's memory.
+        // Whether it accessed the user's memory.
         let mut reached = false;
         let peer = match operation {
             Operation::Frame {
@@ -280,12 +281,12 @@ impl<S: Scope> OfiEndpoint<S> {
         link.is_none_or(|link| link.failure.is_none())
     }
 
-    /// A frame that was sent from the user's memory has completed.
+    /// Handles the completion of a frame that was sent from the user's memory.
     fn on_zero_copy_sent(&mut self, peer: Rank, token: u64, handler: &mut impl FragmentHandler) {
         let Some(link) = self.links.get(peer) else {
             return;
         };
-        // A fragment whose frames are still being sent is the first of the queue.
+        // A fragment whose frames are still being sent is the first in the queue.
         if let Some(sending) = link.queue.front_mut().filter(|s| s.token == token) {
             sending.in_flight -= 1;
             return;
@@ -317,32 +318,32 @@ impl<S: Scope> OfiEndpoint<S> {
         self.counters.errors += 1;
         let error = i64::from(entry.err);
         let Some((slot, &operation)) = self.slots.find(entry.op_context) else {
-            // Of an injected frame, whose peer is unknown here: that peer will be found silent.
+            // An injected frame, whose peer is unknown here: that peer will be found silent.
             return;
         };
         match operation {
             Operation::Receive(buffer) => {
-                // This rank cancels nothing: the endpoint was shut down.
+                // This rank cancels nothing, so the endpoint was shut down.
                 if entry.err == FI_ECANCELED || failure::is_own(error) {
                     self.fail_all("fi_recv", error);
                 }
-                // A multi-message buffer may still be in use: over `shm` it is after a message that
-                // was too long.
+                // A multi-message buffer may still be in use: over `shm` it is, after a message
+                // that was too long.
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.received_into(slot, buffer);
                 }
             }
             Operation::Frame { peer, .. } | Operation::Pieces { peer, .. } => {
                 self.ended(slot, operation, false, handler);
-                self.refused(peer, "a send", error);
+                self.refused(peer, "send", error);
             }
             Operation::Atomic { peer, .. } => {
                 self.ended(slot, operation, false, handler);
-                self.refused(peer, "an atomic", error);
+                self.refused(peer, "atomic", error);
             }
             Operation::Direct { peer, .. } => {
                 self.ended(slot, operation, false, handler);
-                self.refused(peer, "a write or a read", error);
+                self.refused(peer, "write or read", error);
             }
             Operation::Free => {}
         }
@@ -371,8 +372,8 @@ impl<S: Scope> OfiEndpoint<S> {
             return;
         }
         // SAFETY: within the buffer (just checked), written by the library, which does not access
-        // these bytes again before the buffer is posted again; that does not happen while this
-        // frame is handled. There is no other reference to them.
+        // these bytes again until the buffer is reposted; that does not happen while this frame is
+        // handled. There is no other reference to them.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
         if S::OPEN && Frame::read_begin(bytes).is_none() {
             let is_known = self.scope.on_other(bytes);
@@ -385,7 +386,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles a frame; fast for a tiny one that is the next of an open link, as nearly all are.
+    /// Handles a frame, with a fast path for the common case: a tiny frame that is the next one of
+    /// an open link.
     #[inline(always)]
     fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, handler: &mut impl FragmentHandler) {
         let accepts_unknown_source = self.accepts_unknown_source;
@@ -404,8 +406,7 @@ impl<S: Scope> OfiEndpoint<S> {
         self.take_any_frame(bytes, source, handler);
     }
 
-    /// Opens a sealed frame, and handles it if its tag is valid and its number was not received
-    /// before.
+    /// Opens a sealed frame, and handles it if its tag is valid and its number is new.
     #[inline(never)]
     fn take_sealed(
         &mut self,
@@ -430,7 +431,7 @@ impl<S: Scope> OfiEndpoint<S> {
             self.counters.bad_tag += 1;
             return;
         }
-        // It was opened, so it has a tag.
+        // The frame was opened, so it has a tag.
         self.take_frame(&bytes[..bytes.len() - TAG], source, handler);
     }
 
@@ -446,18 +447,18 @@ impl<S: Scope> OfiEndpoint<S> {
             return;
         };
         let peer = frame.rank;
-        // Of another job.
+        // A frame of another job.
         if !self.scope.is_job(frame.job) {
             self.counters.malformed += 1;
             return;
         }
         let accepts_unknown_source = self.accepts_unknown_source;
         let Ok(link) = self.open(peer) else {
-            // Of a peer that was given up.
+            // A frame of a peer that was given up.
             self.counters.malformed += 1;
             return;
         };
-        // Of an earlier session.
+        // A frame of an earlier session.
         if !S::is_session(&link.session, frame.job) {
             self.counters.malformed += 1;
             return;
@@ -489,8 +490,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Keeps a frame until the frames before it have arrived. If early frames take too much room in
-    /// all, the peer that sent most of them is given up.
+    /// Keeps a frame until the frames before it have arrived. If the early frames of all peers take
+    /// too much room, gives up the peer that sent most of them.
     #[cold]
     fn on_early_frame(&mut self, peer: Rank, number: u64, bytes: &[u8]) {
         let Some(link) = self.links.get(peer) else {
@@ -505,11 +506,11 @@ impl<S: Scope> OfiEndpoint<S> {
         if self.early > self.early_room {
             let early =
                 |link: &OfiLink<S::Session>| link.early.as_ref().map_or(0, |early| early.bytes());
-            self.give_up_most(early, "more early frames than there is room for");
+            self.give_up_most(early, "sent more early frames than there is room for");
         }
     }
 
-    /// Gives up the peer of whose frames most bytes are kept.
+    /// Gives up the peer with the most bytes of kept frames.
     #[cold]
     fn give_up_most(&mut self, kept: impl Fn(&OfiLink<S::Session>) -> usize, reason: &'static str) {
         let most = self.links.all().map(|link| (kept(link), link.peer)).max();
@@ -518,7 +519,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles early frames whose turn has come.
+    /// Handles early frames that are next now.
     #[cold]
     fn take_early(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         while let Some(link) = self.links.get(peer)
@@ -546,7 +547,7 @@ impl<S: Scope> OfiEndpoint<S> {
         payload: &[u8],
         handler: &mut impl FragmentHandler,
     ) {
-        // Its bytes are bounded by the peer's window, so there is room.
+        // The peer's window bounds the bytes, so there is room.
         if !handler.fragment(frame.rank, header, payload) {
             self.counters.malformed += 1;
         }
@@ -567,16 +568,19 @@ impl<S: Scope> OfiEndpoint<S> {
         };
         match frame.kind {
             FrameKind::Tiny => self.take_tiny(frame, header, payload, handler),
-            // The numbers of pings have 32 bits.
+            // Ping numbers have 32 bits.
             FrameKind::Ping => self.pong(peer, frame.length as u32),
             FrameKind::Pong => {
                 let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
                 link.unsettled = link.unsettled.filter(|number| !settled(*number));
             }
             FrameKind::Bye if S::OPEN => self.fail_peer(peer, Failure::Left),
-            FrameKind::Bye => self.fail_peer(peer, Failure::Broken("a goodbye within a job")),
+            FrameKind::Bye => self.fail_peer(peer, Failure::Broken("BYE within a job")),
             FrameKind::Connect | FrameKind::Taken | FrameKind::Ask => {
-                self.fail_peer(peer, Failure::Broken("what belongs to a connection"));
+                self.fail_peer(
+                    peer,
+                    Failure::Broken("connection frame outside a connection"),
+                );
             }
             FrameKind::Whole | FrameKind::First | FrameKind::Chunk => {
                 let is_next = link.held.is_none();
@@ -587,9 +591,9 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Holds a frame of the data channel until there is room for it and those before it. A peer
-    /// that sends more of a fragment than it announced is given up; if held frames exceed `room`,
-    /// so is the peer that sent most of them.
+    /// Holds a frame of the data channel until there is room for it and the frames before it. Gives
+    /// up a peer that sends more of a fragment than it announced; if held frames exceed `room`,
+    /// gives up the peer that sent most of them.
     #[cold]
     fn hold(&mut self, frame: &Frame, payload: usize, bytes: &[u8], room: usize) {
         let peer = frame.rank;
@@ -605,11 +609,11 @@ impl<S: Scope> OfiEndpoint<S> {
         if self.held > room {
             let held =
                 |link: &OfiLink<S::Session>| link.held.as_ref().map_or(0, |held| held.bytes());
-            self.give_up_most(held, "more frames than can be delivered or kept");
+            self.give_up_most(held, "sent more frames than can be delivered or kept");
         }
     }
 
-    /// Delivers a frame of the data channel. `false`: there is no room now.
+    /// Delivers a frame of the data channel. Returns `false` if there is no room now.
     fn take_data(
         &mut self,
         frame: &Frame,
@@ -663,8 +667,8 @@ impl<S: Scope> OfiEndpoint<S> {
     }
 }
 
-/// Delivers a frame of the data channel. `Some(false)`: there is no room now. `None`: it can't
-/// follow the frames before it.
+/// Delivers a frame of the data channel. Returns `Some(false)` if there is no room now, and `None`
+/// if the frame cannot follow the frames before it.
 pub(super) fn deliver(
     arriving: &mut Option<Arriving>,
     frame: &Frame,

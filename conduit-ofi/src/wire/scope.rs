@@ -1,5 +1,5 @@
-//! What differs between the wire of a fixed job and that of an open network: whom frames name, and
-//! who may send them.
+//! The differences between the wire of a fixed job and that of an open network: the names in
+//! frames, and who may send them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,78 +10,80 @@ use seal::{Seal, Sealer};
 use crate::wire::liveness::Nanos;
 use crate::wire::neighbours::Neighbours;
 
-/// Whose frames a wire carries. All of it is known at compile time, so that a fixed job pays
-/// nothing for open networks.
+/// The scope of a wire's frames. Resolved at compile time, so that a fixed job pays nothing for
+/// open networks.
 pub trait Scope: Send + 'static {
-    /// What the link to a peer has for it.
+    /// The state of the session on a link.
     type Session: Copy + Default + fmt::Debug + Send;
-    /// What frames are sealed with.
+    /// The seal of frames.
     type Seal: Seal + Send;
-    /// Links are added and removed as peers come and go. Otherwise a link is opened when it is first
-    /// used, and idle ones are compressed.
+    /// Whether links are added and removed as peers come and go. Otherwise a link is opened on
+    /// first use, and idle links are compressed.
     const OPEN: bool;
-    /// Time between attempts to send what waits for room.
+    /// The time between attempts to send what waits for room.
     const PAUSE: Duration;
 
-    /// What frames to this peer name as their sender, and as their job.
+    /// Returns the sender and the job that frames to this peer name.
     fn names(&self, session: &Self::Session) -> (Rank, u64);
-    /// Whether this can be the job that a frame names.
+    /// Returns whether a frame may name this job.
     fn is_job(&self, job: u64) -> bool;
-    /// Whether it is the one that frames of this peer name.
+    /// Returns whether frames of this peer name this job.
     fn is_session(session: &Self::Session, job: u64) -> bool;
-    /// The address of a peer whose link can be opened at any time.
+    /// Returns the address of a peer whose link can be opened at any time.
     fn address(&self, peer: Rank) -> Option<&[u8]>;
-    /// Ranks of the job; 0 if there is none.
+    /// Returns the number of ranks of the job; 0 in an open network.
     fn size(&self) -> u32;
-    /// A peer that is told of, if all are lost and none is known yet.
+    /// Returns a peer to report if all peers are lost and none is known yet.
     fn any_peer(&self) -> Option<Rank>;
-    /// Whose endpoint this is.
+    /// Returns the owner of the endpoint, as a possessive.
     fn owner(&self) -> String;
-    /// Names the ranks that are known to have died, for the end of a message.
+    /// Names the ranks known to have died, for the end of a message.
     fn gone(&self) -> String {
         String::new()
     }
-    /// Where a peer is.
+    /// Returns a peer's location.
     fn place(&self, peer: Rank) -> Option<String>;
-    /// Bytes of memory that this takes.
+    /// Returns the bytes of memory used.
     fn memory(&self) -> usize;
-    /// Nothing was heard of a peer since the last check, and nothing sent. Whether to ping it.
+    /// Decides what to do with a link that had no traffic since the last check.
     fn on_quiet(_session: &mut Self::Session) -> Quiet {
         Quiet::Idle
     }
-    /// Whether it is time to send again what the library has refused for now.
+    /// Returns whether to retry sends that the library refused for now.
     fn may_retry(_session: &Self::Session, _now: impl FnOnce() -> Nanos) -> bool {
         true
     }
-    /// The library has refused all that waits for a peer, while nothing was under way to it; or it
-    /// has not (`is_stuck`).
+    /// Records a retry: `is_stuck` means that the library refused everything that waits for a peer
+    /// while no operation with it was in flight.
     fn on_retried(_session: &mut Self::Session, _is_stuck: bool, _now: impl FnOnce() -> Nanos) {}
-    /// Whether a peer may be pinged, from which something was heard in its session or not.
+    /// Returns whether a peer may be pinged; `_is_known` tells whether something was received in
+    /// its session.
     fn may_ping(_session: &Self::Session, _is_known: bool) -> bool {
         true
     }
-    /// A message that begins as no frame does. `false`: nor is it anything else.
+    /// Handles a message that does not begin like a frame. Returns `false` if it is not valid
+    /// otherwise either.
     fn on_other(&mut self, _message: &[u8]) -> bool {
         false
     }
-    /// A peer owes an answer for more than one check.
+    /// Records that a peer owes an answer for more than one check.
     fn on_late(&mut self, _peer: Rank) {}
 }
 
-/// What becomes of a link without traffic.
+/// The treatment of a link without traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quiet {
-    /// It may be made idle.
+    /// The link may be made idle.
     Idle,
-    /// It is quiet for the first time: what it keeps for traffic may be freed.
+    /// The link is quiet for the first time: its buffers for traffic may be freed.
     Free,
-    /// Nothing.
+    /// The link stays as it is.
     Stay,
-    /// The peer is pinged, since nobody else would notice its end.
+    /// The peer is pinged, because its end would otherwise go unnoticed.
     Probe,
 }
 
-/// The addresses of all ranks' endpoints, all of one length.
+/// The addresses of all ranks' endpoints, all of the same length.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     pub(crate) bytes: Box<[u8]>,
@@ -98,12 +100,12 @@ impl Addresses {
 /// The names of all hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Hosts {
-    /// By rank: the number of its host's name.
+    /// The number of each rank's host name.
     pub(crate) of: Box<[u32]>,
     pub(crate) names: Vec<String>,
 }
 
-/// A job whose ranks are known from its start.
+/// A job whose ranks are known from the start.
 #[derive(Debug)]
 pub struct FixedJob {
     pub(crate) rank: Rank,

@@ -17,12 +17,12 @@ use crate::wire::watch::Call;
 use super::scope::Scope;
 use super::{OfiEndpoint, SMALL, elapsed};
 
-/// Why a frame was not sent.
+/// The reason why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotSent {
-    /// No room now: try again.
+    /// There is no room now: try again.
     Again,
-    /// The library refused it for good: the call, and its error number.
+    /// The library refused it for good: the call and its error number.
     Failed(&'static str, i64),
 }
 
@@ -30,7 +30,7 @@ pub(super) enum NotSent {
 #[inline(always)]
 pub(super) fn result_of(operation: &'static str, result: isize) -> Result<(), NotSent> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
-    // `shm` 1.17 says so now and then, and takes the same message later.
+    // `shm` 1.17 occasionally returns this, and accepts the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);
     if result == 0 {
         return Ok(());
@@ -49,7 +49,7 @@ fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), NotSent> 
     result_of("fi_inject", result)
 }
 
-/// Space for assembling a small frame. Not zeroed, since most frames are a few dozen bytes.
+/// Space for assembling a small frame. Not zeroed, because most frames have a few dozen bytes.
 struct Copy([MaybeUninit<u8>; SMALL]);
 
 impl Copy {
@@ -58,16 +58,16 @@ impl Copy {
         Self([const { MaybeUninit::uninit() }; SMALL])
     }
 
-    /// Writes a piece at `place`, and returns where the next one goes. The length is passed on
-    /// instead of kept here, because a field whose address the library gets could not stay in a
+    /// Writes a piece at `place`, and returns the place of the next one. The length is passed on
+    /// rather than stored here, because a field whose address the library gets could not stay in a
     /// register.
     ///
     /// # Safety
-    /// There is room for it.
+    /// There must be room for the piece.
     #[inline(always)]
     unsafe fn put(&mut self, place: usize, piece: &[u8]) -> usize {
-        /// Pieces are headers and arguments: short, and multiples of four bytes. A call of memcpy
-        /// would take longer, and wide loads would stall on what was just written in parts.
+        /// Pieces are headers and arguments: short, and multiples of four bytes. A call to memcpy
+        /// would take longer, and wide loads would stall on data that was just written in parts.
         const SHORT: usize = 64;
         // SAFETY: the caller's promise.
         unsafe {
@@ -94,16 +94,16 @@ impl Copy {
     }
 
     /// # Safety
-    /// `length` bytes have been written.
+    /// `length` bytes must have been written.
     #[inline(always)]
     unsafe fn bytes(&mut self, length: usize) -> &mut [u8] {
-        // SAFETY: the caller's promise, who has found room for them.
+        // SAFETY: the caller's promise; there was room for them.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), length) }
     }
 }
 
-/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts it if the job asks for
-/// that. A number may be used again as long as no frame with it was handed to the library.
+/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts it if the job is
+/// configured so. A number may be reused as long as no frame with it was passed to the library.
 #[inline(never)]
 pub(super) fn seal_frame(seal: &mut impl Seal, peer: Rank, number: u64, frame: &mut [u8]) {
     seal.seal(peer, number, frame, HEADER);
@@ -169,7 +169,7 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(Refused::TooLong);
         }
         let mut copy = Copy::new();
-        // SAFETY: all of them fit, as just checked; they are written one after the other.
+        // SAFETY: all of them fit (just checked); they are written consecutively.
         let copy = unsafe {
             let mut length = copy.put(0, &own.begin());
             length = copy.put(length, header);
@@ -206,7 +206,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles a small frame that the library did not take.
+    /// Handles a small frame that the library did not accept.
     #[cold]
     fn not_sent(&mut self, peer: Rank, not: NotSent, frame: &[u8]) -> Result<(), Refused> {
         match self.submit(peer, |_| Err(not)) {
@@ -215,7 +215,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Counts a frame whose number is used up.
+    /// Counts a frame whose number is used.
     #[inline]
     fn numbered(&mut self, peer: Rank) {
         if let Some(link) = self.links.get(peer) {
@@ -223,8 +223,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Sends a small frame, or appends it to the backlog: a connection is made when the first frame
-    /// is sent, which takes progress of the peer.
+    /// Sends a small frame, or appends it to the backlog: the first frame opens a connection, which
+    /// requires progress of the peer.
     #[inline]
     pub(super) fn post_small(
         &mut self,
@@ -247,7 +247,7 @@ impl<S: Scope> OfiEndpoint<S> {
 
     #[cold]
     fn keep(&mut self, peer: Rank, frame: &[u8]) -> Result<(), Refused> {
-        /// Frames that wait for a peer.
+        /// The maximum number of frames that wait for a peer.
         const BACKLOG: usize = 256;
         let link = self.links.get(peer).ok_or(Refused::NoSuchRank)?;
         if link.backlog.len() >= BACKLOG {
@@ -277,7 +277,7 @@ impl<S: Scope> OfiEndpoint<S> {
         false
     }
 
-    /// Sends a small frame: injected if it is short enough, else from a buffer.
+    /// Sends a small frame: injected if it is short enough, otherwise from a buffer.
     #[inline]
     pub(super) fn post_frame(
         &mut self,
@@ -308,7 +308,7 @@ impl<S: Scope> OfiEndpoint<S> {
         } else {
             &mut self.small
         };
-        // SAFETY: the endpoint is open; so many bytes of the buffer have been written, and the
+        // SAFETY: the endpoint is open; this many bytes of the buffer have been written, and the
         // library copies them.
         let result = unsafe {
             fi_inject(
@@ -324,8 +324,8 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Sends a buffer, which is freed when the library completes it, or now if the library refuses
-    /// it.
+    /// Sends a buffer, which is freed when the library completes it, or at once if the library
+    /// refuses it.
     fn send_buffer(
         &mut self,
         peer: Rank,
@@ -423,11 +423,11 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// From here on the peer counts as unsettled until it answers this ping, which shows that it
-    /// has received everything sent before.
+    /// Marks the peer as unsettled until it answers this ping. The answer proves that it has received
+    /// everything sent before.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
-        // The next ping's number; if there is no room for it now, the next check of the peer sends
-        // one.
+        // The number of the next ping; if there is no room for it now, the next check of the peer
+        // sends one.
         let number = self.pings.wrapping_add(1);
         self.ping(peer);
         // The peer of an idle link has received everything.
@@ -458,7 +458,7 @@ impl<S: Scope> OfiEndpoint<S> {
         token: u64,
         length: usize,
     ) -> Result<(), Refused> {
-        /// Fragments queued for one peer.
+        /// The maximum number of fragments queued for one peer.
         const QUEUED: usize = 256;
         self.open(peer)?;
         let sending = Sending::new(token, length, header).ok_or(Refused::TooLong)?;
@@ -491,7 +491,7 @@ impl<S: Scope> OfiEndpoint<S> {
             }
             let waits = self.send_backlog(peer) || self.send_to(peer, handler);
             if let Some(link) = self.links.get(peer) {
-                // A pong without room may have listed the link again; once is enough.
+                // A pong without room may have listed the link again; one entry is enough.
                 link.listed = waits;
                 let is_stuck = waits && link.pending == 0 && self.counters.frames == frames;
                 let start = self.start;
@@ -569,10 +569,10 @@ impl<S: Scope> OfiEndpoint<S> {
             0 => sending.header(),
             _ => &[],
         };
-        // The rest, in one frame.
+        // The size of the rest in one frame.
         let whole = HEADER + header.len() + left + self.tag;
-        // Two injected frames cost less than one that is not: over `shm` the receiver fetches that
-        // with a system call.
+        // Two injected frames cost less than one regular frame, which over `shm` the receiver
+        // fetches with a system call.
         let inject = self.inject.min(self.frame);
         let in_two =
             inject >= 2 * SMALL && whole > inject && whole + LONG_HEADER + self.tag <= 2 * inject;
@@ -588,7 +588,7 @@ impl<S: Scope> OfiEndpoint<S> {
         let own = self.frame(&link.session, number, kind, header, length as u64);
         // An injected frame needs no completion.
         let is_injected = end <= self.inject;
-        // The user's memory, if the library can send from there.
+        // Send from the user's memory if the library can.
         let may_zero_copy =
             self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let zero_copy = if may_zero_copy {
@@ -660,7 +660,7 @@ impl<S: Scope> OfiEndpoint<S> {
             },
         ];
         // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by
-        // the contract of `Payload::Read`, since `FragmentHandler::sent` is called after that.
+        // the contract of `Payload::Read`, because `FragmentHandler::sent` is called after that.
         let result = unsafe {
             fi_sendv(
                 self.objects.ep,
@@ -689,7 +689,7 @@ impl<S: Scope> OfiEndpoint<S> {
     }
 }
 
-/// Notes that a link has something to send.
+/// Records that a link has something to send.
 pub(super) fn list<T>(outgoing: &mut Vec<Rank>, link: &mut OfiLink<T>) {
     if !link.listed {
         link.listed = true;

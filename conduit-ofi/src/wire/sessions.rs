@@ -1,6 +1,6 @@
-//! The wire of an open network, whose links are added and removed. Each is to one peer in one
-//! session, or carries messages of a handshake only; its number is told to the peer, whose frames
-//! name it.
+//! The wire of an open network, whose links are added and removed. Each link goes to one peer in
+//! one session, or carries only handshake messages; the peer learns the link's number, and its
+//! frames name it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,42 +18,43 @@ use super::scope::{Quiet, Scope};
 use super::send::{list, seal_frame};
 use super::{OfiEndpoint, SMALL};
 
-/// What a link has for its session.
+/// The state of a session on a link.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Session {
-    /// The number by which the peer knows this process.
+    /// The number that the peer uses for this process.
     theirs: Rank,
-    /// The session's number; 0: there is none (yet).
+    /// The session's number; 0 without a session.
     id: u64,
-    /// Checks without traffic.
+    /// The number of checks without traffic.
     quiet: u8,
-    /// How often in a row the library has refused all, and until when nothing is tried.
+    /// The number of consecutive retries that the library refused, and the time of the next one.
     refused: u8,
     until: Nanos,
-    /// This process has begun it. Otherwise nothing is sent before the peer was heard, who may not
-    /// know of it yet.
+    /// Whether this process began the session. Otherwise nothing is sent before the peer is heard,
+    /// because it may not know the session yet.
     is_first: bool,
 }
 
-// What `docs/ofi.md` says of memory.
+// The figure of `docs/ofi.md`.
 const _: () = assert!(size_of::<OfiLink<Session>>() <= 264);
 
 /// The sessions of an open network.
 #[derive(Debug)]
 pub struct Sessions {
-    /// Whether what is no frame is a message.
+    /// Returns whether bytes that are not a frame are a message.
     is_message: fn(&[u8]) -> bool,
-    /// Messages that are no frames.
+    /// Messages other than frames.
     messages: VecDeque<Box<[u8]>>,
-    /// Peers that are late with an answer.
+    /// Peers with overdue answers.
     late: Vec<Rank>,
 }
 
-/// The most messages that are kept until they are looked at. Who makes a session sends again.
+/// The maximum number of messages kept until they are read. Handshake messages are repeated by
+/// their senders.
 const MESSAGES: usize = 256;
 
 impl Sessions {
-    /// No sessions yet. `is_message` tells messages from nonsense, by how they begin.
+    /// Creates an empty set of sessions. `is_message` recognises messages by their first bytes.
     pub(crate) fn new(is_message: fn(&[u8]) -> bool) -> Self {
         Self {
             is_message,
@@ -116,8 +117,8 @@ impl Scope for Sessions {
     fn may_retry(session: &Session, now: impl FnOnce() -> Nanos) -> bool {
         session.refused == 0 || now() >= session.until
     }
-    /// Over `tcp` each attempt to send to a process that isn't there makes another connection, so
-    /// attempts become rarer and rarer.
+    /// Over `tcp`, each attempt to send to a missing process opens another connection, so attempts
+    /// become ever rarer.
     fn on_retried(session: &mut Session, is_stuck: bool, now: impl FnOnce() -> Nanos) {
         const FIRST: Nanos = 10_000;
         const MOST_DOUBLED: u8 = 12;
@@ -155,7 +156,7 @@ impl OfiEndpoint<Sessions> {
         self.links.add(link);
     }
 
-    /// Makes room for links below this number.
+    /// Resizes for links below this number.
     pub(crate) fn resize(&mut self, size: u32) {
         self.links.resize(size);
         if let Some(seal) = &mut self.seal {
@@ -163,9 +164,9 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// A session begins on a link; `theirs` is the peer's number for this process; `is_first`: this
-    /// process has begun it, and tells the peer by a ping that it knows of it. The peer has to
-    /// answer from now on.
+    /// Begins a session on a link; `theirs` is the peer's number for this process. If `is_first`,
+    /// this process began the session and confirms it to the peer with a ping. The peer must answer
+    /// from now on.
     pub(crate) fn begin(&mut self, number: Rank, theirs: Rank, is_first: bool, keys: &SessionKeys) {
         if let Some(link) = self.links.get(number) {
             link.session = Session {
@@ -185,13 +186,13 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Whether anything was received in the session of a link.
+    /// Returns whether anything was received in the session of a link.
     pub(crate) fn is_heard(&self, number: Rank) -> bool {
         let link = self.links.peek(number);
         link.is_some_and(|link| link.liveness.is_known())
     }
 
-    /// Sends a message of a handshake, now or when there is room. Only one waits.
+    /// Sends a handshake message, now or when there is room. At most one waits.
     pub(crate) fn post_message(&mut self, number: Rank, message: &[u8]) {
         let Some(link) = self.links.get(number) else {
             return;
@@ -209,7 +210,7 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Ends what goes on on a link; `bye`: and tells the peer. The link stays until it is
+    /// Ends the activity on a link; `bye` also notifies the peer. The link stays until it is
     /// [drained](Self::is_drained) and [removed](Self::remove).
     pub(crate) fn end(&mut self, number: Rank, bye: bool) {
         let Some(link) = self.links.get(number) else {
@@ -223,7 +224,7 @@ impl OfiEndpoint<Sessions> {
             if let Some(seal) = &mut self.seal {
                 seal_frame(&mut **seal, number, next, &mut frame);
             }
-            // Without room the peer will find this process silent.
+            // If there is no room, the peer detects the end by this process's silence.
             let _ = self.post_small(number, address, &frame[..HEADER + self.tag]);
         }
         if let Some(link) = self.links.get(number) {
@@ -238,8 +239,8 @@ impl OfiEndpoint<Sessions> {
         self.failures.retain(|(failed, _)| *failed != number);
     }
 
-    /// Whether libfabric has nothing of a link under way that it will report, and nothing waits to
-    /// go out, or no more shall (`is_late`).
+    /// Returns whether libfabric has no operations of a link that it will report, and nothing waits
+    /// to be sent; `is_late` ignores the latter.
     pub(crate) fn is_drained(&self, number: Rank, is_late: bool) -> bool {
         let link = self.links.peek(number);
         self.broken.is_some()
@@ -256,8 +257,8 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// A link on which a message of a handshake was not sent is used again. `false`: there is no
-    /// sense in that.
+    /// Revives a link on which a handshake message could not be sent. Returns `false` if that is
+    /// pointless.
     pub(crate) fn revive(&mut self, number: Rank) -> bool {
         if self.broken.is_none()
             && let Some(link) = self.links.get(number)
@@ -267,28 +268,28 @@ impl OfiEndpoint<Sessions> {
         self.broken.is_none()
     }
 
-    /// The next message that is no frame.
+    /// Returns the next message that is not a frame.
     pub(crate) fn take_message(&mut self) -> Option<Box<[u8]>> {
         self.scope.messages.pop_front()
     }
 
-    /// Whether there are such messages, or peers that are late.
+    /// Returns whether there are such messages, or peers with overdue answers.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.scope.messages.is_empty() || !self.scope.late.is_empty()
     }
 
-    /// Links whose peers have been late with an answer since the last call.
+    /// Returns the links whose peers' answers became overdue since the last call.
     pub(crate) fn take_late(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.scope.late)
     }
 
-    /// The same clock as that of the links.
+    /// Returns the time of the links' clock.
     pub(crate) fn clock(&self) -> Nanos {
         self.now()
     }
 
-    /// libfabric's objects, for their addresses and descriptors.
+    /// Returns libfabric's objects, for their addresses and descriptors.
     pub(crate) fn objects(&self) -> &crate::wire::objects::Objects {
         &self.objects
     }

@@ -1,6 +1,6 @@
-//! Slots for operations under way. A slot is the context of its operation: libfabric returns it
+//! Slots for operations in flight. A slot is the context of its operation: libfabric returns it
 //! with the completion, and many providers use its memory meanwhile (`FI_CONTEXT`, `FI_CONTEXT2`).
-//! So slots don't move, and their number is fixed.
+//! Slots therefore do not move, and their number is fixed.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -10,14 +10,14 @@ use libfabric_sys::fi_context2;
 
 use crate::wire::objects::Registered;
 
-/// An operation under way.
+/// An operation in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     /// The slot is free.
     Free,
     /// A receive into this buffer.
     Receive(u32),
-    /// A frame from a buffer of this pool.
+    /// A frame in a buffer of this pool.
     Frame {
         peer: Rank,
         large: bool,
@@ -30,10 +30,10 @@ pub(crate) enum Operation {
         peer: Rank,
         token: u64,
         buffer: u32,
-        /// Of 64 bits.
+        /// Whether the operands have 64 bits.
         is_wide: bool,
     },
-    /// A direct access; `own` if its local memory was registered for it.
+    /// A direct access; `own` is set if its local memory was registered for it.
     Direct {
         peer: Rank,
         token: u64,
@@ -41,8 +41,8 @@ pub(crate) enum Operation {
     },
 }
 
-/// A slot as libfabric sees it: a context. Its size is a power of two, so that its index is found
-/// without a division.
+/// A slot as libfabric sees it: a context. Its size is a power of two, so that its index is
+/// computed without a division.
 #[repr(C, align(128))]
 struct Slot {
     context: UnsafeCell<fi_context2>,
@@ -57,8 +57,8 @@ pub(crate) struct Slots {
     free: Vec<u32>,
 }
 
-// SAFETY: the pointers in a context are the library's, whose objects may be used by any one thread
-// at a time.
+// SAFETY: the pointers in a context are the library's, whose objects any one thread at a time may
+// use.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -73,8 +73,8 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for an operation; returns its index and the context for libfabric. `None`: all
-    /// are in use.
+    /// Takes a slot for an operation; returns its index and the context for libfabric, or `None` if
+    /// all are in use.
     #[inline]
     pub(crate) fn take(&mut self, operation: Operation) -> Option<(u32, *mut c_void)> {
         let at = self.free.pop()?;
@@ -83,7 +83,7 @@ impl Slots {
         Some((at, slot.context.get().cast()))
     }
 
-    /// Whether a slot is free.
+    /// Returns whether a slot is free.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         !self.free.is_empty()
@@ -96,8 +96,8 @@ impl Slots {
         self.free.push(at);
     }
 
-    /// Frees the slots of operations that the library will say nothing of any more; `is_lost` says
-    /// which these are.
+    /// Frees the slots of the operations for which `is_lost` holds: the library will not report
+    /// them any more.
     pub(crate) fn reclaim(&mut self, mut is_lost: impl FnMut(&Operation) -> bool) {
         for (at, slot) in (0..).zip(&mut self.slots) {
             if slot.operation != Operation::Free && is_lost(&slot.operation) {
@@ -107,8 +107,8 @@ impl Slots {
         }
     }
 
-    /// The slot of a context that libfabric returned, and its operation. `None`: it is none of
-    /// these slots.
+    /// Returns the slot of a context that libfabric returned, and its operation; `None` if it is
+    /// not one of these slots.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, &Operation)> {
         let begin = self.slots.as_ptr().addr();
@@ -116,7 +116,7 @@ impl Slots {
         let at = offset / size_of::<Slot>();
         let slot = self.slots.get(at)?;
         let is_begin = offset.is_multiple_of(size_of::<Slot>());
-        // Fits: it is the index of a slot.
+        // Fits: the index of a slot.
         (is_begin && slot.operation != Operation::Free).then_some((at as u32, &slot.operation))
     }
 }

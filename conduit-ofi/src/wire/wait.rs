@@ -13,7 +13,7 @@ use libfabric_sys::{
 use conduit_portals::transport::{Wait, timespec};
 use rustix::event::{PollFd, PollFlags};
 
-/// Time between polls if there is no descriptor to sleep on.
+/// The time between polls if there is no descriptor to sleep on.
 const LOOK: Duration = Duration::from_micros(100);
 
 /// An unused entry.
@@ -23,16 +23,16 @@ const NONE: libc::pollfd = libc::pollfd {
     revents: 0,
 };
 
-/// The descriptors to sleep on: one of them has an event when the queue has a completion. Empty if
-/// there are none.
+/// Returns the descriptors to sleep on: one of them becomes readable when the queue has a
+/// completion. Empty if there are none.
 ///
 /// # Safety
 ///
-/// The queue is open with this kind of wait, and an endpoint bound to it is enabled, so that the
-/// library's list is complete. Nothing has completed.
+/// The queue must be open with this kind of wait, and an endpoint bound to it must be enabled, so
+/// that the library's list is complete. Nothing may have completed.
 pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     match kind {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         FI_WAIT_FD => unsafe { one(queue) },
         // SAFETY: as above.
         FI_WAIT_POLLFD => unsafe { several(queue) },
@@ -42,10 +42,10 @@ pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<l
 
 /// # Safety
 ///
-/// The queue is open with `FI_WAIT_FD`.
+/// The queue must be open with `FI_WAIT_FD`.
 unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
     let mut found = NONE;
-    // SAFETY: the caller's word; the answer of this command is a descriptor.
+    // SAFETY: the caller's promise; this command returns a descriptor.
     let result = unsafe {
         let place = (&raw mut found.fd).cast();
         fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
@@ -58,12 +58,12 @@ unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
 
 /// # Safety
 ///
-/// The queue is open with `FI_WAIT_POLLFD`, and nothing has completed.
+/// The queue must be open with `FI_WAIT_POLLFD`, and nothing may have completed.
 unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
-    /// Room for descriptors; three and four were seen.
+    /// The room for descriptors; three and four were observed.
     const PLACES: usize = 16;
-    /// How often, and for how many milliseconds, the queue is waited for. A shorter wait may end at
-    /// once, because the library rounds.
+    /// The number of waits for the queue, and their length in milliseconds. A shorter wait may end
+    /// at once, because the library rounds.
     const WAITS: u32 = 10;
     const WAIT: c_int = 2;
     for _ in 0..WAITS {
@@ -74,15 +74,15 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
             nfds: PLACES,
             fd: found.as_mut_ptr(),
         };
-        // SAFETY: the caller's word; there is room for one completion, and as many places as are
-        // said.
+        // SAFETY: the caller's promise; there is room for one completion, and for the stated number
+        // of descriptors.
         let result = unsafe {
             // The library defers additions to its list until a thread waits for the queue.
             fi_cq_sread(queue, (&raw mut entry).cast(), 1, ptr::null(), WAIT);
             let place = (&raw mut answer).cast();
             fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
         };
-        // The first is the list's own, which signals deferred additions.
+        // The first one is the list's own, which signals deferred additions.
         if result == 0 && answer.nfds > 1 {
             let is_open = |found: &libc::pollfd| found.fd >= 0;
             return found.into_iter().filter(is_open).collect();
@@ -94,8 +94,8 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
 /// Waits for a completion queue without borrowing it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The library's. They stay open as long as the endpoint, which outlives every wait: only
-    /// threads of the network's owner wait.
+    /// The library's descriptors. They stay open as long as the endpoint, which outlives every
+    /// wait: only threads of the network's owner wait.
     descriptors: Box<[libc::pollfd]>,
 }
 
@@ -110,9 +110,9 @@ impl Waiter {
 impl Wait for Waiter {
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let queue = self.descriptors.iter().map(|found| {
-            // SAFETY: open during the wait, as the field says.
+            // SAFETY: open during the wait (see the field).
             let descriptor = unsafe { BorrowedFd::borrow_raw(found.fd) };
-            // As many bits, of the same meaning.
+            // The same number of bits, with the same meaning.
             let events = PollFlags::from_bits_retain(found.events as _);
             PollFd::from_borrowed_fd(descriptor, events)
         });
@@ -123,7 +123,7 @@ impl Wait for Waiter {
             true => Some(limit.map_or(LOOK, |limit| limit.min(LOOK))),
         };
         let limit = limit.map(timespec);
-        // Interrupted: a short wait.
+        // An interrupted wait is a short one.
         let ended = rustix::event::poll(&mut descriptors, limit.as_ref());
         let mut queue = descriptors[..self.descriptors.len()].iter();
         // Without descriptors it is unknown whether something has arrived.
@@ -149,7 +149,7 @@ mod tests {
             };
             let offer = choose(&library, &hints).map_err(|(reason, _)| reason);
             let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
-            // Its own, and those of the sockets.
+            // Its own descriptor, and those of the sockets.
             assert!(objects.descriptors.len() > 1, "{:?}", objects.descriptors);
             assert!(objects.may_wait());
         }

@@ -1,11 +1,11 @@
-//! A watch over library calls that do not return.
+//! A watchdog for library calls that hang.
 //!
 //! A provider that shares memory between processes (`shm`) keeps locks there, and a rank that is
-//! killed may leave one held. The next rank to take it waits inside the library, and its other
-//! threads, the progress thread among them, wait for that call. So one more thread, which never
-//! calls the library, looks at the call under way now and then, and ends the process when it is
-//! the same one for half of the dead time. The other half is for this rank's last line: afterwards
-//! the peers give it up for dead without knowing why.
+//! killed may leave one held. The next rank to take it hangs inside the library, and its other
+//! threads, including the progress thread, wait for that call. Another thread, which never calls
+//! the library, therefore samples the current call, and ends the process if it stays the same for
+//! half of the dead time. The other half leaves time for this rank's last message: afterwards the
+//! peers report it dead without knowing why.
 
 use std::io;
 use std::sync::Arc;
@@ -19,23 +19,24 @@ use conduit_core::{signals, stderr};
 
 use crate::wire::neighbours::Neighbours;
 
-/// Looks at the call under way until it is taken for one that hangs. They are counted, not timed:
-/// while the process is stopped, or gets no processor, there are none.
+/// The number of samples of the same call after which it counts as hanging. Samples are counted,
+/// not timed: a process that is stopped, or gets no processor, takes none.
 const LOOKS: u32 = 8;
 
 /// The purpose of a library call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// It sends to a peer, or accesses its memory.
+    /// Sends to a peer, or accesses its memory.
     Peer(Rank),
-    /// It reads the completion queue, or posts receives.
+    /// Reads the completion queue, or posts receives.
     Queue,
-    /// It closes the endpoint.
+    /// Closes the endpoint.
     Close,
 }
 
 impl Call {
-    /// How many looks it may last. Closing releases all registered memory, which may take seconds.
+    /// Returns the number of samples that a call may last. Closing releases all registered memory,
+    /// which may take seconds.
     fn patience(self) -> u32 {
         match self {
             Self::Peer(_) | Self::Queue => LOOKS,
@@ -44,40 +45,40 @@ impl Call {
     }
 }
 
-/// The library call that a rank is in.
+/// The library call in progress.
 ///
-/// The upper half counts calls, and the lower half is the code of the one under way, 0 without
-/// any. The caller writes it, with the portals' lock held; the watch only reads.
+/// The upper half counts calls, and the lower half is the code of the current call, or 0. The
+/// caller writes it while it holds the portals' lock; the watchdog only reads it.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(AtomicU64);
 
 impl Calls {
-    /// Codes of calls that concern no peer, and the first of those that do.
+    /// The codes of calls that concern no peer, and the first of those that do.
     const QUEUE: u64 = 1;
     const CLOSE: u64 = 2;
     const PEERS: u64 = 3;
     const CODE: u64 = u32::MAX as u64;
 
-    /// A call begins.
+    /// Records the beginning of a call.
     #[inline(always)]
     pub(crate) fn begin(&self, call: Call) {
         let code = match call {
             Call::Queue => Self::QUEUE,
             Call::Close => Self::CLOSE,
-            // Wraps only for ranks that no job has.
+            // Wraps only for ranks larger than any job's.
             Call::Peer(rank) => (Self::PEERS + u64::from(rank)) & Self::CODE,
         };
         let count = (self.0.load(Relaxed) | Self::CODE).wrapping_add(1);
         self.0.store(count | code, Relaxed);
     }
 
-    /// The call has returned.
+    /// Records that the call has returned.
     #[inline(always)]
     pub(crate) fn end(&self) {
         self.0.store(self.0.load(Relaxed) & !Self::CODE, Relaxed);
     }
 
-    /// Makes a call.
+    /// Makes a call and records it.
     #[inline(always)]
     pub(crate) fn make<T>(&self, call: Call, act: impl FnOnce() -> T) -> T {
         self.begin(call);
@@ -91,13 +92,13 @@ impl Calls {
             0 => None,
             Self::QUEUE => Some(Call::Queue),
             Self::CLOSE => Some(Call::Close),
-            // Fits: of 32 bits.
+            // Fits: it has 32 bits.
             code => Some(Call::Peer((code - Self::PEERS) as Rank)),
         }
     }
 }
 
-/// The rank that is watched.
+/// The watched rank.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) rank: Rank,
@@ -107,12 +108,12 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// The time between two looks.
+    /// Returns the time between two samples.
     fn pause(&self) -> Duration {
         self.dead_time / 2 / LOOKS
     }
 
-    /// Says why this rank ends.
+    /// Returns the reason why this rank ends.
     fn message(&self, call: Call) -> String {
         let what = match call {
             Call::Peer(peer) => format!("to rank {peer}"),
@@ -123,27 +124,27 @@ impl Watched {
         let seconds = (self.pause() * call.patience()).as_secs_f32();
         let gone = self.neighbours.gone();
         format!(
-            "rank {rank}: a libfabric call {what} (provider {provider}) has not returned for \
+            "rank {rank}: a libfabric call {what} (provider {provider}) has hung for \
              {seconds:.1} s (setting CONDUIT_OFI_DEAD_TIME){gone}"
         )
     }
 }
 
-/// The thread that watches. Dropping this ends it.
+/// The watchdog's thread, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
-    /// Of the process that has the thread: a child has not.
+    /// The process that has the thread; a child process does not.
     process: u32,
-    /// Closed by dropping it.
+    /// Closed when dropped.
     end: Option<Sender<()>>,
 }
 
 impl Watch {
-    /// Starts to watch.
+    /// Starts the watchdog.
     ///
     /// # Errors
-    /// The system has no thread left.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start(calls: Arc<Calls>, watched: Watched) -> io::Result<Self> {
         let (end, ended) = channel();
         let pause = watched.pause();
@@ -156,7 +157,7 @@ impl Watch {
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
                     if let Some(call) = looks.look(calls.0.load(Relaxed)) {
                         stderr::write_line(watched.message(call));
-                        // SAFETY: ends the process at once. What runs at a proper exit may wait
+                        // SAFETY: ends the process at once. The handlers of a normal exit may wait
                         // for the same lock.
                         unsafe { libc::_exit(1) };
                     }
@@ -181,7 +182,7 @@ impl Drop for Watch {
     }
 }
 
-/// The last looks.
+/// The most recent samples.
 #[derive(Debug, Default)]
 struct Looks {
     seen: u64,
@@ -189,7 +190,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// A look. Returns a call that hangs.
+    /// Takes a sample. Returns a call that hangs.
     fn look(&mut self, word: u64) -> Option<Call> {
         let call = Calls::under_way(word)?;
         match self.seen == word {
@@ -223,7 +224,7 @@ mod tests {
                 assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 calls.end();
                 assert_eq!(looks(&mut seen, &calls, 100), None);
-                // The same, but another one.
+                // A call of the same kind, but another one.
                 calls.begin(call);
                 assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 assert_eq!(looks(&mut seen, &calls, 1), Some(call));
@@ -242,7 +243,7 @@ mod tests {
         };
         assert_eq!(
             watched.message(Call::Peer(0)),
-            "rank 2: a libfabric call to rank 0 (provider shm) has not returned for 5.0 s (setting \
+            "rank 2: a libfabric call to rank 0 (provider shm) has hung for 5.0 s (setting \
              CONDUIT_OFI_DEAD_TIME)"
         );
     }

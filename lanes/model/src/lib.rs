@@ -54,7 +54,10 @@ pub const RULES: [(Broken, &str); 8] = [
         "every ask, offer and recall is answered",
     ),
     (Broken::Disagree, "at rest both ends agree"),
-    (Broken::Endless, "lanes stop moving when traffic is constant"),
+    (
+        Broken::Endless,
+        "lanes stop moving when traffic is constant",
+    ),
 ];
 
 /// A world in the form that the checker needs.
@@ -98,9 +101,7 @@ impl stateright::Model for Model {
 impl Event {
     fn property(self) -> Property<Model> {
         let (name, is_so): (_, fn(&Model, &State) -> bool) = match self {
-            Self::ByLane => ("a message uses a lane", |_, state| {
-                state.happened.by_lane
-            }),
+            Self::ByLane => ("a message uses a lane", |_, state| state.happened.by_lane),
             Self::Recall => ("a lane is recalled", |_, state| {
                 state.has(|message| matches!(message, Message::Recall { .. }))
             }),

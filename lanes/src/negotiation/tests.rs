@@ -222,7 +222,11 @@ fn a_connection_that_fails_is_a_denial() {
     ranks.on(0, |lanes, _, act| lanes.refused(0, act));
     assert_eq!(ranks.lanes[0].iter().count(), 0);
     ranks.settle();
-    assert_eq!(ranks.lanes[1].iter().count(), 0, "the lane did not become free");
+    assert_eq!(
+        ranks.lanes[1].iter().count(),
+        0,
+        "the lane did not become free"
+    );
     ranks.progress(0);
     assert_eq!(ranks.messages, [], "asked again at once");
     for _ in 0..4 {
@@ -375,5 +379,8 @@ fn messages_to_another_kind_of_lanes_are_refused() {
         );
     }
     assert!(is_refused(LaneKind::Both, 7, ask(2)) && !is_refused(LaneKind::Both, 7, ask(3)));
-    assert!(is_refused(LaneKind::Both, 5, ask(2)), "a message from itself");
+    assert!(
+        is_refused(LaneKind::Both, 5, ask(2)),
+        "a message from itself"
+    );
 }

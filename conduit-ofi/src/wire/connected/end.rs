@@ -9,36 +9,37 @@ use libfabric_sys::fid_ep;
 use crate::wire::link::{Arriving, Sending};
 use crate::wire::liveness::Nanos;
 
-/// Frames of each channel that the peer may have sent and this rank not taken.
+/// The maximum number of frames of each channel that the peer has sent but this rank has not taken.
 pub(super) const CREDITS: [u16; CHANNELS] = [32, 16];
-/// Receives of an end: for all of these, and for what is no fragment, which is looked at at once.
+/// The receives of an end: for all of these, and for frames without fragments, which are handled at
+/// once.
 pub(super) const RECEIVES: u32 = 32 + 16 + 8;
-/// Frames taken of each channel that are reported together.
+/// The number of taken frames of each channel that are reported together.
 const REPORTED: [u16; CHANNELS] = [CREDITS[0] / 2, CREDITS[1] / 2];
 
-/// Where an end stands.
+/// The stage of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// The peer may ask for the connection.
+    /// The peer may request the connection.
     Expected,
     /// The peer was asked, and has to answer before this time.
     Asked(Nanos),
     /// The peer has asked, and was answered.
     Accepted,
-    /// It is there.
+    /// The connection is established.
     Up,
-    /// It has not come up.
+    /// The connection was not established.
     Failed,
-    /// It was there, and has ended.
+    /// The connection was established, and has ended.
     Gone,
 }
 
-/// What was taken of a connection and is still to be reported.
+/// The frames taken from a connection that are still to be reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// Frames of each channel; every one on the command channel is a fragment.
+    /// The frames of each channel; each one on the command channel is a fragment.
     pub(super) frames: [u16; CHANNELS],
-    /// Fragments of the data channel that came to their end.
+    /// The completed fragments of the data channel.
     pub(super) fragments: u16,
 }
 
@@ -53,7 +54,7 @@ impl Taken {
         tiny | data << 16 | u64::from(self.fragments) << 32
     }
 
-    /// Reads a report. `None`: it is none.
+    /// Decodes a report; `None` if it is malformed.
     pub(super) fn decode(bits: u64) -> Option<Self> {
         // The lower bits of each.
         let taken = Self {
@@ -75,29 +76,29 @@ pub(super) struct End {
     /// The numbers of the next frame to the peer, and of the next one from it.
     pub(super) next_out: u64,
     pub(super) next_in: u64,
-    /// By channel: frames that may be sent; fragments that the peer has not taken, and those that
-    /// it has since somebody asked.
+    /// For each channel: the frames that may be sent, the fragments that the peer has not taken,
+    /// and those that it has taken since the last query.
     pub(super) credit: [u16; CHANNELS],
     pub(super) left: [u32; CHANNELS],
     pub(super) taken: [u32; CHANNELS],
-    /// Fragments of the data channel that are not all in frames yet.
+    /// The fragments of the data channel that are not completely in frames yet.
     pub(super) queue: VecDeque<Sending>,
-    /// By channel: what has come, as buffer and bytes.
+    /// For each channel, the arrived frames, as buffer and bytes.
     pub(super) arrived: [VecDeque<(u32, usize)>; CHANNELS],
     pub(super) arriving: Option<Arriving>,
     pub(super) owed: Taken,
-    /// The peer wants to be told without delay what was taken.
+    /// Whether the peer wants reports of taken frames without delay.
     pub(super) is_asked: bool,
-    /// This rank wants to be; and has not said so yet.
+    /// Whether this rank wants such reports; and whether it has yet to ask for them.
     pub(super) asks: bool,
     pub(super) to_ask: bool,
     /// Buffers that could not be posted.
     pub(super) unposted: Vec<u32>,
-    /// Sends that the library has not completed.
+    /// The number of sends that the library has not completed.
     pub(super) pending: u32,
 }
 
-// SAFETY: the endpoint is the library's, whose objects may be used by any one thread at a time.
+// SAFETY: the endpoint is the library's, whose objects any one thread at a time may use.
 unsafe impl Send for End {}
 
 impl End {
@@ -124,7 +125,7 @@ impl End {
         }
     }
 
-    /// The peer reports what it has taken. `false`: it can't have.
+    /// Handles the peer's report of taken frames. Returns `false` if the report is impossible.
     pub(super) fn on_taken(&mut self, taken: Taken) -> bool {
         let fragments = [u32::from(taken.frames[0]), u32::from(taken.fragments)];
         for channel in 0..CHANNELS {
@@ -143,16 +144,16 @@ impl End {
         true
     }
 
-    /// Gives up what is read from the user's memory.
+    /// Gives up fragments that are read from the user's memory.
     pub(super) fn abandon(&mut self) {
-        // Fits: the queue has a limit.
+        // Fits: the queue is bounded.
         let dropped = self.queue.len() as u32;
         self.queue.clear();
         self.left[1] -= dropped;
         self.taken[1] += dropped;
     }
 
-    /// What may not have reached the peer.
+    /// Returns the number of items that may not have reached the peer.
     pub(super) fn outstanding(&self) -> usize {
         let untaken = match self.asks {
             true => self.left.iter().sum::<u32>() as usize,
@@ -176,7 +177,7 @@ mod tests {
             prop_assert_eq!(Taken::decode(taken.encode() | above << 48), None);
         }
 
-        /// Nobody can report what was not sent.
+        /// A peer cannot report more than was sent.
         #[test]
         fn credit_never_grows(sent in 0_u16..=16, tiny in 0_u16..40, data in 0_u16..20, fragments in 0_u16..20) {
             let mut end = End::new(1, 2, Stage::Up, 0);

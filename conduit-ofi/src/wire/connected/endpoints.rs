@@ -1,5 +1,5 @@
-//! libfabric's objects for connections: a passive endpoint, on which peers ask for connections, an
-//! event queue, a domain of their own with one completion queue, and the connected endpoints.
+//! libfabric's objects for connections: a passive endpoint on which peers request connections, an
+//! event queue, a separate domain with one completion queue, and the connected endpoints.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,22 +15,22 @@ use libfabric_sys::{
 use crate::provider::Offer;
 use crate::wire::objects::{Objects, Refusal, check};
 
-/// The most bytes that are sent along with a request or its answer. `verbs` has room for 56.
+/// The maximum bytes sent with a request or its answer. `verbs` has room for 56.
 pub(super) const MOST_DATA: usize = 56;
 
-/// What a peer sends along.
+/// The data that a peer sends with a request or its answer.
 pub(super) type Data = [u8; MOST_DATA];
 
-/// A request for a connection, which has to be granted or refused.
+/// A request for a connection, which must be granted or refused.
 pub(super) struct Request(*mut fi_info);
 
-/// What has happened.
+/// An event of a connection.
 pub(super) enum Event {
-    /// Somebody asks for a connection, with these bytes.
+    /// A request for a connection, with this data.
     Request(Request, Data, usize),
-    /// A connection is there; with what the peer has answered, if it was asked.
+    /// An established connection; with the peer's answer, if this rank requested it.
     Connected(*mut fid_ep, Data, usize),
-    /// A connection has ended, or did not come up.
+    /// A connection that has ended or was not established.
     Ended(*mut fid_ep),
 }
 
@@ -39,17 +39,17 @@ pub(super) struct Endpoints {
     pub(super) objects: Objects,
     eq: *mut fid_eq,
     pep: *mut fid_pep,
-    /// Those that are open.
+    /// The open endpoints.
     open: Vec<*mut fid_ep>,
     /// The event queue's descriptor, if it has one.
     pub(super) descriptor: Option<libc::pollfd>,
 }
 
-// SAFETY: as for `Objects`: they are used by one thread at a time.
+// SAFETY: as for `Objects`: one thread at a time uses them.
 unsafe impl Send for Endpoints {}
 
 impl Endpoints {
-    /// Opens all but connected endpoints, and listens.
+    /// Opens everything but connected endpoints, and listens.
     pub(super) fn open(offer: Offer) -> Result<Self, Refusal> {
         let mut endpoints = Self {
             objects: Objects::open_without_endpoint(offer)?,
@@ -60,8 +60,8 @@ impl Endpoints {
         };
         let (fabric, info) = (endpoints.objects.fabric, endpoints.objects.offer.info());
         let none = ptr::null_mut();
-        // SAFETY: the fabric is open, and the offer of the same library; each object is opened
-        // before it is used, and `drop` closes what was opened.
+        // SAFETY: the fabric is open, and the offer is from the same library; each object is opened
+        // before it is used, and `drop` closes the opened ones.
         unsafe {
             let mut attr = fi_eq_attr {
                 wait_obj: FI_WAIT_FD,
@@ -93,7 +93,7 @@ impl Endpoints {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: the queue is open with `FI_WAIT_FD`; the answer is a descriptor.
+        // SAFETY: the queue is open with `FI_WAIT_FD`; the result is a descriptor.
         let result = unsafe {
             let place = (&raw mut found.fd).cast();
             fi_control(&raw mut (*self.eq).fid, libfabric_sys::FI_GETWAIT, place)
@@ -101,17 +101,18 @@ impl Endpoints {
         (result == 0 && found.fd >= 0).then_some(found)
     }
 
-    /// The address of the passive endpoint.
+    /// Returns the address of the passive endpoint.
     pub(super) fn address(&self) -> Result<Vec<u8>, Refusal> {
         // SAFETY: open.
         unsafe { Objects::address_of(&raw mut (*self.pep).fid) }
     }
 
-    /// Bytes that the provider sends along; `None` if it does not say.
+    /// Returns the bytes that the provider can send with a request; `None` if it does not report
+    /// them.
     pub(super) fn data_size(&self) -> Option<usize> {
         let (mut size, mut length) = (0_usize, size_of::<usize>());
-        // SAFETY: open, with the same table of operations as an endpoint, and the option is a number
-        // of this size.
+        // SAFETY: open, with the same table of operations as an endpoint, and the option is a
+        // number of this size.
         let result = unsafe {
             fi_getopt(
                 &raw mut (*self.pep).fid,
@@ -124,7 +125,7 @@ impl Endpoints {
         (result == 0).then_some(size)
     }
 
-    /// Whether a thread may sleep on the descriptors now.
+    /// Returns whether a thread may sleep on the descriptors now.
     pub(super) fn may_wait(&self) -> bool {
         // SAFETY: all are open.
         unsafe {
@@ -137,10 +138,10 @@ impl Endpoints {
         }
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub(super) fn event(&mut self) -> Result<Option<Event>, Refusal> {
-        /// Strangers may send along as much as the provider lets them (`tcp`: 256 bytes), and an
-        /// event that is longer than there is room for stays in the queue.
+        /// Attackers may send as much data as the provider permits (`tcp`: 256 bytes), and an event
+        /// longer than the buffer stays in the queue.
         const ROOM: usize = 4096;
         #[repr(C)]
         struct Entry {
@@ -154,7 +155,7 @@ impl Endpoints {
                 entry: fi_eq_cm_entry::default(),
                 data: [0; ROOM],
             };
-            // SAFETY: the queue is open, and there is room for so many bytes.
+            // SAFETY: the queue is open, and there is room for this many bytes.
             let read = unsafe {
                 let place = (&raw mut entry).cast();
                 fi_eq_read(self.eq, &mut kind, place, size_of::<Entry>(), 0)
@@ -167,7 +168,7 @@ impl Endpoints {
                 if read > 0 && self.open.contains(&ep) {
                     return Ok(Some(Event::Ended(ep)));
                 }
-                // Of a request that was withdrawn.
+                // The error of a withdrawn request.
                 match read > 0 {
                     true => continue,
                     false => return Ok(None),
@@ -202,10 +203,10 @@ impl Endpoints {
         }
     }
 
-    /// An endpoint that can receive, from this offer.
+    /// Opens an endpoint that can receive, from this offer.
     fn endpoint(&mut self, info: *mut fi_info) -> Result<*mut fid_ep, Refusal> {
         let mut ep = ptr::null_mut();
-        // SAFETY: the domain is open, the offer of the same library.
+        // SAFETY: the domain is open, and the offer is from the same library.
         unsafe {
             check(
                 "fi_endpoint",
@@ -232,7 +233,7 @@ impl Endpoints {
         }
     }
 
-    /// An endpoint that is to be [connected](Self::connect) with this address.
+    /// Opens an endpoint to be [connected](Self::connect) with this address.
     pub(super) fn towards(&mut self, address: &[u8]) -> Result<*mut fid_ep, Refusal> {
         let offer = self.objects.offer.towards(address).ok_or(Refusal {
             operation: "fi_dupinfo",
@@ -242,14 +243,14 @@ impl Endpoints {
         self.endpoint(offer.info())
     }
 
-    /// Asks for a connection, with these bytes.
+    /// Requests a connection, with this data.
     pub(super) fn connect(
         &self,
         ep: *mut fid_ep,
         address: &[u8],
         data: &[u8],
     ) -> Result<(), Refusal> {
-        // SAFETY: the endpoint is open; the address is one that the same provider has given.
+        // SAFETY: the endpoint is open; the same provider made the address.
         let result = unsafe {
             let (address, data_at) = (address.as_ptr().cast(), data.as_ptr().cast());
             fi_connect(ep, address, data_at, data.len())
@@ -257,18 +258,19 @@ impl Endpoints {
         check("fi_connect", result)
     }
 
-    /// An endpoint for a request, which is to be [accepted](Self::accept).
+    /// Opens an endpoint for a request, to be [accepted](Self::accept).
     pub(super) fn grant(&mut self, request: Request) -> Result<*mut fid_ep, Refusal> {
         let ep = self.endpoint(request.0);
         match ep {
-            // SAFETY: the library's, and nobody else's; the endpoint has what it needs of it.
+            // SAFETY: from the library, and not used elsewhere; the endpoint has copied what it
+            // needs.
             Ok(_) => unsafe { self.objects.offer.library().freeinfo(request.0) },
             Err(_) => self.refuse(request),
         }
         ep
     }
 
-    /// Accepts the request that an endpoint was opened for, with these bytes.
+    /// Accepts the request for which an endpoint was opened, with this data.
     pub(super) fn accept(&self, ep: *mut fid_ep, data: &[u8]) -> Result<(), Refusal> {
         // SAFETY: the endpoint is open.
         let result = unsafe { fi_accept(ep, data.as_ptr().cast(), data.len()) };
@@ -277,18 +279,18 @@ impl Endpoints {
 
     /// Refuses a request.
     pub(super) fn refuse(&self, request: Request) {
-        // SAFETY: both are open; the offer is the library's, and nobody else's.
+        // SAFETY: both are open; the offer is from the library, and not used elsewhere.
         unsafe {
             fi_reject(self.pep, (*request.0).handle, ptr::null::<c_void>(), 0);
             self.objects.offer.library().freeinfo(request.0);
         }
     }
 
-    /// Closes an endpoint. What completions of it the queue has by now are all that come.
+    /// Closes an endpoint. No further completions of it will be added to the queue.
     pub(super) fn close(&mut self, ep: *mut fid_ep) {
         if let Some(at) = self.open.iter().position(|open| *open == ep) {
             self.open.swap_remove(at);
-            // SAFETY: open, and not used any more.
+            // SAFETY: open, and no longer used.
             unsafe { fi_close(&raw mut (*ep).fid) };
         }
     }
@@ -297,13 +299,12 @@ impl Endpoints {
 impl Drop for Endpoints {
     fn drop(&mut self) {
         for ep in std::mem::take(&mut self.open) {
-            // SAFETY: open, and not used any more.
+            // SAFETY: open, and no longer used.
             unsafe { fi_close(&raw mut (*ep).fid) };
         }
         let objects: [*mut fid; 2] = [self.pep.cast(), self.eq.cast()];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: open, and what depends on it is closed. Domain and fabric are closed after
-            // it.
+            // SAFETY: open, and its dependents are closed. Domain and fabric are closed after it.
             unsafe { fi_close(object) };
         }
     }

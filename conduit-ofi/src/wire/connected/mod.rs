@@ -1,18 +1,19 @@
-//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside an [`OfiEndpoint`]: what
-//! `conduit-portals` makes lanes of ([`Connect`]).
+//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside an [`OfiEndpoint`]:
+//! `conduit-portals` uses them as lanes ([`Connect`]).
 //!
-//! A rank has a passive endpoint, whose address all ranks learn at job start. Whoever makes a
-//! connection sends a CONNECT frame along with the request, and has one back with the answer: rank,
-//! job, the connection's number, and the number of the first frame. Who sends none that is right is
-//! refused. Where frames are sealed these are, too, and so is all that goes by the connection.
+//! A rank has a passive endpoint, whose address all ranks learn at job start. The initiator of a
+//! connection sends a CONNECT frame with its request, and receives one with the answer: rank, job,
+//! the connection's number, and the number of the first frame. Requests without a correct CONNECT
+//! frame are refused. Where frames are sealed, CONNECT frames and all frames of the connection are
+//! sealed too.
 //!
 //! Frames are those of the wire, in the order in which they were sent. They stay in the receive
-//! buffers until the layer above takes them, so a sender has credit for as many as there are
-//! buffers. It is reported what was taken when half of the credit is used up, and without delay to
-//! a peer that asks for it, since it wants to leave or to end.
+//! buffers until the layer above takes them, so a sender has one credit per buffer. The receiver
+//! reports taken frames when half of the credits are used, and without delay to a peer that asks
+//! because it wants to leave or end the connection.
 //!
-//! A connection that ends while the peer has not reported all as taken has lost something, and the
-//! peer is given up. That a peer is silent is found by the wire, which it has to answer by.
+//! If a connection ends before the peer has reported all frames as taken, data is lost, and the
+//! peer is given up. The wire detects a silent peer, which must answer there.
 
 mod end;
 mod endpoints;
@@ -52,30 +53,30 @@ use super::{Addresses, OfiEndpoint, SMALL};
 use end::{CREDITS, End, RECEIVES, Stage};
 use endpoints::{Data, Endpoints, Event, MOST_DATA, Request};
 
-/// In the numbers by which frames are sealed: of a connection, and of a CONNECT frame. Others are
-/// the wire's.
+/// Bits in the numbers with which frames are sealed: frames of a connection, and CONNECT frames.
+/// All other numbers are the wire's.
 const CONNECTED: u64 = 1 << 63;
 const CONNECT: u64 = 1 << 62;
-/// Bytes of a CONNECT frame without its tag: the number of the first frame follows the header.
+/// The bytes of a CONNECT frame without its tag: the number of the first frame follows the header.
 const GREETING: usize = LONG_HEADER + 8;
 const _: () = assert!(GREETING + TAG <= MOST_DATA);
-/// Buffers to send from.
+/// The numbers of send buffers.
 const SMALL_BUFFERS: u32 = 128;
 const LARGE_BUFFERS: u32 = 32;
-/// Receives after which events are looked for, if none are expected.
+/// The number of receives between checks for events, if none are expected.
 const EVENTS: u32 = 64;
-/// The longest sleep while something waits that the library had no room for, or that it can't wake
-/// this rank for.
+/// The longest sleep while something waits for room in the library, or while the library cannot
+/// wake this rank.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// What a rank listens with, before it knows the others.
+/// The listening side of a rank, before it knows the other ranks.
 pub struct Listening {
     endpoints: Endpoints,
     connections: u16,
 }
 
 impl Listening {
-    /// On the device of this offer.
+    /// Starts to listen on the device of this offer.
     pub(crate) fn open(offer: &Offer, connections: u16) -> Result<Self, Refusal> {
         let refused = |error: i32| Refusal {
             operation: "connected endpoints (setting CONDUIT_OFI_CONNECTIONS)",
@@ -94,20 +95,20 @@ impl Listening {
         })
     }
 
-    /// The address at which peers ask for connections.
+    /// Returns the address at which peers request connections.
     pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
         self.endpoints.address()
     }
 }
 
-/// What connections have counted.
+/// Counters of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionCounters {
-    /// Connections that came up.
+    /// Connections that were established.
     pub made: u64,
-    /// Connections that this rank asked for and that did not come up.
+    /// Connections requested by this rank that were not established.
     pub failed: u64,
-    /// Requests that were refused, as they were not those of an expected peer.
+    /// Requests refused because they did not come from an expected peer.
     pub strangers: u64,
     /// Frames sent.
     pub frames: u64,
@@ -126,17 +127,17 @@ pub struct Connected {
     large: Buffers,
     slots: Slots,
     wire: OfiEndpoint,
-    /// Of the passive endpoints.
+    /// The addresses of the passive endpoints.
     addresses: Addresses,
     ends: Box<[Option<End>]>,
-    /// The numbers of the next frames to peers that had a connection.
+    /// The number of the next frame to each peer that had a connection.
     numbers: BTreeMap<Rank, u64>,
-    /// Bytes of the largest frame with its tag, and of the largest that is injected.
+    /// The bytes of the largest frame with its tag, and of the largest injected one.
     frame: usize,
     inject: usize,
-    /// Receives until events are looked for.
+    /// Receives until the next check for events.
     until_events: Cell<u32>,
-    /// The library's queues can't be read: there are no connections any more.
+    /// Whether the library's queues failed; there are no connections any more.
     is_broken: bool,
     waiter: Arc<Waiter>,
     can_wake: bool,
@@ -165,7 +166,7 @@ impl Connected {
         let can_wake = !objects.descriptors.is_empty() && endpoints.descriptor.is_some();
         descriptors.extend(endpoints.descriptor);
         if wire.objects.descriptors.is_empty() {
-            // It has to be polled.
+            // The wire has to be polled.
             descriptors.clear();
         }
         Ok(Self {
@@ -188,17 +189,17 @@ impl Connected {
         })
     }
 
-    /// The counters so far.
+    /// Returns the current counters.
     pub fn counters(&self) -> ConnectionCounters {
         self.counters
     }
 
-    /// The wire.
+    /// Returns the wire.
     pub fn wire(&self) -> &OfiEndpoint {
         &self.wire
     }
 
-    /// [`OfiEndpoint::report`], with a line for connections.
+    /// Returns [`OfiEndpoint::report`] with an additional line for connections.
     pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         let mut text = self.wire.report(portals, rank);
         let ConnectionCounters {
@@ -235,7 +236,7 @@ impl Connected {
 
     // ---- how a connection begins -----------------------------------------------------------------------------------
 
-    /// The CONNECT frame to a peer, and its length.
+    /// Returns the CONNECT frame to a peer, and its length.
     fn greeting(&mut self, peer: Rank, number: u32, first: u64) -> (Data, usize) {
         let (rank, job) = self.wire.scope.names(&());
         let frame = Frame {
@@ -258,8 +259,8 @@ impl Connected {
         (bytes, length)
     }
 
-    /// The number of the peer's first frame, if this is its CONNECT frame for this connection.
-    /// Providers may append zeros.
+    /// Returns the number of the peer's first frame if these bytes are its CONNECT frame for this
+    /// connection. Providers may append zeros.
     fn greeted(&mut self, peer: Rank, number: u32, bytes: &mut [u8]) -> Option<u64> {
         let bytes = bytes.get_mut(..GREETING + self.wire.tag)?;
         if let Some(seal) = &mut self.wire.seal
@@ -279,9 +280,9 @@ impl Connected {
         (is_right && first < CONNECT).then_some(first)
     }
 
-    /// Posts all receives of an end whose endpoint was opened.
+    /// Posts all receives of an end whose endpoint is open.
     fn post_all(&mut self, place: usize) {
-        // Fits: a place of few.
+        // Fits: there are few places.
         let first = place as u32 * RECEIVES;
         for buffer in first..first + RECEIVES {
             self.post(place, buffer);
@@ -316,7 +317,7 @@ impl Connected {
         }
     }
 
-    /// Asks the peer for a connection.
+    /// Requests a connection from the peer.
     fn ask(&mut self, place: usize) -> Result<(), Refusal> {
         let Some((peer, number, next)) = self.ends[place]
             .as_ref()
@@ -340,8 +341,8 @@ impl Connected {
         self.endpoints.connect(ep, address, &greeting[..length])
     }
 
-    /// Somebody asks for a connection. Only a peer gets it that is expected, and proves that it is
-    /// that peer.
+    /// Handles a request for a connection. Grants it only to an expected peer that proves its
+    /// identity.
     fn on_request(&mut self, request: Request, bytes: &mut [u8]) {
         let frame = Frame::read_begin(bytes);
         let expected = frame.and_then(|frame| {
@@ -395,14 +396,14 @@ impl Connected {
                 end.stage = Stage::Up;
                 end.next_in = first;
             }
-            // Whoever has answered is not that peer.
+            // The answer is not from that peer.
             (Stage::Asked(_), None) => return self.over(place),
             _ => return,
         }
         self.counters.made += 1;
     }
 
-    /// Nothing more goes by a connection.
+    /// Marks a connection as over: no more frames use it.
     fn over(&mut self, place: usize) {
         if let Some(end) = &mut self.ends[place] {
             end.stage = match end.stage {
@@ -412,11 +413,11 @@ impl Connected {
         }
     }
 
-    /// Looks at what has become of connections.
+    /// Handles the events of connections.
     #[cold]
     fn look(&mut self) {
         self.until_events.set(EVENTS);
-        // Strangers may make any number of them.
+        // Attackers may cause any number of events.
         for _ in 0..EVENTS {
             if self.is_broken {
                 return;
@@ -430,7 +431,8 @@ impl Connected {
                     self.on_connected(ep, &mut bytes[..length]);
                 }
                 Ok(Some(Event::Ended(ep))) => {
-                    // What has come before still counts: a rank that leaves says so last.
+                    // Frames that arrived before the end still count: a leaving rank announces its
+                    // exit last.
                     while self.poll() {}
                     if let Some(place) = self.of(ep) {
                         self.over(place);
@@ -447,13 +449,13 @@ impl Connected {
         (0..self.ends.len()).for_each(|place| self.over(place));
     }
 
-    /// Closes an endpoint, and frees what was under way.
+    /// Closes an endpoint, and frees the resources of its operations in flight.
     fn close(&mut self, place: usize) {
         let Some(ep) = self.ends[place].as_mut().and_then(|end| end.ep.take()) else {
             return;
         };
         self.endpoints.close(ep);
-        // Takes what completions there are.
+        // Collects the remaining completions.
         while self.poll() {}
         let Self {
             slots,
@@ -492,7 +494,7 @@ impl Connected {
             return false;
         }
         let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
-        // SAFETY: the queue is open, of this format, and there is room for so many.
+        // SAFETY: the queue is open, of this format, and there is room for this many entries.
         let count = unsafe {
             fi_cq_read(
                 self.endpoints.objects.cq,
@@ -518,14 +520,14 @@ impl Connected {
             _ => {}
         }
         for entry in entries.iter().take(count.unsigned_abs()) {
-            // SAFETY: the library has written so many.
+            // SAFETY: the library has written this many entries.
             let entry = unsafe { entry.assume_init_ref() };
             self.completed(entry.op_context, Some(entry));
         }
         true
     }
 
-    /// An operation has ended; with an entry if it has ended well.
+    /// Handles the end of an operation; without an entry, it failed.
     fn completed(&mut self, context: *mut std::ffi::c_void, entry: Option<&fi_cq_data_entry>) {
         let Some((slot, &operation)) = self.slots.find(context) else {
             return;
@@ -560,7 +562,7 @@ impl Connected {
         }
     }
 
-    /// A frame has arrived.
+    /// Handles an arrived frame.
     fn arrived(&mut self, place: usize, buffer: u32, length: usize) {
         let is_well = self.sort(place, buffer, length);
         match is_well {
@@ -573,8 +575,8 @@ impl Connected {
         }
     }
 
-    /// Looks what a frame is. `Some(true)`: its buffer is free again. `None`: it is none that the
-    /// peer may send.
+    /// Sorts a frame by its kind. Returns `Some(true)` if its buffer is free again, and `None` if
+    /// the peer must not send this frame.
     fn sort(&mut self, place: usize, buffer: u32, length: usize) -> Option<bool> {
         let end = self.ends[place].as_mut()?;
         if !matches!(end.stage, Stage::Up | Stage::Accepted) {
@@ -620,7 +622,7 @@ impl Connected {
         Some(false)
     }
 
-    /// Closes what is over, gives up peers that lost something by that, and does what waited for
+    /// Closes ended connections, gives up peers that lost data by that, and retries what waited for
     /// room.
     fn tend(&mut self) {
         for place in 0..self.ends.len() {
@@ -651,7 +653,7 @@ impl Connected {
 
     #[cold]
     fn lose(&mut self, peer: Rank) {
-        let ended = "the connection with it has ended, and what was under way is lost";
+        let ended = "the connection ended and frames in flight were lost";
         self.fail(peer, Failure::Network(ended));
     }
 
@@ -666,7 +668,7 @@ impl Connected {
 
 impl Connect for Connected {
     fn connections(&self) -> u16 {
-        // Fits: as many were asked for.
+        // Fits: this many were requested.
         self.ends.len() as u16
     }
 
@@ -809,7 +811,7 @@ impl Transport for Connected {
 
     fn settle(&mut self, peer: Rank) {
         self.leave(peer);
-        // The peer may wait for it as well.
+        // The peer may wait for a report as well.
         if let Some(place) = self.place(peer)
             && let Some(end) = &mut self.ends[place]
         {

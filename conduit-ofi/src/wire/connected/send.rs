@@ -1,4 +1,4 @@
-//! What goes by a connection.
+//! Sending on connections.
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Payload, Refused};
@@ -15,11 +15,11 @@ use crate::wire::{OfiEndpoint, SMALL};
 use super::end::{End, Stage, Taken};
 use super::{CONNECTED, Connected};
 
-/// Fragments queued for one peer.
+/// The maximum number of fragments queued for one peer.
 const QUEUED: usize = 256;
 
-/// Seals a frame, if frames are. A number may be used again as long as no frame with it was handed
-/// to the library.
+/// Seals a frame, if frames are sealed. A number may be reused as long as no frame with it was
+/// passed to the library.
 fn seal(wire: &mut OfiEndpoint, end: &End, frame: &mut [u8]) {
     if let Some(seal) = &mut wire.seal {
         seal_frame(&mut **seal, end.peer, CONNECTED | end.next_out, frame);
@@ -30,7 +30,7 @@ impl Connected {
     /// Accepts a fragment for a connection.
     #[inline]
     pub(super) fn send_by(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        // The wire finds out whether the peer is there.
+        // The wire checks whether the peer is alive.
         let link = self.wire.open(peer)?;
         link.liveness.sent();
         let is_abandoned = link.abandoned;
@@ -82,7 +82,7 @@ impl Connected {
         Ok(())
     }
 
-    /// Sends a frame that is complete but for its own header and its tag.
+    /// Sends a frame that is complete except for its own header and its tag.
     pub(super) fn send_small(
         &mut self,
         place: usize,
@@ -115,7 +115,7 @@ impl Connected {
         }
     }
 
-    /// What the library has said.
+    /// Handles the library's result.
     fn is_sent(&mut self, place: usize, sent: Result<(), NotSent>) -> Result<(), Refused> {
         match sent {
             Ok(()) => {
@@ -147,8 +147,8 @@ impl Connected {
         self.post_buffer(place, false, buffer, bytes.len())
     }
 
-    /// Sends a buffer, which is freed when the library completes it, or now if the library refuses
-    /// it.
+    /// Sends a buffer, which is freed when the library completes it, or at once if the library
+    /// refuses it.
     fn post_buffer(
         &mut self,
         place: usize,
@@ -157,7 +157,7 @@ impl Connected {
         length: usize,
     ) -> Result<(), NotSent> {
         let operation = Operation::Frame {
-            // Fits: a place of few.
+            // Fits: there are few places.
             peer: place as u32,
             large,
             buffer,
@@ -171,8 +171,8 @@ impl Connected {
         };
         let sent = match (ep, taken) {
             (Some(ep), Some((slot, context))) => {
-                // SAFETY: the endpoint is open; the library uses the buffer until the completion, or
-                // until the endpoint is closed.
+                // SAFETY: the endpoint is open; the library uses the buffer until the completion,
+                // or until the endpoint is closed.
                 let result = unsafe {
                     fi_send(
                         ep,
@@ -198,7 +198,7 @@ impl Connected {
         sent
     }
 
-    /// Says what there is to be said besides fragments, as far as there is room.
+    /// Sends pending reports and requests for reports, as room permits.
     pub(super) fn say(&mut self, place: usize) {
         let Some(end) = &self.ends[place] else {
             return;
@@ -228,7 +228,7 @@ impl Connected {
         }
     }
 
-    /// Sends frames of an end's queue, as credit and room permit.
+    /// Sends frames of an end's queue, as credits and room permit.
     pub(super) fn send_queued_by(&mut self, place: usize, handler: &mut impl FragmentHandler) {
         while let Some(end) = &mut self.ends[place]
             && end.stage == Stage::Up

@@ -1,5 +1,5 @@
-//! Connections over the `tcp` provider of every libfabric that is here: what goes by them, who is
-//! kept out, and what becomes of those that don't come up.
+//! Connections over the `tcp` provider of every available libfabric: the traffic on them,
+//! protection against intruders, and connections that are not established.
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -14,12 +14,12 @@ use crate::testing::libraries;
 
 use super::*;
 
-/// Nothing here takes so long.
+/// A time limit well above any test's duration.
 const HANG: Duration = Duration::from_secs(120);
-/// The number under which ranks 0 and 1 have agreed on a connection.
+/// The number of the connection between ranks 0 and 1.
 const NUMBER: u32 = 0x0102_0304;
 
-/// A layer above that refuses what it has no room for.
+/// An upper layer that refuses fragments for which it has no room.
 #[derive(Default)]
 struct Above {
     came: [Vec<Vec<u8>>; CHANNELS],
@@ -30,7 +30,7 @@ struct Above {
     is_full: bool,
 }
 
-/// Bytes of a fragment that is read.
+/// Returns the bytes of a fragment that is read.
 fn byte(token: u64, at: usize) -> u8 {
     (token as usize).wrapping_mul(31).wrapping_add(at / 7) as u8
 }
@@ -76,7 +76,7 @@ impl FragmentHandler for Above {
     }
 }
 
-/// Ranks of this process, all of which this thread drives.
+/// The ranks of this process, driven by one thread.
 struct Job {
     ranks: Vec<Connected>,
     above: Vec<Above>,
@@ -99,7 +99,7 @@ fn config(which: &Which, protection: Option<Protection>) -> OfiConfig {
     config
 }
 
-/// The libraries that are here, with frames as they are and sealed.
+/// Runs a test with each available library, with plain and with sealed frames.
 fn each(run: impl Fn(OfiConfig)) {
     for which in libraries() {
         for protection in [
@@ -141,7 +141,7 @@ impl Job {
         }
     }
 
-    /// Whether rank 0 gets the connection that it asks for.
+    /// Returns whether rank 0 gets the connection that it requests.
     #[track_caller]
     fn connect(&mut self) -> bool {
         self.ranks[0].connect(1, NUMBER);
@@ -153,7 +153,7 @@ impl Job {
         made == Some(true)
     }
 
-    /// Rank 0 and rank 1 have a connection.
+    /// Creates a job in which ranks 0 and 1 are connected.
     #[track_caller]
     fn connected(config: &OfiConfig) -> Self {
         let mut job = Self::new(config);
@@ -162,7 +162,7 @@ impl Job {
         job
     }
 
-    /// Sends a fragment by the connection: a tiny one, or one of a length.
+    /// Sends a fragment on the connection: a tiny one, or one of this length.
     #[track_caller]
     fn send(&mut self, from: usize, number: u8, length: Option<u32>) {
         let header = [u8::from(length.is_some()), number];
@@ -188,8 +188,9 @@ impl Job {
 
 const LENGTHS: [u32; 6] = [0, 1, 3000, 16 << 10, 100_000, 1_000_000];
 
-/// Whatever goes by a connection comes once, whole, in order on each channel, though the receiver
-/// has no room for a while; and the sender learns that it was taken. Again over a second one.
+/// Each fragment on a connection arrives once, whole and in order on its channel, even if the
+/// receiver has no room for a while; and the sender learns that it was taken. The same holds on a
+/// second connection.
 #[test]
 fn what_goes_by_a_connection_comes() {
     each(|config| {
@@ -198,7 +199,7 @@ fn what_goes_by_a_connection_comes() {
             for from in [0, 1] {
                 let to = 1 - from;
                 job.above[to].is_full = true;
-                // More than there is credit for.
+                // More fragments than there are credits.
                 for number in 0..8 {
                     job.send(from, number, Some(LENGTHS[usize::from(number) % 6]));
                 }
@@ -236,7 +237,7 @@ fn what_goes_by_a_connection_comes() {
                 let sent = std::mem::take(&mut job.above[from].sent);
                 assert_eq!(sent, (0..8).collect::<Vec<u64>>());
             }
-            // They part in good order, and come together again.
+            // They disconnect in order, and reconnect.
             for (rank, peer) in [(0, 1), (1, 0)] {
                 job.ranks[rank].disconnect(peer);
                 assert_eq!(job.ranks[rank].taken(peer), [0; CHANNELS]);
@@ -251,34 +252,43 @@ fn what_goes_by_a_connection_comes() {
     });
 }
 
-/// A connection that fails to come up is known in bounded time: nobody listens, the peer expects
-/// none, or one of another number, or somebody else; or nobody answers at all.
+/// The failure of a connection is known in bounded time, whatever the reason: nothing listens, the
+/// peer expects no connection, one with another number or another peer, or there is no answer.
 #[test]
 fn a_connection_that_does_not_come_up_is_known() {
     each(|config| {
         let mut job = Job::new(&config);
-        assert!(!job.connect(), "it expects nobody");
+        assert!(
+            !job.connect(),
+            "connected although the peer expects no connection"
+        );
         job.ranks[0].disconnect(1);
         job.ranks[1].expect(0, NUMBER + (1 << 16));
-        assert!(!job.connect(), "it expects another connection");
+        assert!(
+            !job.connect(),
+            "connected although the peer expects another connection"
+        );
         job.ranks[0].disconnect(1);
         job.ranks[1].disconnect(0);
         job.ranks[1].expect(2, NUMBER);
-        assert!(!job.connect(), "it expects another rank");
+        assert!(
+            !job.connect(),
+            "connected although the peer expects another rank"
+        );
         job.ranks[0].disconnect(1);
         assert_eq!(job.ranks[1].counters().strangers, 3);
 
-        // The port of an address of IPv4 is behind its family.
+        // The port of an IPv4 address follows the family.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let port = listener.local_addr().expect("its address").port();
         let each = job.ranks[0].addresses.each;
         job.ranks[0].addresses.bytes[each + 2..each + 4].copy_from_slice(&port.to_be_bytes());
         job.ranks[0].wire.dead_time = 400_000_000;
-        assert!(!job.connect(), "nobody answers");
+        assert!(!job.connect(), "connected without an answer");
         job.ranks[0].disconnect(1);
         drop(listener);
         job.ranks[0].wire.dead_time = u64::MAX / 4;
-        assert!(!job.connect(), "nobody listens");
+        assert!(!job.connect(), "connected without a listener");
         job.ranks[0].disconnect(1);
         assert_eq!(job.ranks[0].counters().failed, 5);
         assert_eq!(job.ranks[0].counters().made, 0);
@@ -286,7 +296,7 @@ fn a_connection_that_does_not_come_up_is_known() {
     });
 }
 
-/// What a peer sends last comes, though its end is gone by then.
+/// The last fragment of a peer arrives even if the peer's end is gone by then.
 #[test]
 fn what_came_before_the_end_counts() {
     each(|config| {
@@ -298,7 +308,7 @@ fn what_came_before_the_end_counts() {
                 .flatten()
                 .all(|end| end.stage == Stage::Up)
         });
-        // The other one does not look meanwhile.
+        // The other rank does not poll meanwhile.
         for number in 0..20 {
             let fragment = Fragment {
                 header: &[0, number],
@@ -323,8 +333,8 @@ fn what_came_before_the_end_counts() {
     });
 }
 
-/// An end that goes away with something under way is a peer that has failed; with nothing, it is
-/// not, until somebody sends by it.
+/// If an end disappears with operations in flight, its peer has failed; otherwise it has not, until
+/// a send uses the connection.
 #[test]
 fn a_connection_that_ends_early_is_noticed() {
     each(|config| {
@@ -332,7 +342,7 @@ fn a_connection_that_ends_early_is_noticed() {
         job.send(1, 0, None);
         job.until(|job| !job.above[0].came[0].is_empty());
         job.ranks[0].disconnect(1);
-        // The report has not been asked for.
+        // The report was not requested.
         job.until(|job| !job.above[1].failed.is_empty());
         let (peer, reason) = &job.above[1].failed[0];
         assert!(*peer == 0 && reason.contains("connection"), "{reason}");
@@ -357,8 +367,8 @@ fn a_connection_that_ends_early_is_noticed() {
     });
 }
 
-/// Somebody who is no rank, and knows the passive endpoint's address and all that a CONNECT frame
-/// says, but no key.
+/// An intruder that is not a rank, and knows the passive endpoint's address and all contents of a
+/// CONNECT frame, but no key.
 #[test]
 fn an_intruder_is_not_taken_for_a_rank() {
     each(|config| {
@@ -378,11 +388,11 @@ fn an_intruder_is_not_taken_for_a_rank() {
             Vec::new(),
             vec![0; length],
             vec![0xff; MOST_DATA],
-            // As much as `tcp` takes.
+            // As much data as `tcp` takes.
             vec![0; 256],
             right[..length - 1].to_vec(),
         ];
-        // Every part of it counts: kind, number, rank, job; and where it is sealed, all bytes.
+        // Every field counts: kind, number, rank, job; and in a sealed frame, all bytes.
         let bytes = if is_sealed { length } else { LONG_HEADER };
         for at in 0..bytes {
             right[at] ^= 1;
@@ -390,7 +400,7 @@ fn an_intruder_is_not_taken_for_a_rank() {
             right[at] ^= 1;
         }
         if is_sealed {
-            // It was made for another peer, and so sealed by another key.
+            // Made for another peer, and hence sealed with another key.
             let (other, length) = job.ranks[0].greeting(2, NUMBER, 0);
             greetings.push(other[..length].to_vec());
         }
@@ -412,13 +422,13 @@ fn an_intruder_is_not_taken_for_a_rank() {
             intruder.close(ep);
         }
         assert_eq!(job.ranks[1].counters().strangers, count);
-        // The rank that it expects still comes in.
+        // The expected rank can still connect.
         assert!(job.connect());
         assert!(job.above.iter().all(|above| above.failed.is_empty()));
     });
 }
 
-/// Frames that no honest rank sends by a connection end it, and no panic.
+/// Frames that no honest rank sends on a connection end it, without a panic.
 #[test]
 fn what_a_bad_rank_sends_ends_the_connection() {
     for (number, kind, bits) in [
@@ -446,7 +456,7 @@ fn what_a_bad_rank_sends_ends_the_connection() {
         let sent = job.ranks[1].send_small(0, kind, 0, bits, &mut bytes, kind.header());
         assert_eq!(sent, Ok(()));
         let is_over = |job: &Job| match kind {
-            // It is no fragment's.
+            // A frame without a fragment.
             FrameKind::Chunk => !job.above[0].failed.is_empty(),
             _ => job.ranks[0].counters().malformed == 1,
         };
@@ -458,7 +468,7 @@ fn what_a_bad_rank_sends_ends_the_connection() {
     }
 }
 
-/// What would be read from the user's memory is not read any more, and counts as taken.
+/// After an abandon, the user's memory is not read any more, and its fragments count as taken.
 #[test]
 fn what_is_abandoned_is_not_read() {
     each(|config| {
@@ -470,7 +480,7 @@ fn what_is_abandoned_is_not_read() {
         (0..100).for_each(|_| job.turn());
         let (rank, above) = (&mut job.ranks[0], &mut job.above[0]);
         let sent = above.sent.len() as u32;
-        assert!(sent < 8, "there is no credit for all");
+        assert!(sent < 8, "all were sent despite the credits");
         rank.abandon(&[1], above);
         assert_eq!(rank.taken(1), [0, 8 - sent]);
         let fragment = Fragment {
@@ -484,7 +494,7 @@ fn what_is_abandoned_is_not_read() {
         job.above[1].is_full = false;
         (0..100).for_each(|_| job.turn());
         assert_eq!(job.above[0].sent.len() as u32, sent);
-        // Commands go on.
+        // The command channel still works.
         job.send(0, 1, None);
         job.until(|job| !job.above[1].came[0].is_empty());
     });
