@@ -64,7 +64,7 @@ impl OpenConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// No usable libfabric was found.
-    #[error("cannot load libfabric: {reason} (setting CONDUIT_OFI_LIBRARY)")]
+    #[error("libfabric is unusable: {reason} (setting CONDUIT_OFI_LIBRARY)")]
     Library {
         /// The libraries tried, and why they are unusable.
         reason: String,

@@ -174,7 +174,7 @@ impl Handshake {
         }
     }
 
-    // ---- as the initiator ------------------------------------------------------------------------------------------
+    // ---- as the initiator -----------------------------------------------------------------------
 
     /// Begins a session with the process at an address, to which this process assigns a number.
     /// With `unless`, only if the process does not have this incarnation. Returns `None` if an
@@ -326,7 +326,7 @@ impl Handshake {
         }))
     }
 
-    // ---- as the responder ------------------------------------------------------------------------------------------
+    // ---- as the responder -----------------------------------------------------------------------
 
     fn cookie(&self, step: u64, nonce: [u8; SESSION_TAG], offer: &[u8]) -> Cookie {
         let tag = self.own.cookie(&[&step.to_le_bytes(), &nonce, offer]);
@@ -462,7 +462,7 @@ impl Handshake {
         (established, out)
     }
 
-    // ---- both ------------------------------------------------------------------------------------------------------
+    // ---- both -----------------------------------------------------------------------------------
 
     /// Derives the keys of a session with this offer; `incarnation` and `nonce` are the
     /// responder's, `share` is the peer's.

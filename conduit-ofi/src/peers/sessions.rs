@@ -26,7 +26,7 @@ const MOST_ANSWERS: u32 = 64;
 const MOST_ERRORS: u8 = 4;
 
 impl OpenOfi {
-    // ---- links -----------------------------------------------------------------------------------------------------
+    // ---- links ----------------------------------------------------------------------------------
 
     /// Adds a link to an address.
     fn add_link(&mut self, now: Nanos, address: &[u8], purpose: Purpose) -> Result<u32, Failure> {
@@ -79,7 +79,7 @@ impl OpenOfi {
         }
     }
 
-    // ---- beginnings ------------------------------------------------------------------------------------------------
+    // ---- beginnings -----------------------------------------------------------------------------
 
     /// Handles a fragment that cannot be sent because no session with the peer is known to have
     /// begun at both ends. Begins one if necessary.
@@ -321,7 +321,7 @@ impl OpenOfi {
         }
     }
 
-    // ---- ends ------------------------------------------------------------------------------------------------------
+    // ---- ends -----------------------------------------------------------------------------------
 
     /// Ends an attempt. Returns its peer.
     fn forget_attempt(&mut self, number: u32) -> Option<Rank> {

@@ -397,7 +397,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    // ---- pings -----------------------------------------------------------------------------------------------------
+    // ---- pings ----------------------------------------------------------------------------------
 
     fn send_ping(&mut self, peer: Rank, kind: FrameKind, number: u32) -> Result<(), Refused> {
         let link = self.open(peer)?;
@@ -423,8 +423,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Marks the peer as unsettled until it answers this ping. The answer proves that it has received
-    /// everything sent before.
+    /// Marks the peer as unsettled until it answers this ping. The answer proves that it has
+    /// received everything sent before.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
         // The number of the next ping; if there is no room for it now, the next check of the peer
         // sends one.
@@ -448,7 +448,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    // ---- longer fragments ------------------------------------------------------------------------------------------
+    // ---- longer fragments -----------------------------------------------------------------------
 
     /// Queues a fragment whose bytes stay in the user's memory until `FragmentHandler::sent`.
     pub(super) fn send_later(

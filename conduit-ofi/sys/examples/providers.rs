@@ -1,5 +1,5 @@
-//! Prints what each provider offers for reliable endpoints: with the vendored library, and with the
-//! system's or the one that LIBFABRIC names.
+//! Prints each provider's offers of reliable endpoints: with the vendored library, and with the
+//! system's or the one named by LIBFABRIC.
 //!
 //! `cargo run -p pgas-libfabric-sys --example providers [provider...]`
 
@@ -36,7 +36,7 @@ fn main() {
 ///
 /// # Safety
 ///
-/// `info` is an offer of this library.
+/// `info` must be an offer of this library.
 unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
     // SAFETY: offers have all attributes.
     let (tx, rx, ep, domain) = unsafe {
@@ -50,7 +50,7 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
     // SAFETY: as above.
     println!("## {wanted}, which is {}\n", provider(unsafe { &*info }));
     let text = |value: *const c_void, kind| {
-        // SAFETY: values of the types that are named.
+        // SAFETY: values of the stated types.
         unsafe { library.tostr(value, kind) }.replace("FI_", "")
     };
     // SAFETY: as above.
@@ -130,7 +130,7 @@ macro_rules! hints {
     };
 }
 
-/// Hints that a provider may take or not: a name, capabilities, and what else is asked for.
+/// Hints that a provider may accept or not: a name, capabilities, and further requirements.
 const HINTS: &[Hint] = hints! { |hints|
     "TAGGED": FI_TAGGED, {}
     "ATOMIC": FI_ATOMIC, {}
@@ -184,7 +184,7 @@ fn refused(library: &Library, wanted: &str) -> Vec<&'static str> {
     hints.map(|hint| hint.0).collect()
 }
 
-/// Which objects one can wait on.
+/// Prints which objects can be waited on.
 fn waits(library: &Library, info: *mut fi_info) {
     for (name, object) in [
         ("WAIT_NONE", FI_WAIT_NONE),
@@ -197,7 +197,7 @@ fn waits(library: &Library, info: *mut fi_info) {
             Ok(rank) => {
                 let mut fid: *mut fid = rank.cq.cast();
                 let mut descriptor: c_int = -1;
-                // SAFETY: open objects; the answer to FI_GETWAIT is an int for FI_WAIT_FD.
+                // SAFETY: open objects; the result of FI_GETWAIT is an int for FI_WAIT_FD.
                 unsafe {
                     let wait = match object {
                         FI_WAIT_FD => fi_control(fid, FI_GETWAIT, (&raw mut descriptor).cast()),
@@ -208,7 +208,7 @@ fn waits(library: &Library, info: *mut fi_info) {
                         FI_WAIT_NONE | FI_WAIT_UNSPEC => 0,
                         _ => fi_cq_sread(rank.cq, (&raw mut entry).cast(), 1, std::ptr::null(), 1),
                     };
-                    // Some providers crash when asked about a queue without a descriptor.
+                    // Some providers crash when queried about a queue without a descriptor.
                     let trywait = match object {
                         FI_WAIT_NONE | FI_WAIT_UNSPEC => 0,
                         _ => fi_trywait(rank.fabric, &mut fid, 1),
@@ -223,7 +223,7 @@ fn waits(library: &Library, info: *mut fi_info) {
     }
 }
 
-/// Which operations on which types are valid: without result, fetching, comparing.
+/// Prints which operations on which types are valid: without result, fetching, comparing.
 fn atomics(library: &Library, wanted: &str) {
     let Ok(offers) = Offers::ask(library, Some(wanted), BASE | FI_ATOMIC, |_| ()) else {
         println!("{:26}none", "atomics");

@@ -49,7 +49,7 @@ pub const FI_MSWAP: fi_op = 18;
 pub const FI_ATOMIC_OP_LAST: fi_op = 19;
 pub const FI_NOOP: fi_op = 256;
 
-/// A piece of own memory, `count` elements.
+/// A piece of local memory with `count` elements.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_ioc {
@@ -57,7 +57,7 @@ pub struct fi_ioc {
     pub count: usize,
 }
 
-/// How many elements of which size (bytes) an atomic operation may have.
+/// The maximum number of elements of an atomic operation, and their size in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_atomic_attr {
@@ -65,7 +65,7 @@ pub struct fi_atomic_attr {
     pub size: usize,
 }
 
-/// An atomic operation on pieces of own and of a peer's memory.
+/// An atomic operation on pieces of local memory and of a peer's memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_msg_atomic {
@@ -81,7 +81,7 @@ pub struct fi_msg_atomic {
     pub data: u64,
 }
 
-/// Where an atomic's results go.
+/// The destination of an atomic's results.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_msg_fetch {
@@ -90,7 +90,7 @@ pub struct fi_msg_fetch {
     pub iov_count: usize,
 }
 
-/// What an atomic compares with.
+/// The comparands of an atomic.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_msg_compare {
@@ -138,48 +138,49 @@ tables! {
 }
 
 calls! {
-    /// An atomic operation without result.
+    /// Performs an atomic operation without a result.
     fn fi_atomic(ep: *mut fid_ep, buf: *const c_void, count: usize, desc: *mut c_void, dest_addr: fi_addr_t,
         addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: *mut c_void) -> isize
         = fi_ops_atomic in (*ep).atomic => write(ep, buf, count, desc, dest_addr, addr, key, datatype, op,
             context);
 
-    /// The same from several pieces.
+    /// Performs an atomic operation without a result, from several pieces.
     fn fi_atomicv(ep: *mut fid_ep, iov: *const fi_ioc, desc: *mut *mut c_void, count: usize,
         dest_addr: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: *mut c_void)
         -> isize
         = fi_ops_atomic in (*ep).atomic => writev(ep, iov, desc, count, dest_addr, addr, key, datatype, op,
             context);
 
-    /// The same with flags of its own.
+    /// Performs an atomic operation without a result, with explicit flags.
     fn fi_atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize
         = fi_ops_atomic in (*ep).atomic => writemsg(ep, msg, flags);
 
-    /// An atomic operation without result and without completion; the buffer is free on return.
+    /// Performs an atomic operation without a result or completion; the buffer may be reused on
+    /// return.
     fn fi_inject_atomic(ep: *mut fid_ep, buf: *const c_void, count: usize, dest_addr: fi_addr_t, addr: u64,
         key: u64, datatype: fi_datatype, op: fi_op) -> isize
         = fi_ops_atomic in (*ep).atomic => inject(ep, buf, count, dest_addr, addr, key, datatype, op);
 
-    /// An atomic operation that fetches the value before it.
+    /// Performs an atomic operation that fetches the previous value.
     fn fi_fetch_atomic(ep: *mut fid_ep, buf: *const c_void, count: usize, desc: *mut c_void,
         result: *mut c_void, result_desc: *mut c_void, dest_addr: fi_addr_t, addr: u64, key: u64,
         datatype: fi_datatype, op: fi_op, context: *mut c_void) -> isize
         = fi_ops_atomic in (*ep).atomic => readwrite(ep, buf, count, desc, result, result_desc, dest_addr,
             addr, key, datatype, op, context);
 
-    /// The same from and to several pieces.
+    /// Performs a fetching atomic operation from and to several pieces.
     fn fi_fetch_atomicv(ep: *mut fid_ep, iov: *const fi_ioc, desc: *mut *mut c_void, count: usize,
         resultv: *mut fi_ioc, result_desc: *mut *mut c_void, result_count: usize, dest_addr: fi_addr_t,
         addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: *mut c_void) -> isize
         = fi_ops_atomic in (*ep).atomic => readwritev(ep, iov, desc, count, resultv, result_desc,
             result_count, dest_addr, addr, key, datatype, op, context);
 
-    /// The same with flags of its own.
+    /// Performs a fetching atomic operation with explicit flags.
     fn fi_fetch_atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, resultv: *mut fi_ioc,
         result_desc: *mut *mut c_void, result_count: usize, flags: u64) -> isize
         = fi_ops_atomic in (*ep).atomic => readwritemsg(ep, msg, resultv, result_desc, result_count, flags);
 
-    /// Compare and swap, with the value before it.
+    /// Performs a compare-and-swap that fetches the previous value.
     fn fi_compare_atomic(ep: *mut fid_ep, buf: *const c_void, count: usize, desc: *mut c_void,
         compare: *const c_void, compare_desc: *mut c_void, result: *mut c_void, result_desc: *mut c_void,
         dest_addr: fi_addr_t, addr: u64, key: u64, datatype: fi_datatype, op: fi_op, context: *mut c_void)
@@ -187,7 +188,7 @@ calls! {
         = fi_ops_atomic in (*ep).atomic => compwrite(ep, buf, count, desc, compare, compare_desc, result,
             result_desc, dest_addr, addr, key, datatype, op, context);
 
-    /// The same from and to several pieces.
+    /// Performs a compare-and-swap from and to several pieces.
     fn fi_compare_atomicv(ep: *mut fid_ep, iov: *const fi_ioc, desc: *mut *mut c_void, count: usize,
         comparev: *const fi_ioc, compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut fi_ioc,
         result_desc: *mut *mut c_void, result_count: usize, dest_addr: fi_addr_t, addr: u64, key: u64,
@@ -195,26 +196,30 @@ calls! {
         = fi_ops_atomic in (*ep).atomic => compwritev(ep, iov, desc, count, comparev, compare_desc,
             compare_count, resultv, result_desc, result_count, dest_addr, addr, key, datatype, op, context);
 
-    /// The same with flags of its own.
+    /// Performs a compare-and-swap with explicit flags.
     fn fi_compare_atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, comparev: *const fi_ioc,
         compare_desc: *mut *mut c_void, compare_count: usize, resultv: *mut fi_ioc,
         result_desc: *mut *mut c_void, result_count: usize, flags: u64) -> isize
         = fi_ops_atomic in (*ep).atomic => compwritemsg(ep, msg, comparev, compare_desc, compare_count,
             resultv, result_desc, result_count, flags);
 
-    /// May an endpoint do this without result? 0 if so, and `count` is how many elements at once.
+    /// Queries whether an endpoint supports an operation without a result: returns 0 if so, and
+    /// stores the maximum number of elements in `count`.
     fn fi_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => writevalid(ep, datatype, op, count);
 
-    /// May an endpoint do this fetching? 0 if so, and `count` is how many elements at once.
+    /// Queries whether an endpoint supports a fetching operation: returns 0 if so, and stores the
+    /// maximum number of elements in `count`.
     fn fi_fetch_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => readwritevalid(ep, datatype, op, count);
 
-    /// May an endpoint do this comparing? 0 if so, and `count` is how many elements at once.
+    /// Queries whether an endpoint supports a comparing operation: returns 0 if so, and stores the
+    /// maximum number of elements in `count`.
     fn fi_compare_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => compwritevalid(ep, datatype, op, count);
 
-    /// As the three questions above, asked of a domain: `flags` is 0, `FI_FETCH_ATOMIC` or `FI_COMPARE_ATOMIC`.
+    /// Performs the three queries above on a domain: `flags` is 0, `FI_FETCH_ATOMIC` or
+    /// `FI_COMPARE_ATOMIC`.
     fn fi_query_atomic(domain: *mut fid_domain, datatype: fi_datatype, op: fi_op, attr: *mut fi_atomic_attr,
         flags: u64) -> c_int
         = fi_ops_domain in (*domain).ops => query_atomic(domain, datatype, op, attr, flags);

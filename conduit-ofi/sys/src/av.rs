@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::{fi_addr_t, fi_av_set_attr, fi_av_type, fi_ops_domain, fid, fid_av_set, fid_domain};
 
-/// How an address vector is to be made.
+/// The attributes of a new address vector.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_av_attr {
@@ -15,7 +15,7 @@ pub struct fi_av_attr {
     pub name: *const c_char,
     pub map_addr: *mut c_void,
     pub flags: u64,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 4],
 }
 
@@ -52,7 +52,8 @@ calls! {
         -> c_int
         = fi_ops_domain in (*domain).ops => av_open(domain, attr, av, context);
 
-    /// Inserts `count` addresses, whose handles go to `fi_addr`. Returns how many were inserted.
+    /// Inserts `count` addresses, and stores their handles in `fi_addr`. Returns the number
+    /// inserted.
     fn fi_av_insert(av: *mut fid_av, addr: *const c_void, count: usize, fi_addr: *mut fi_addr_t, flags: u64,
         context: *mut c_void) -> c_int
         = fi_ops_av in (*av).ops => insert(av, addr, count, fi_addr, flags, context);
@@ -66,11 +67,12 @@ calls! {
     fn fi_av_remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usize, flags: u64) -> c_int
         = fi_ops_av in (*av).ops => remove(av, fi_addr, count, flags);
 
-    /// The address behind a handle; `addrlen` is the room at `addr` and then the address' own length (bytes).
+    /// Looks up the address of a handle; `addrlen` holds the room at `addr`, then the address's
+    /// length (bytes).
     fn fi_av_lookup(av: *mut fid_av, fi_addr: fi_addr_t, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_av in (*av).ops => lookup(av, fi_addr, addr, addrlen);
 
-    /// An address as text. Null where the table has no such operation.
+    /// Returns an address as text; null if the table lacks this operation.
     fn fi_av_straddr(av: *mut fid_av, addr: *const c_void, buf: *mut c_char, len: *mut usize) -> *const c_char
         = fi_ops_av in (*av).ops => straddr(av, addr, buf, len);
 }

@@ -1,11 +1,11 @@
-//! How the functions of the headers call through the objects' tables of operations.
+//! Macros for the functions of the headers, which call through the objects' tables of operations.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
 
 use crate::FI_ENOSYS;
 
-/// What a function answers when the object's table has no such operation.
+/// The result of a function whose operation is missing in the object's table.
 pub trait Absent {
     /// `-FI_ENOSYS`; null for pointers, 0 for counts.
     const ABSENT: Self;
@@ -27,7 +27,7 @@ impl Absent for *const c_char {
     const ABSENT: Self = ptr::null();
 }
 
-/// Tables of operations. Each begins with its size in bytes, which says how many of the entries there are.
+/// Declares tables of operations. Each begins with its size in bytes, which determines its entries.
 macro_rules! tables {
     ($(
         $(#[$meta:meta])*
@@ -45,7 +45,7 @@ macro_rules! tables {
     )*};
 }
 
-/// Functions that call through a table:
+/// Declares functions that call through a table:
 /// `fn name(arguments) -> type = type of the table in pointer to it => operation(arguments);`
 macro_rules! calls {
     ($(
@@ -57,12 +57,13 @@ macro_rules! calls {
         ///
         /// # Safety
         ///
-        /// The object has been opened by a [`Library`](crate::Library) and is not closed; the other arguments are as the
-        /// man page demands, and memory that is lent to the operation stays until it has completed.
+        /// The object must have been opened by a [`Library`](crate::Library) and not be closed. The
+        /// other arguments must satisfy the man page, and memory passed to the operation must stay
+        /// valid until it has completed.
         #[inline]
         pub unsafe fn $name($($arg: $type),*) -> $ret {
-            // SAFETY: the caller's word for the object and the arguments. An entry is read only if the table's own size
-            // says that the table reaches so far.
+            // SAFETY: the caller's promise for the object and the arguments. An entry is read only
+            // if the table's own size covers it.
             unsafe {
                 let table: *const $ops = $table;
                 if table.is_null() || (*table).size <= std::mem::offset_of!($ops, $op) {
@@ -77,7 +78,7 @@ macro_rules! calls {
     )*};
 }
 
-/// Structures that a user makes begin with all zero, which is the default of every attribute.
+/// Implements `Default` with all zeros, which is the default of every attribute.
 macro_rules! zeroed {
     ($($name:ident),* $(,)?) => {$(
         impl Default for $name {

@@ -4,11 +4,11 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use crate::{fi_ops_domain, fi_wait_obj, fid, fid_domain, fid_wait};
 
-/// What a counter counts.
+/// The events that a counter counts.
 pub type fi_cntr_events = c_uint;
 pub const FI_CNTR_EVENTS_COMP: fi_cntr_events = 0;
 
-/// How a counter is to be made.
+/// The attributes of a new counter.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cntr_attr {
@@ -16,7 +16,7 @@ pub struct fi_cntr_attr {
     pub wait_obj: fi_wait_obj,
     pub wait_set: *mut fid_wait,
     pub flags: u64,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 4],
 }
 
@@ -49,11 +49,11 @@ calls! {
         context: *mut c_void) -> c_int
         = fi_ops_domain in (*domain).ops => cntr_open(domain, attr, cntr, context);
 
-    /// How many completions were counted. 0 where the table has no such operation.
+    /// Returns the number of completions; 0 if the table lacks this operation.
     fn fi_cntr_read(cntr: *mut fid_cntr) -> u64
         = fi_ops_cntr in (*cntr).ops => read(cntr);
 
-    /// How many failures were counted. 0 where the table has no such operation.
+    /// Returns the number of failures; 0 if the table lacks this operation.
     fn fi_cntr_readerr(cntr: *mut fid_cntr) -> u64
         = fi_ops_cntr in (*cntr).ops => readerr(cntr);
 

@@ -59,7 +59,7 @@ pub const FI_UNIVERSE: u64 = 1 << 57;
 pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
 pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 
-// Mode bits: what a provider wants of its user.
+// Mode bits: what a provider requires of its user.
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 pub const FI_ASYNC_IOV: u64 = 1 << 57;
@@ -67,7 +67,7 @@ pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT2: u64 = 1 << 52;
 
-// `mr_mode`: what a provider wants when memory is registered.
+// `mr_mode`: what a provider requires for the registration of memory.
 pub const FI_MR_LOCAL: c_int = 1 << 2;
 pub const FI_MR_RAW: c_int = 1 << 3;
 pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
@@ -111,19 +111,19 @@ pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;
 pub const FI_SHARED_CONTEXT: usize = usize::MAX;
 
-/// How handles of addresses are given out.
+/// The type of the handles of addresses.
 pub type fi_av_type = c_uint;
 pub const FI_AV_UNSPEC: fi_av_type = 0;
 pub const FI_AV_MAP: fi_av_type = 1;
 pub const FI_AV_TABLE: fi_av_type = 2;
 
-/// Who makes operations go on: the library by itself, or the user by reading queues.
+/// The source of progress: the library on its own, or the user's reading of queues.
 pub type fi_progress = c_uint;
 pub const FI_PROGRESS_UNSPEC: fi_progress = 0;
 pub const FI_PROGRESS_AUTO: fi_progress = 1;
 pub const FI_PROGRESS_MANUAL: fi_progress = 2;
 
-/// What is locked by the library, and what by the user.
+/// The division of locking between the library and the user.
 pub type fi_threading = c_uint;
 pub const FI_THREAD_UNSPEC: fi_threading = 0;
 pub const FI_THREAD_SAFE: fi_threading = 1;
@@ -132,7 +132,7 @@ pub const FI_THREAD_DOMAIN: fi_threading = 3;
 pub const FI_THREAD_COMPLETION: fi_threading = 4;
 pub const FI_THREAD_ENDPOINT: fi_threading = 5;
 
-/// Does the library guard against overrun queues?
+/// Whether the library guards against overrun queues.
 pub type fi_resource_mgmt = c_uint;
 pub const FI_RM_UNSPEC: fi_resource_mgmt = 0;
 pub const FI_RM_DISABLED: fi_resource_mgmt = 1;
@@ -162,7 +162,7 @@ pub const FI_ADDR_EFA: u32 = 12;
 pub const FI_ADDR_PSMX3: u32 = 13;
 pub const FI_ADDR_OPX: u32 = 14;
 
-// Protocols (`protocol`). Newer libraries have more.
+// Protocols (`protocol`). Newer libraries define more.
 pub const FI_PROTO_UNSPEC: u32 = 0;
 pub const FI_PROTO_RDMA_CM_IB_RC: u32 = 1;
 pub const FI_PROTO_IWARP: u32 = 2;
@@ -271,7 +271,7 @@ pub const FI_MR_COMPLETE: u32 = 4;
 pub const FI_AV_COMPLETE: u32 = 5;
 pub const FI_JOIN_COMPLETE: u32 = 6;
 
-/// What `Library::tostr` makes text of.
+/// The type of an object for `Library::tostr`.
 pub type fi_type = c_uint;
 pub const FI_TYPE_INFO: fi_type = 0;
 pub const FI_TYPE_EP_TYPE: fi_type = 1;

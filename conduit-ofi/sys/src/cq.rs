@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::{fi_addr_t, fi_ops_domain, fi_wait_obj, fid, fid_domain, fid_wait};
 
-/// What a completion tells.
+/// The format of completions.
 pub type fi_cq_format = c_uint;
 pub const FI_CQ_FORMAT_UNSPEC: fi_cq_format = 0;
 pub const FI_CQ_FORMAT_CONTEXT: fi_cq_format = 1;
@@ -12,14 +12,14 @@ pub const FI_CQ_FORMAT_MSG: fi_cq_format = 2;
 pub const FI_CQ_FORMAT_DATA: fi_cq_format = 3;
 pub const FI_CQ_FORMAT_TAGGED: fi_cq_format = 4;
 
-/// A completion: `FI_CQ_FORMAT_CONTEXT`.
+/// A completion in the format `FI_CQ_FORMAT_CONTEXT`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_entry {
     pub op_context: *mut c_void,
 }
 
-/// A completion: `FI_CQ_FORMAT_MSG`.
+/// A completion in the format `FI_CQ_FORMAT_MSG`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_msg_entry {
@@ -28,7 +28,7 @@ pub struct fi_cq_msg_entry {
     pub len: usize,
 }
 
-/// A completion: `FI_CQ_FORMAT_DATA`.
+/// A completion in the format `FI_CQ_FORMAT_DATA`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_data_entry {
@@ -39,7 +39,7 @@ pub struct fi_cq_data_entry {
     pub data: u64,
 }
 
-/// A completion: `FI_CQ_FORMAT_TAGGED`.
+/// A completion in the format `FI_CQ_FORMAT_TAGGED`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_tagged_entry {
@@ -51,8 +51,8 @@ pub struct fi_cq_tagged_entry {
     pub tag: u64,
 }
 
-/// An operation that failed. `err` is a positive errno, `olen` the bytes that did not fit.
-/// `err_data_size` has to be set before each read: 0 asks for the provider's own buffer, which is valid until the
+/// A failed operation. `err` is a positive errno, `olen` the number of bytes that did not fit. Set
+/// `err_data_size` before each read: 0 requests the provider's own buffer, which is valid until the
 /// next read of the queue.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -68,18 +68,18 @@ pub struct fi_cq_err_entry {
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 4],
 }
 
 zeroed! { fi_cq_entry, fi_cq_msg_entry, fi_cq_data_entry, fi_cq_tagged_entry, fi_cq_err_entry }
 
-/// What a wait waits for.
+/// The condition that ends a wait.
 pub type fi_cq_wait_cond = c_uint;
 pub const FI_CQ_COND_NONE: fi_cq_wait_cond = 0;
 pub const FI_CQ_COND_THRESHOLD: fi_cq_wait_cond = 1;
 
-/// How a completion queue is to be made.
+/// The attributes of a new completion queue.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_attr {
@@ -90,7 +90,7 @@ pub struct fi_cq_attr {
     pub signaling_vector: c_int,
     pub wait_cond: fi_cq_wait_cond,
     pub wait_set: *mut fid_wait,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 4],
 }
 
@@ -125,12 +125,12 @@ calls! {
         -> c_int
         = fi_ops_domain in (*domain).ops => cq_open(domain, attr, cq, context);
 
-    /// Reads up to `count` completions of the queue's format. `-FI_EAGAIN` if there is none, `-FI_EAVAIL` if a
-    /// failed one is next.
+    /// Reads up to `count` completions in the queue's format. Returns `-FI_EAGAIN` if there are
+    /// none, and `-FI_EAVAIL` if a failed one is next.
     fn fi_cq_read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize
         = fi_ops_cq in (*cq).ops => read(cq, buf, count);
 
-    /// As `fi_cq_read`, with the sources' handles (`FI_SOURCE`).
+    /// Like `fi_cq_read`, but also returns the sources' handles (`FI_SOURCE`).
     fn fi_cq_readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t) -> isize
         = fi_ops_cq in (*cq).ops => readfrom(cq, buf, count, src_addr);
 
@@ -143,7 +143,7 @@ calls! {
         -> isize
         = fi_ops_cq in (*cq).ops => sread(cq, buf, count, cond, timeout);
 
-    /// As `fi_cq_sread`, with the sources' handles.
+    /// Like `fi_cq_sread`, but also returns the sources' handles.
     fn fi_cq_sreadfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t,
         cond: *const c_void, timeout: c_int) -> isize
         = fi_ops_cq in (*cq).ops => sreadfrom(cq, buf, count, src_addr, cond, timeout);
@@ -152,7 +152,7 @@ calls! {
     fn fi_cq_signal(cq: *mut fid_cq) -> c_int
         = fi_ops_cq in (*cq).ops => signal(cq);
 
-    /// A provider's error as text. Null where the table has no such operation.
+    /// Returns a provider's error as text; null if the table lacks this operation.
     fn fi_cq_strerror(cq: *mut fid_cq, prov_errno: c_int, err_data: *const c_void, buf: *mut c_char,
         len: usize) -> *const c_char
         = fi_ops_cq in (*cq).ops => strerror(cq, prov_errno, err_data, buf, len);

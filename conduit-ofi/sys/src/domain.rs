@@ -63,7 +63,7 @@ pub struct fid_mr {
     pub key: u64,
 }
 
-/// Whose memory is registered.
+/// The kind of registered memory: the system's, or that of a device.
 pub type fi_hmem_iface = c_uint;
 pub const FI_HMEM_SYSTEM: fi_hmem_iface = 0;
 pub const FI_HMEM_CUDA: fi_hmem_iface = 1;
@@ -71,7 +71,7 @@ pub const FI_HMEM_ROCR: fi_hmem_iface = 2;
 pub const FI_HMEM_ZE: fi_hmem_iface = 3;
 pub const FI_HMEM_NEURON: fi_hmem_iface = 4;
 
-/// What memory to register, and how. The union `device` of the header is one word here.
+/// The memory to register, and how. The header's union `device` is one word here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_mr_attr {
@@ -85,14 +85,14 @@ pub struct fi_mr_attr {
     pub auth_key: *mut u8,
     pub iface: fi_hmem_iface,
     pub device: u64,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 8],
 }
 
 zeroed! { fi_mr_attr }
 
 calls! {
-    /// Opens a domain, as an offer of `fi_getinfo` describes it.
+    /// Opens a domain for an offer of `fi_getinfo`.
     fn fi_domain(fabric: *mut fid_fabric, info: *mut fi_info, domain: *mut *mut fid_domain,
         context: *mut c_void) -> c_int
         = fi_ops_fabric in (*fabric).ops => domain(fabric, info, domain, context);
@@ -101,9 +101,8 @@ calls! {
     fn fi_domain_bind(domain: *mut fid_domain, fid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*domain).fid.ops => bind(&raw mut (*domain).fid, fid, flags);
 
-    /// Registers `len` bytes at `buf` for `acs` (`FI_SEND`, `FI_REMOTE_WRITE`, ...). `requested_key` counts where
-    /// the
-    /// provider does not choose keys itself (`FI_MR_PROV_KEY`).
+    /// Registers `len` bytes at `buf` for `acs` (`FI_SEND`, `FI_REMOTE_WRITE`, ...).
+    /// `requested_key` is ignored if the provider chooses keys itself (`FI_MR_PROV_KEY`).
     fn fi_mr_reg(domain: *mut fid_domain, buf: *const c_void, len: usize, acs: u64, offset: u64,
         requested_key: u64, flags: u64, mr: *mut *mut fid_mr, context: *mut c_void) -> c_int
         = fi_ops_mr in (*domain).mr => reg(&raw mut (*domain).fid, buf, len, acs, offset, requested_key,
@@ -115,7 +114,7 @@ calls! {
         = fi_ops_mr in (*domain).mr => regv(&raw mut (*domain).fid, iov, count, acs, offset, requested_key,
             flags, mr, context);
 
-    /// Registers memory, as the attributes describe it.
+    /// Registers memory as described by the attributes.
     fn fi_mr_regattr(domain: *mut fid_domain, attr: *const fi_mr_attr, flags: u64, mr: *mut *mut fid_mr)
         -> c_int
         = fi_ops_mr in (*domain).mr => regattr(&raw mut (*domain).fid, attr, flags, mr);
@@ -129,24 +128,24 @@ calls! {
         = fi_ops in (*mr).fid.ops => control(&raw mut (*mr).fid, FI_ENABLE, ptr::null_mut());
 }
 
-/// The descriptor of registered memory, for operations on own memory (`FI_MR_LOCAL`).
+/// Returns the descriptor of registered memory, for local operations (`FI_MR_LOCAL`).
 ///
 /// # Safety
 ///
-/// The registration is open.
+/// The registration must be open.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *mut fid_mr) -> *mut c_void {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { (*mr).mem_desc }
 }
 
-/// The key by which peers name registered memory.
+/// Returns the key by which peers name registered memory.
 ///
 /// # Safety
 ///
-/// The registration is open.
+/// The registration must be open.
 #[inline]
 pub unsafe fn fi_mr_key(mr: *mut fid_mr) -> u64 {
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { (*mr).key }
 }

@@ -10,7 +10,7 @@ use crate::{
 };
 
 tables! {
-    /// Operations of an endpoint that move no data.
+    /// Operations of an endpoint that transfer no data.
     struct fi_ops_ep {
         cancel(fid: *mut fid, context: *mut c_void) -> isize;
         getopt(fid: *mut fid, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize) -> c_int;
@@ -23,7 +23,7 @@ tables! {
         tx_size_left(ep: *mut fid_ep) -> isize;
     }
 
-    /// Connection management; of unconnected endpoints their name.
+    /// Connection management; for unconnected endpoints, their name.
     struct fi_ops_cm {
         setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int;
         getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int;
@@ -38,8 +38,8 @@ tables! {
     }
 }
 
-/// An endpoint with its tables of operations. A table is null or of the library's stubs where the capability was
-/// not asked for.
+/// An endpoint with its tables of operations. The table of a capability that was not requested is
+/// null or one of the library's stubs.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_ep {
@@ -53,7 +53,7 @@ pub struct fid_ep {
     pub collective: *mut fi_ops_collective,
 }
 
-/// A passive endpoint: it listens for requests of connections.
+/// A passive endpoint, which listens for connection requests.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_pep {
@@ -63,7 +63,7 @@ pub struct fid_pep {
 }
 
 calls! {
-    /// Opens a passive endpoint, as an offer of `fi_getinfo` for connected ones (`FI_EP_MSG`) describes it.
+    /// Opens a passive endpoint for an offer of `fi_getinfo` of connected endpoints (`FI_EP_MSG`).
     fn fi_passive_ep(fabric: *mut fid_fabric, info: *mut fi_info, pep: *mut *mut fid_pep, context: *mut c_void)
         -> c_int
         = fi_ops_fabric in (*fabric).ops => passive_ep(fabric, info, pep, context);
@@ -72,28 +72,28 @@ calls! {
     fn fi_pep_bind(pep: *mut fid_pep, bfid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*pep).fid.ops => bind(&raw mut (*pep).fid, bfid, flags);
 
-    /// Lets requests come in. Each is an event `FI_CONNREQ`.
+    /// Starts to listen for connection requests. Each one is an `FI_CONNREQ` event.
     fn fi_listen(pep: *mut fid_pep) -> c_int
         = fi_ops_cm in (*pep).cm => listen(pep);
 
-    /// Asks for a connection; `param` goes with the request. The event `FI_CONNECTED` follows, or an error.
+    /// Requests a connection and sends `param` along. An `FI_CONNECTED` event or an error follows.
     fn fi_connect(ep: *mut fid_ep, addr: *const c_void, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*ep).cm => connect(ep, addr, param, paramlen);
 
-    /// Grants the request from whose offer the endpoint was opened; `param` goes with the answer. The event
-    /// `FI_CONNECTED` follows.
+    /// Accepts the request from whose offer the endpoint was opened, and sends `param` along. An
+    /// `FI_CONNECTED` event follows.
     fn fi_accept(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*ep).cm => accept(ep, param, paramlen);
 
-    /// Refuses a request; `handle` is that of its offer.
+    /// Rejects a request; `handle` is the one in its offer.
     fn fi_reject(pep: *mut fid_pep, handle: *mut fid, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*pep).cm => reject(pep, handle, param, paramlen);
 
-    /// Ends a connection. The peer has the event `FI_SHUTDOWN`.
+    /// Ends a connection. The peer gets an `FI_SHUTDOWN` event.
     fn fi_shutdown(ep: *mut fid_ep, flags: u64) -> c_int
         = fi_ops_cm in (*ep).cm => shutdown(ep, flags);
 
-    /// Opens an endpoint, as an offer of `fi_getinfo` describes it.
+    /// Opens an endpoint for an offer of `fi_getinfo`.
     fn fi_endpoint(domain: *mut fid_domain, info: *mut fi_info, ep: *mut *mut fid_ep, context: *mut c_void)
         -> c_int
         = fi_ops_domain in (*domain).ops => endpoint(domain, info, ep, context);
@@ -102,11 +102,12 @@ calls! {
     fn fi_ep_bind(ep: *mut fid_ep, bfid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*ep).fid.ops => bind(&raw mut (*ep).fid, bfid, flags);
 
-    /// Makes an endpoint ready. It has to be bound to its queues and its address vector before.
+    /// Enables an endpoint. Its queues and its address vector must have been bound before.
     fn fi_enable(ep: *mut fid_ep) -> c_int
         = fi_ops in (*ep).fid.ops => control(&raw mut (*ep).fid, FI_ENABLE, ptr::null_mut());
 
-    /// Cancels a receive, if it can; it completes with `FI_ECANCELED` then. `ep` is an endpoint's `fid`.
+    /// Cancels a receive if possible, which then completes with `FI_ECANCELED`. `ep` is an
+    /// endpoint's `fid`.
     fn fi_cancel(fid: *mut fid, context: *mut c_void) -> isize
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => cancel(fid, context);
 
@@ -114,13 +115,14 @@ calls! {
     fn fi_setopt(fid: *mut fid, level: c_int, optname: c_int, optval: *const c_void, optlen: usize) -> c_int
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => setopt(fid, level, optname, optval, optlen);
 
-    /// Asks for an option. `fid` is an endpoint's.
+    /// Reads an option. `fid` is an endpoint's.
     fn fi_getopt(fid: *mut fid, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize)
         -> c_int
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => getopt(fid, level, optname, optval, optlen);
 
-    /// The endpoint's own address; `addrlen` is the room at `addr` and then the address' own length (bytes). `fid`
-    /// is that of an endpoint, or of a passive one, which has the same table at the same place.
+    /// Returns the endpoint's own address; `addrlen` holds the room at `addr`, then the address's
+    /// length (bytes). `fid` is that of an endpoint or a passive endpoint, which has the same table
+    /// at the same place.
     fn fi_getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => getname(fid, addr, addrlen);
 

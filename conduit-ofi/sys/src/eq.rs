@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::{fi_info, fi_ops_fabric, fid, fid_fabric, fid_wait};
 
-/// What one waits on.
+/// The object to wait on.
 pub type fi_wait_obj = c_uint;
 pub const FI_WAIT_NONE: fi_wait_obj = 0;
 pub const FI_WAIT_UNSPEC: fi_wait_obj = 1;
@@ -14,7 +14,7 @@ pub const FI_WAIT_MUTEX_COND: fi_wait_obj = 4;
 pub const FI_WAIT_YIELD: fi_wait_obj = 5;
 pub const FI_WAIT_POLLFD: fi_wait_obj = 6;
 
-/// What `FI_GETWAIT` answers for `FI_WAIT_POLLFD`.
+/// The result of `FI_GETWAIT` for `FI_WAIT_POLLFD`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_wait_pollfd {
@@ -23,7 +23,7 @@ pub struct fi_wait_pollfd {
     pub fd: *mut libc::pollfd,
 }
 
-/// How an event queue is to be made.
+/// The attributes of a new event queue.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_eq_attr {
@@ -32,7 +32,7 @@ pub struct fi_eq_attr {
     pub wait_obj: fi_wait_obj,
     pub signaling_vector: c_int,
     pub wait_set: *mut fid_wait,
-    /// Room for what later versions of libfabric added: zero, never read.
+    /// Room for additions of later versions of libfabric: zero, never read.
     pub later: [usize; 4],
 }
 
@@ -45,8 +45,8 @@ pub struct fi_eq_entry {
     pub data: u64,
 }
 
-/// An event of a connection. With `FI_CONNREQ` comes an offer (`info`) that the user has to free. What the peer has
-/// sent along follows, as far as there is room.
+/// A connection event. `FI_CONNREQ` carries an offer (`info`) that the user must free. The peer's
+/// data follows, as far as there is room.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_eq_cm_entry {
@@ -82,7 +82,7 @@ tables! {
     }
 }
 
-/// An event queue: of connections, asynchronous insertions and registrations.
+/// A queue of events: connections, asynchronous insertions and registrations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_eq {
@@ -109,7 +109,7 @@ calls! {
         -> isize
         = fi_ops_eq in (*eq).ops => sread(eq, event, buf, len, timeout, flags);
 
-    /// A provider's error as text. Null where the table has no such operation.
+    /// Returns a provider's error as text; null if the table lacks this operation.
     fn fi_eq_strerror(eq: *mut fid_eq, prov_errno: c_int, err_data: *const c_void, buf: *mut c_char,
         len: usize) -> *const c_char
         = fi_ops_eq in (*eq).ops => strerror(eq, prov_errno, err_data, buf, len);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-// Those of the system.
+// The system's error numbers.
 pub const FI_SUCCESS: c_int = 0;
 /// Operation not permitted.
 pub const FI_EPERM: c_int = libc::EPERM;
@@ -89,7 +89,7 @@ pub const FI_ECANCELED: c_int = libc::ECANCELED;
 /// Key was rejected by service.
 pub const FI_EKEYREJECTED: c_int = libc::EKEYREJECTED;
 
-// libfabric's own.
+// libfabric's own error numbers.
 /// Unspecified error.
 pub const FI_EOTHER: c_int = 256;
 /// Provided buffer is too small.

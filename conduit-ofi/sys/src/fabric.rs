@@ -1,4 +1,5 @@
-//! What everything begins with: objects, offers (`fi_info`) with their attributes, fabrics. See fabric(7), fi_getinfo(3), fi_fabric(3).
+//! Objects, offers (`fi_info`) with their attributes, and fabrics. See fabric(7), fi_getinfo(3),
+//! fi_fabric(3).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -7,7 +8,8 @@ use crate::{
     fid_domain, fid_eq, fid_pep, fid_wait,
 };
 
-/// What every object begins with: its class, the user's context and the operations that all objects have.
+/// The beginning of every object: its class, the user's context and the operations common to all
+/// objects.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid {
@@ -17,7 +19,7 @@ pub struct fid {
 }
 
 tables! {
-    /// Operations that every object has.
+    /// Operations of every object.
     struct fi_ops {
         close(fid: *mut fid) -> c_int;
         bind(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int;
@@ -31,20 +33,20 @@ tables! {
 }
 
 calls! {
-    /// Closes an object. `-FI_EBUSY` while others are bound to it or opened from it.
+    /// Closes an object. Returns `-FI_EBUSY` while others are bound to it or opened from it.
     fn fi_close(fid: *mut fid) -> c_int
         = fi_ops in (*fid).ops => close(fid);
 
-    /// A control command (`FI_GETWAIT`, `FI_ENABLE`, ...).
+    /// Executes a control command (`FI_GETWAIT`, `FI_ENABLE`, ...).
     fn fi_control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int
         = fi_ops in (*fid).ops => control(fid, command, arg);
 
-    /// Asks an object for a provider's own table of operations by its name.
+    /// Opens a provider's own table of operations of an object by name.
     fn fi_open_ops(fid: *mut fid, name: *const c_char, flags: u64, ops: *mut *mut c_void,
         context: *mut c_void) -> c_int
         = fi_ops in (*fid).ops => ops_open(fid, name, flags, ops, context);
 }
-/// What an endpoint can do as the initiator.
+/// An endpoint's capabilities and limits as the initiator.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_tx_attr {
@@ -60,7 +62,7 @@ pub struct fi_tx_attr {
     pub tclass: u32,
 }
 
-/// What an endpoint can do as the target.
+/// An endpoint's capabilities and limits as the target.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_rx_attr {
@@ -126,7 +128,7 @@ pub struct fi_domain_attr {
     pub tclass: u32,
 }
 
-/// Which fabric and which provider, with its version and the API version that was asked for.
+/// The fabric and the provider, with its version and the requested API version.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_fabric_attr {
@@ -137,9 +139,9 @@ pub struct fi_fabric_attr {
     pub api_version: u32,
 }
 
-/// One offer of a provider, an element of a list. Only the library allocates these (`Library::getinfo`,
-/// `allocinfo`, `dupinfo`):
-/// its own may be longer than the part that is described here.
+/// An offer of a provider, an element of a list. Only the library allocates offers
+/// (`Library::getinfo`, `allocinfo`, `dupinfo`): its own may be longer than the part described
+/// here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_info {
@@ -182,7 +184,7 @@ pub const FI_LINK_UNKNOWN: fi_link_state = 0;
 pub const FI_LINK_DOWN: fi_link_state = 1;
 pub const FI_LINK_UP: fi_link_state = 2;
 
-/// The bus of a device. `pci` is the only one there is.
+/// The bus of a device. `pci` is the only kind.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_bus_attr {
@@ -213,7 +215,7 @@ pub struct fi_link_attr {
     pub network_type: *mut c_char,
 }
 
-/// What is known of the network device of an offer.
+/// The properties of an offer's network device.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_nic {
@@ -254,7 +256,7 @@ pub struct fi_context {
     pub internal: [*mut c_void; 4],
 }
 
-/// The same for `FI_CONTEXT2`.
+/// Space that a provider with the mode bit `FI_CONTEXT2` uses during an operation.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_context2 {
@@ -264,7 +266,8 @@ pub struct fi_context2 {
 zeroed! { fi_context, fi_context2 }
 
 calls! {
-    /// May one wait on the descriptors of these queues? `-FI_EAGAIN` if something is there to be read first.
+    /// Checks whether a thread may wait on the descriptors of these queues. Returns `-FI_EAGAIN` if
+    /// something has to be read first.
     fn fi_trywait(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int
         = fi_ops_fabric in (*fabric).ops => trywait(fabric, fids, count);
 }

@@ -1,35 +1,38 @@
-//! Raw bindings to libfabric, as of its API version 1.15, and the loading of the library.
+//! Raw bindings to libfabric's API version 1.15, and loading of the library.
 //!
-//! Nothing is needed to build this crate: [`Library::load`] loads `libfabric.so.1` when a program runs, any version from
-//! 1.15 up to 2.x. A program may also bring a libfabric of its own, as the crate `libfabric-vendored`
-//! does: it hands its functions to [`Library::provide_vendored`].
+//! Building this crate requires no libfabric: [`Library::load`] loads `libfabric.so.1` at run time,
+//! in any version from 1.15 to 2.x. A program may also contain its own libfabric, for example from
+//! the crate `libfabric-vendored`, which passes its functions to [`Library::provide_vendored`].
 //!
-//! libfabric exports about a dozen functions. All others are inline functions of its headers, which call through tables of
-//! operations in the objects; they are the functions of this crate, under their names. Where a table is missing, or too
-//! short for an operation because the library is older, they answer `-FI_ENOSYS` (functions that have no error to
-//! return say what they answer instead).
+//! libfabric exports about a dozen functions. All others are inline functions of its headers, which
+//! call through tables of operations in the objects; this crate provides them under the same names.
+//! If a table is missing, or too short for an operation because the library is older, they return
+//! `-FI_ENOSYS` (functions without an error result document what they return instead).
 //!
-//! What providers were found to do, and what to beware of, is told in `PROVIDERS.md` beside this crate.
+//! `PROVIDERS.md` beside this crate describes the observed behaviour of providers and their
+//! pitfalls.
 //!
 //! # One version of the API
 //!
-//! Later versions of libfabric have longer structures, never other ones: a field keeps its place (the test `layout`
-//! compares them with C headers). So this crate asks for [`API_VERSION`] always, reads no field that is younger, and stands by three rules:
+//! Later versions of libfabric extend structures but never change them: a field keeps its place
+//! (the test `layout` compares them with C headers). This crate therefore always requests
+//! [`API_VERSION`], reads no newer field, and follows three rules:
 //!
-//! - `fi_info` and the attributes in it are made by the library only ([`Library::allocinfo`], [`Library::getinfo`],
-//!   [`Library::dupinfo`]), because its own may be longer;
-//! - structures that a user makes end in room for what was added later (`later`), which stays zero;
-//! - objects (`fid_ep` and so on) are used behind pointers only.
+//! - only the library allocates `fi_info` and its attributes ([`Library::allocinfo`],
+//!   [`Library::getinfo`], [`Library::dupinfo`]), because its own may be longer;
+//! - structures allocated by a user end in room for later additions (`later`), which stays zero;
+//! - objects (`fid_ep` and so on) are only used behind pointers.
 //!
 //! # Safety
 //!
-//! This crate is the raw interface: everything behind a pointer is the caller's word. It holds no policy and keeps no
-//! state. Types and constants have libfabric's names, and libfabric's man pages are their documentation.
+//! This crate is the raw interface: the caller is responsible for everything behind a pointer. It
+//! holds no policy and no state. Types and constants have libfabric's names, and libfabric's man
+//! pages document them.
 
 #![allow(non_camel_case_types)]
-// Fields and constants have the names of the man pages, which document them.
+// The man pages document fields and constants under the same names.
 #![allow(missing_docs)]
-// As libfabric has them.
+// The signatures are libfabric's.
 #![allow(clippy::too_many_arguments)]
 
 #[macro_use]
@@ -70,33 +73,34 @@ pub use tagged::*;
 /// A peer's handle in an address vector.
 pub type fi_addr_t = u64;
 
-/// A version number as libfabric writes it: `FI_VERSION`.
+/// Returns a version number in libfabric's format: `FI_VERSION`.
 pub const fn fi_version(major: u16, minor: u16) -> u32 {
     (major as u32) << 16 | minor as u32
 }
 
-/// The major part of a version number: `FI_MAJOR`.
+/// Returns the major part of a version number: `FI_MAJOR`.
 pub const fn fi_major(version: u32) -> u16 {
     (version >> 16) as u16
 }
 
-/// The minor part of a version number: `FI_MINOR`.
+/// Returns the minor part of a version number: `FI_MINOR`.
 pub const fn fi_minor(version: u32) -> u16 {
     version as u16
 }
 
-/// The version of the API that is described here, to be asked for in [`Library::getinfo`].
+/// The API version of these bindings, to pass to [`Library::getinfo`].
 pub const API_VERSION: u32 = fi_version(1, 15);
 
-/// Where a node's address counts bits for receive contexts: the handle of one of them. See fi_av(3).
+/// Returns the handle of a receive context, if a node's address reserves bits for them. See
+/// fi_av(3).
 pub const fn fi_rx_addr(fi_addr: fi_addr_t, rx_index: u64, rx_ctx_bits: u32) -> fi_addr_t {
     rx_index << (64 - rx_ctx_bits) | fi_addr
 }
 
-/// Types that are used as pointers only.
+/// Declares types that are only used behind pointers.
 macro_rules! opaque {
     ($($name:ident)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`: not described here.")]
+        #[doc = concat!("`", stringify!($name), "`, an opaque type.")]
         #[repr(C)]
         #[derive(Debug)]
         pub struct $name {
@@ -111,5 +115,5 @@ opaque! {
     fi_wait_attr fi_poll_attr fi_av_set_attr fi_collective_attr fi_ops_collective
 }
 
-/// A collective operation: not described here.
+/// A collective operation. Its values are not defined here.
 pub type fi_collective_op = std::ffi::c_uint;

@@ -1,4 +1,4 @@
-//! Loading libfabric when a program runs.
+//! Loading libfabric at run time.
 
 use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -14,10 +14,10 @@ use libloading::os::unix;
 
 use crate::{API_VERSION, fi_fabric_attr, fi_info, fi_major, fi_minor, fi_type, fid_fabric};
 
-/// What is loaded if nothing else is named: all versions from 1.0 to 2.x have this name.
+/// The library loaded by default: all versions from 1.0 to 2.x have this name.
 const SONAME: &str = "libfabric.so.1";
 
-/// The functions that libfabric exports and this crate uses, each as its man page describes it.
+/// The functions that libfabric exports and this crate uses, as documented in their man pages.
 #[derive(Clone, Copy)]
 pub struct Functions {
     pub version: unsafe extern "C" fn() -> u32,
@@ -40,45 +40,45 @@ pub struct Functions {
     pub tostr: unsafe extern "C" fn(data: *const c_void, datatype: fi_type) -> *mut c_char,
 }
 
-/// Why libfabric can't be used.
+/// The reason why libfabric is unusable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The system's loader refuses it; mostly, there is none.
-    #[error("libfabric can't be loaded from {library}: {reason}")]
+    /// The system's loader refused the library, which usually does not exist.
+    #[error("cannot load libfabric from {library}: {reason}")]
     NotLoaded {
-        /// What was looked for.
+        /// The requested library.
         library: String,
-        /// The loader's own words.
+        /// The loader's error text.
         reason: String,
     },
-    /// It can be loaded, but is something else.
-    #[error("{library} is no libfabric: it has no function `{function}`")]
+    /// The file is another library.
+    #[error("{library} is not libfabric: it lacks the function `{function}`")]
     NoFunction {
-        /// What was loaded.
+        /// The loaded file.
         library: String,
-        /// What it lacks.
+        /// The missing function.
         function: &'static str,
     },
-    /// It is older than the API that this crate describes.
+    /// The library is older than the API of these bindings.
     #[error(
-        "{library} is libfabric {major}.{minor}, which is too old: version {}.{} or newer is needed",
+        "{library} is libfabric {major}.{minor}, must be {}.{} or newer",
         fi_major(API_VERSION),
         fi_minor(API_VERSION)
     )]
     TooOld {
-        /// What was loaded.
+        /// The loaded file.
         library: String,
-        /// Its version.
+        /// The major part of its version.
         major: u16,
-        /// Its version.
+        /// The minor part of its version.
         minor: u16,
     },
 }
 
-/// The functions of the program's own libfabric.
+/// The functions of the vendored libfabric.
 static VENDORED: OnceLock<Functions> = OnceLock::new();
 
-/// A libfabric that can be used.
+/// A usable libfabric.
 ///
 /// It is never unloaded: objects, offers and helper threads of providers live in it.
 #[derive(Clone)]
@@ -97,7 +97,8 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads libfabric: `path` is a file, or a name for the system's loader to look for; `None` is `libfabric.so.1`.
+    /// Loads libfabric. `path` is a file, or a name that the system's loader looks up; `None`
+    /// stands for `libfabric.so.1`.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(SONAME));
         let handle = Handle::open(path)?;
@@ -115,7 +116,7 @@ impl Library {
         let _ = VENDORED.set(functions);
     }
 
-    /// The libfabric that the program was linked with, if it has provided one.
+    /// Returns the libfabric linked into the program, if it provided one.
     pub fn vendored() -> Option<Self> {
         VENDORED.get().map(|&functions| Self {
             functions,
@@ -123,23 +124,24 @@ impl Library {
         })
     }
 
-    /// The file that was loaded; `None` for the library that was built in.
+    /// Returns the loaded file; `None` for the vendored library.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// The library's version: `fi_version`.
+    /// Returns the library's version: `fi_version`.
     pub fn version(&self) -> u32 {
         // SAFETY: no arguments.
         unsafe { (self.functions.version)() }
     }
 
-    /// Asks for what providers offer: `fi_getinfo`. The list at `info` is given back by [`Library::freeinfo`].
+    /// Requests the providers' offers: `fi_getinfo`. Free the list at `info` with
+    /// [`Library::freeinfo`].
     ///
     /// # Safety
     ///
-    /// As fi_getinfo(3) demands; `hints` is null or from [`Library::allocinfo`], [`Library::dupinfo`] or this function, of
-    /// this library.
+    /// The arguments must satisfy fi_getinfo(3); `hints` must be null or come from
+    /// [`Library::allocinfo`], [`Library::dupinfo`] or this function of the same library.
     pub unsafe fn getinfo(
         &self,
         version: u32,
@@ -149,34 +151,35 @@ impl Library {
         hints: *const fi_info,
         info: *mut *mut fi_info,
     ) -> c_int {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { (self.functions.getinfo)(version, node, service, flags, hints, info) }
     }
 
-    /// Gives back a list of offers: `fi_freeinfo`.
+    /// Frees a list of offers: `fi_freeinfo`.
     ///
     /// # Safety
     ///
-    /// `info` is null or from this library, and isn't used any more.
+    /// `info` must be null or come from this library, and must not be used any more.
     pub unsafe fn freeinfo(&self, info: *mut fi_info) {
-        // SAFETY: the caller's word. Null is allowed by all versions.
+        // SAFETY: the caller's promise. All versions accept null.
         unsafe { (self.functions.freeinfo)(info) }
     }
 
-    /// A copy of the first offer of a list: `fi_dupinfo`. Null if memory has run out.
+    /// Copies the first offer of a list: `fi_dupinfo`. Returns null if memory is exhausted.
     ///
     /// # Safety
     ///
-    /// `info` is null, which gives an empty offer, or from this library.
+    /// `info` must be null, which gives an empty offer, or come from this library.
     pub unsafe fn dupinfo(&self, info: *const fi_info) -> *mut fi_info {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { (self.functions.dupinfo)(info) }
     }
 
-    /// An empty offer, to be filled in as hints: `fi_allocinfo`. Null if memory has run out. Strings that are put into it
-    /// have to be of C's `malloc`, because [`Library::freeinfo`] frees them.
+    /// Returns an empty offer to fill in as hints: `fi_allocinfo`. Returns null if memory is
+    /// exhausted. Strings stored in it must come from C's `malloc`, because [`Library::freeinfo`]
+    /// frees them.
     pub fn allocinfo(&self) -> *mut fi_info {
-        // SAFETY: null is the documented way to ask for an empty one.
+        // SAFETY: null is the documented way to request an empty offer.
         unsafe { (self.functions.dupinfo)(ptr::null()) }
     }
 
@@ -184,51 +187,54 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// As fi_fabric(3) demands; `attr` is part of an offer of this library.
+    /// The arguments must satisfy fi_fabric(3); `attr` must be part of an offer of this library.
     pub unsafe fn fabric(
         &self,
         attr: *mut fi_fabric_attr,
         fabric: *mut *mut fid_fabric,
         context: *mut c_void,
     ) -> c_int {
-        // SAFETY: the caller's word.
+        // SAFETY: the caller's promise.
         unsafe { (self.functions.fabric)(attr, fabric, context) }
     }
 
-    /// What an error number means, negated or not: `fi_strerror`.
+    /// Returns the text of an error number, possibly negated: `fi_strerror`.
     pub fn strerror(&self, errnum: c_int) -> String {
-        // SAFETY: any number may be given; the answer is a string that stays until the next call of this thread.
+        // SAFETY: any number is valid; the result is a string that stays until this thread's next
+        // call.
         unsafe { text((self.functions.strerror)(errnum.saturating_abs())) }
     }
 
-    /// An object as text: `fi_tostr`.
+    /// Returns an object as text: `fi_tostr`.
     ///
     /// # Safety
     ///
-    /// `data` points to what `datatype` says.
+    /// `data` must point to an object of type `datatype`.
     pub unsafe fn tostr(&self, data: *const c_void, datatype: fi_type) -> String {
-        // SAFETY: the caller's word; the answer is a string that stays until the next call of this thread.
+        // SAFETY: the caller's promise; the result is a string that stays until this thread's next
+        // call.
         unsafe { text((self.functions.tostr)(data, datatype)) }
     }
 }
 
-/// A copy of a C string.
+/// Copies a C string.
 ///
 /// # Safety
 ///
-/// `text` is null or ends in a zero byte.
+/// `text` must be null or end in a zero byte.
 unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's word.
+    // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// What the process does with each signal; dropped, it is so again. libinfinipath, which Debian's libfabric loads, takes
-/// over SIGTERM and others in its constructor, ignored or not, and ends the process by `exit(1)` when one comes.
+/// The process's signal dispositions, restored on drop. libinfinipath, which Debian's libfabric
+/// loads, takes over SIGTERM and others in its constructor, even if they are ignored, and ends the
+/// process with `exit(1)` on such a signal.
 struct Dispositions(Vec<(c_int, libc::sigaction)>);
 
 impl Dispositions {
@@ -245,8 +251,8 @@ impl Drop for Dispositions {
     fn drop(&mut self) {
         for (signal, before) in &self.0 {
             if disposition(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
-                // SAFETY: the process had this disposition when the library was not loaded, so nothing in it is the
-                // library's.
+                // SAFETY: the process had this disposition before the library was loaded, so it
+                // refers to nothing of the library.
                 unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
             }
         }
@@ -255,16 +261,16 @@ impl Drop for Dispositions {
 
 fn disposition(signal: c_int) -> Option<libc::sigaction> {
     let mut found = MaybeUninit::uninit();
-    // SAFETY: only asks; `found` is written where 0 is returned.
+    // SAFETY: only reads; `found` is initialised if the result is 0.
     unsafe {
         (libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
 }
 
-/// A loaded library, which is unloaded unless it is kept.
+/// A loaded library, which is unloaded unless it is forgotten.
 struct Handle<'a> {
     library: unix::Library,
-    /// What `dlvsym` knows it by.
+    /// The handle for `dlvsym`.
     raw: *mut c_void,
     path: &'a Path,
 }
@@ -272,38 +278,40 @@ struct Handle<'a> {
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
         let _restored = Dispositions::of_now();
-        // SAFETY: what the library's constructors do is its own affair, as with every library that is linked; nothing of it
-        // is in use when it is unloaded.
+        // SAFETY: as with every linked library, its constructors are trusted; nothing of it is in
+        // use when it is unloaded.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let raw = opened
             .map_err(|error| LoadError::NotLoaded {
                 library: path.display().to_string(),
                 reason: match error {
-                    Error::InteriorZeroElements => "its name has a zero byte".to_owned(),
+                    Error::InteriorZeroElements => "the name contains a zero byte".to_owned(),
                     error => error.source().unwrap_or(&error).to_string(),
                 },
             })?
             .into_raw();
-        // SAFETY: just opened, and closed by this alone.
+        // SAFETY: just opened, and closed only by this.
         let library = unsafe { unix::Library::from_raw(raw) };
         Ok(Self { library, raw, path })
     }
 
-    /// The functions, in the versions that a program gets which is linked with libfabric 1.15. Newer libraries keep those,
-    /// and they take hints that are as short as 1.15 knew them. A library without versions of symbols has just one of each.
+    /// Returns the functions in the versions that a program linked with libfabric 1.15 gets. Newer
+    /// libraries keep these, and they accept hints as short as those of 1.15. A library without
+    /// symbol versions has only one of each.
     fn functions(&self) -> Result<Functions, LoadError> {
-        /// A function of the type that the place for it has.
+        /// Looks up a function and casts it to the expected type.
         macro_rules! function {
             ($name:literal, $version:literal) => {{
                 let symbol = self.symbol($name, $version)?;
-                // SAFETY: this is the function of that name, and fabric.h declares it with the type that it gets here.
+                // SAFETY: this is the function of that name, which fabric.h declares with this
+                // type.
                 #[allow(clippy::missing_transmute_annotations)]
                 unsafe {
                     std::mem::transmute(symbol)
                 }
             }};
         }
-        // First of all, because an older library may lack the others.
+        // Checked first, because an older library may lack the others.
         let version = function!(c"fi_version", c"FABRIC_1.0");
         self.check_version(version)?;
         Ok(Functions {
@@ -331,11 +339,11 @@ impl<'a> Handle<'a> {
         })
     }
 
-    /// The function `name` in this version, or the library's only one. Never null.
+    /// Returns the function `name` in this version, or the library's only one. Never null.
     fn symbol(&self, name: &'static CStr, version: &CStr) -> Result<*mut c_void, LoadError> {
         let mut symbol = self.versioned(name, version);
         if symbol.is_null() {
-            // SAFETY: only an address, which nothing is read from here.
+            // SAFETY: only an address, which is not dereferenced here.
             let only = unsafe { self.library.get(name) };
             symbol = only.map_or(symbol, unix::Symbol::<*mut c_void>::into_raw);
         }
@@ -354,23 +362,23 @@ impl<'a> Handle<'a> {
         unsafe { libc::dlvsym(self.raw, name.as_ptr(), version.as_ptr()) }
     }
 
-    /// Other loaders know no versions of symbols.
+    /// Other loaders do not support symbol versions.
     #[cfg(not(target_env = "gnu"))]
     fn versioned(&self, _name: &CStr, _version: &CStr) -> *mut c_void {
         ptr::null_mut()
     }
 }
 
-/// The file that a loaded function is in.
+/// Returns the file that contains a loaded function.
 fn file_of(function: unsafe extern "C" fn() -> u32) -> Option<PathBuf> {
     // SAFETY: integers and pointers only.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for.
+    // SAFETY: any address may be queried.
     let known = unsafe { libc::dladdr(function as *const c_void, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's own string, which stays as long as the library.
+    // SAFETY: owned by the loader, and valid as long as the library.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

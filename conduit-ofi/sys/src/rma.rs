@@ -6,7 +6,7 @@ use libc::iovec;
 
 use crate::{fi_addr_t, fid_ep};
 
-/// A piece of a peer's registered memory, `len` bytes.
+/// A piece of a peer's registered memory with `len` bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_rma_iov {
@@ -15,7 +15,7 @@ pub struct fi_rma_iov {
     pub key: u64,
 }
 
-/// A piece of a peer's registered memory, `count` elements.
+/// A piece of a peer's registered memory with `count` elements.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_rma_ioc {
@@ -24,7 +24,7 @@ pub struct fi_rma_ioc {
     pub key: u64,
 }
 
-/// A transfer between pieces of own and of a peer's memory.
+/// A transfer between pieces of local memory and of a peer's memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_msg_rma {
@@ -61,8 +61,8 @@ tables! {
 }
 
 calls! {
-    /// Reads a peer's memory. `addr` is an address there or an offset, as the peer's `mr_mode` says
-    /// (`FI_MR_VIRT_ADDR`).
+    /// Reads a peer's memory. `addr` is an address there or an offset, depending on the peer's
+    /// `mr_mode` (`FI_MR_VIRT_ADDR`).
     fn fi_read(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t,
         addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => read(ep, buf, len, desc, src_addr, addr, key, context);
@@ -72,7 +72,7 @@ calls! {
         addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => readv(ep, iov, desc, count, src_addr, addr, key, context);
 
-    /// Reads with flags of its own.
+    /// Reads with explicit flags.
     fn fi_readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize
         = fi_ops_rma in (*ep).rma => readmsg(ep, msg, flags);
 
@@ -86,11 +86,12 @@ calls! {
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writev(ep, iov, desc, count, dest_addr, addr, key, context);
 
-    /// Writes with flags of its own (`FI_DELIVERY_COMPLETE`, ...).
+    /// Writes with explicit flags (`FI_DELIVERY_COMPLETE`, ...).
     fn fi_writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize
         = fi_ops_rma in (*ep).rma => writemsg(ep, msg, flags);
 
-    /// Writes at most `inject_size` bytes; the buffer is free on return, and there is no completion.
+    /// Writes at most `inject_size` bytes, without a completion; the buffer may be reused on
+    /// return.
     fn fi_inject_write(ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t, addr: u64,
         key: u64) -> isize
         = fi_ops_rma in (*ep).rma => inject(ep, buf, len, dest_addr, addr, key);
@@ -100,7 +101,7 @@ calls! {
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writedata(ep, buf, len, desc, data, dest_addr, addr, key, context);
 
-    /// As `fi_inject_write`, with remote completion data.
+    /// Like `fi_inject_write`, but with remote completion data.
     fn fi_inject_writedata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t,
         addr: u64, key: u64) -> isize
         = fi_ops_rma in (*ep).rma => injectdata(ep, buf, len, data, dest_addr, addr, key);

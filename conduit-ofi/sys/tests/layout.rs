@@ -1,5 +1,5 @@
-//! Structures and constants against libfabric's own headers: those of the vendored sources,
-//! and those that are installed, if any. A C program that is compiled with them prints what they say.
+//! Compares structures and constants with libfabric's headers: those of the vendored sources, and
+//! the installed ones, if any. A C program compiled with the headers prints their values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,13 +9,13 @@ use std::process::Command;
 
 use libfabric_sys::*;
 
-/// A structure: its name, size, and the places of its fields.
+/// A structure: its name, size, and the offsets of its fields.
 type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
 
-/// Structures that later versions of libfabric made longer: the library's is at least as long as ours.
+/// Structures extended by later versions of libfabric: the library's are at least as long as ours.
 const GROWN: [&str; 2] = ["fi_domain_attr", "fi_ep_attr"];
 
-/// Constants that are no macros or enumerators of the headers.
+/// Constants that are neither macros nor enumerators of the headers.
 const OURS: [&str; 1] = ["API_VERSION"];
 
 macro_rules! layouts {
@@ -105,7 +105,7 @@ fn layouts() -> Vec<Layout> {
     }
 }
 
-/// All sources of this crate.
+/// Returns all sources of this crate.
 fn sources() -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = std::fs::read_dir(folder).expect("the sources");
@@ -116,14 +116,15 @@ fn sources() -> String {
     texts.collect()
 }
 
-/// The name that a line declares after `start`.
+/// Returns the name that a line declares after `start`.
 fn declared<'a>(line: &'a str, start: &str) -> Option<&'a str> {
     let rest = line.strip_prefix(start)?;
     rest.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '#')
         .next()
 }
 
-/// The structures that the sources declare, with their fields; the macro `tables!` has no `pub`.
+/// Returns the structures that the sources declare, with their fields; the macro `tables!` uses no
+/// `pub`.
 fn declared_structures() -> BTreeMap<String, Vec<String>> {
     let mut structures = BTreeMap::new();
     let text = sources();
@@ -143,7 +144,7 @@ fn declared_structures() -> BTreeMap<String, Vec<String>> {
         }
         for line in lines.by_ref().take_while(|line| line.trim() != "}") {
             let field = match table {
-                // A line that goes on from the one before is indented further.
+                // Continuation lines are indented further.
                 true => declared(line, "        ").filter(|field| !field.is_empty()),
                 false => declared(line, "    pub "),
             };
@@ -154,7 +155,7 @@ fn declared_structures() -> BTreeMap<String, Vec<String>> {
     structures
 }
 
-/// The constants that the sources declare, with C text for their values.
+/// Returns the constants that the sources declare, with C text for their values.
 fn declared_constants() -> Vec<(String, String)> {
     let text = sources();
     let statements = text.split("pub const ").skip(1);
@@ -172,7 +173,7 @@ fn declared_constants() -> Vec<(String, String)> {
     constants.collect()
 }
 
-/// A program that prints the layouts of the headers, and of the constants those that differ.
+/// Returns a program that prints the headers' layouts, and the constants that differ.
 fn program() -> String {
     let mut c = String::from("#include <stdio.h>\n#include <stddef.h>\n#include <stdint.h>\n");
     for header in [
@@ -213,7 +214,7 @@ fn program() -> String {
     c
 }
 
-/// The header's name of a field.
+/// Returns the header's name of a field.
 fn c_field<'a>(structure: &str, field: &'a str) -> &'a str {
     match (structure, field) {
         ("fi_bus_attr", "pci") => "attr",
@@ -221,7 +222,7 @@ fn c_field<'a>(structure: &str, field: &'a str) -> &'a str {
     }
 }
 
-/// What the program says with headers from `include`.
+/// Returns the output of the program for the headers in `include`.
 fn probe(include: &Path, name: &str) -> BTreeMap<String, usize> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source = folder.join(format!("layout-{name}.c"));
@@ -236,7 +237,7 @@ fn probe(include: &Path, name: &str) -> BTreeMap<String, usize> {
         .expect("cc runs");
     assert!(
         status.success(),
-        "the headers have all that this crate describes"
+        "the headers lack something that this crate declares"
     );
     let output = Command::new(&binary).output().expect("the program runs");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -258,7 +259,10 @@ fn compare(include: &Path, name: &str) {
         .iter()
         .filter(|(name, _)| name.starts_with("const "))
         .collect();
-    assert!(wrong.is_empty(), "the headers have other values: {wrong:?}");
+    assert!(
+        wrong.is_empty(),
+        "values differ from the headers': {wrong:?}"
+    );
     for (name, size, fields) in layouts() {
         for &(field, offset) in fields.iter().filter(|field| field.0 != "later") {
             let theirs = said[&format!("{name}.{}", c_field(name, field))];
@@ -316,6 +320,6 @@ fn as_the_installed_headers() {
             let folder = String::from_utf8(output.stdout).expect("text");
             compare(Path::new(folder.trim()), "installed");
         }
-        _ => println!("not compared: no headers are installed"),
+        _ => println!("not compared: no headers installed"),
     }
 }

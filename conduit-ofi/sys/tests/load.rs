@@ -1,4 +1,4 @@
-//! Loading: what is there, what is not there, and what is something else.
+//! Loading: existing, missing and wrong libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -29,7 +29,7 @@ fn an_absent_file_is_named() {
     );
     let text = error.to_string();
     assert!(
-        text.starts_with("libfabric can't be loaded from libfabric-absent.so.1: "),
+        text.starts_with("cannot load libfabric from libfabric-absent.so.1: "),
         "{text}"
     );
 }
@@ -56,7 +56,7 @@ fn another_library_is_refused() {
     );
 }
 
-/// As libinfinipath does, which Debian's libfabric loads.
+/// Like libinfinipath, which Debian's libfabric loads.
 #[test]
 fn a_constructor_takes_no_signal_over() {
     let taking = build(
@@ -66,7 +66,7 @@ fn a_constructor_takes_no_signal_over() {
          __attribute__((constructor)) static void take(void) { signal(SIGUSR2, taken); }",
     );
     Library::load(Some(&taking)).unwrap_err();
-    // SAFETY: asks and sets in one; the tests use no signals.
+    // SAFETY: reads and sets in one call; the tests use no signals.
     let before = unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
     assert_eq!(before, libc::SIG_DFL);
 }
@@ -89,7 +89,7 @@ fn an_old_version_is_refused() {
     );
     assert_eq!(
         error.to_string(),
-        format!("{library} is libfabric 1.14, which is too old: version 1.15 or newer is needed")
+        format!("{library} is libfabric 1.14, must be 1.15 or newer")
     );
 }
 
@@ -120,7 +120,7 @@ fn libraries_answer() {
         assert!(!library.strerror(FI_EAGAIN).is_empty());
         assert_eq!(library.strerror(-FI_ENOAV), library.strerror(FI_ENOAV));
         let kind = FI_EP_RDM;
-        // SAFETY: a value of the type that is named.
+        // SAFETY: a value of the stated type.
         let text = unsafe { library.tostr((&raw const kind).cast(), FI_TYPE_EP_TYPE) };
         assert_eq!(text, "FI_EP_RDM", "{name}");
         let offers = Offers::ask(&library, None, FI_MSG, |_| ()).expect("offers");
@@ -130,7 +130,7 @@ fn libraries_answer() {
             assert_eq!(kind, FI_EP_RDM, "{name}");
             assert_eq!(api, API_VERSION, "{name}: {}", provider(info));
             assert_ne!(info.caps & FI_MSG, 0);
-            // SAFETY: from this library; a copy is freed by it.
+            // SAFETY: from this library, which also frees the copy.
             unsafe {
                 let copy = library.dupinfo(info);
                 assert_eq!((*copy).caps, info.caps);

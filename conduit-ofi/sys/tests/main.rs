@@ -1,4 +1,4 @@
-//! The bindings against the headers, and at work.
+//! Tests of the bindings against the headers, and in use.
 
 mod layout;
 mod load;

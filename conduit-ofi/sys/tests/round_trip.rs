@@ -1,12 +1,13 @@
-//! Two ranks in one process: a message, a write, a read and an atomic, over each provider that needs no hardware, with
-//! each library that there is.
+//! Two ranks in one process: a message, a write, a read and an atomic, over each provider without
+//! hardware, with each available library.
 
 use std::ptr;
 
 use crate::support::{Memory, Offers, Rank, complete, libraries, patiently, submit};
 use libfabric_sys::*;
 
-/// All steps, over the provider's first offer. `None` if the library does not have the provider.
+/// Runs all steps over the provider's first offer. Returns `None` if the library lacks the
+/// provider.
 fn round_trip(library: &Library, provider: &str) -> Option<String> {
     let atomics = Offers::ask(library, Some(provider), FI_MSG | FI_RMA | FI_ATOMIC, |_| ());
     let (offers, atomics) = match atomics {
@@ -23,7 +24,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     let mut at_a = Memory::register(&a, 64, 17).expect("registration");
     let mut at_b = Memory::register(&b, 64, 18).expect("registration");
 
-    // A message of a word, with remote data.
+    // A message of one word, with remote data.
     at_a.bytes[0] = 0x0123_4567_89ab_cdef;
     let (received, sent) = (b.context(), a.context());
     submit(&[&a, &b], || {
@@ -51,7 +52,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     assert!(entries.iter().any(|entry| entry.op_context == sent));
     assert_eq!(at_b.bytes[1], at_a.bytes[0]);
 
-    // A write, complete when it is in the peer's memory.
+    // A write that completes once it is in the peer's memory.
     at_a.bytes[8..16].fill(0x5555_aaaa_0f0f_f0f0);
     let iov = iovec {
         iov_base: at_a.pointer(8),
@@ -143,10 +144,10 @@ fn over(provider: &str) {
         match round_trip(&library, provider) {
             Some(how) => println!("{provider}, {name}: {how}"),
             None => {
-                println!("{provider}, {name}: the library does not have it");
+                println!("{provider}, {name}: not in this library");
                 assert!(
                     library.path().is_some(),
-                    "the vendored library has {provider}"
+                    "the vendored library lacks {provider}"
                 );
             }
         }
@@ -168,7 +169,7 @@ fn udp() {
     over("udp;ofi_rxd");
 }
 
-/// What a queue that was opened with this kind of wait has to sleep on.
+/// Returns the descriptors to sleep on of a queue with this kind of wait.
 fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     let queue: *mut fid = rank.cq.cast();
     let none = libc::pollfd {
@@ -178,7 +179,7 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     };
     let mut found = vec![none; 16];
     if kind == FI_WAIT_FD {
-        // SAFETY: an open queue with FI_WAIT_FD answers with an int.
+        // SAFETY: an open queue with FI_WAIT_FD returns an int.
         let result = unsafe { fi_control(queue, FI_GETWAIT, (&raw mut found[0].fd).cast()) };
         assert_eq!(result, 0);
         found.truncate(1);
@@ -189,11 +190,11 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
             nfds: 0,
             fd: ptr::null_mut(),
         };
-        patiently("the list of descriptors is not made", || {
+        patiently("the list of descriptors stays incomplete", || {
             answer.nfds = found.len();
             answer.fd = found.as_mut_ptr();
-            // SAFETY: an open queue with FI_WAIT_POLLFD answers with as many descriptors as there is room for; nothing has been
-            // received that the wait could take.
+            // SAFETY: an open queue with FI_WAIT_POLLFD returns at most as many descriptors as
+            // there is room for; nothing has been received that the wait could take.
             let result = unsafe {
                 fi_cq_sread(rank.cq, (&raw mut entry).cast(), 1, ptr::null(), 2);
                 fi_control(queue, FI_GETWAIT, (&raw mut answer).cast())
@@ -207,7 +208,8 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     found
 }
 
-/// Sleeps on the descriptors of its queue until there is a completion. Returns how often it slept.
+/// Sleeps on the descriptors of the rank's queue until there is a completion. Returns the number of
+/// sleeps.
 fn wait(rank: &Rank, descriptors: &mut [libc::pollfd]) -> usize {
     let mut queue: *mut fid = rank.cq.cast();
     let mut slept = 0;
@@ -216,9 +218,9 @@ fn wait(rank: &Rank, descriptors: &mut [libc::pollfd]) -> usize {
         match unsafe { fi_trywait(rank.fabric, &mut queue, 1) } {
             0 => {
                 let count = descriptors.len() as libc::nfds_t;
-                // SAFETY: so many descriptors.
+                // SAFETY: the stated number of descriptors.
                 let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, 30_000) };
-                assert!(ready > 0, "nothing has come");
+                assert!(ready > 0, "nothing has arrived");
                 slept += 1;
             }
             again => assert_eq!(again, -FI_EAGAIN),
@@ -294,7 +296,7 @@ fn an_absent_table_is_an_error() {
     let mut ep: fid_ep = unsafe { std::mem::zeroed() };
     let absent = -(FI_ENOSYS as isize);
     let send = |ep: &mut fid_ep| {
-        // SAFETY: there is no operation, so nothing is done.
+        // SAFETY: there is no operation, so nothing is called.
         unsafe { fi_send(ep, ptr::null(), 0, ptr::null_mut(), 0, ptr::null_mut()) }
     };
     assert_eq!(send(&mut ep), absent, "no table");
@@ -310,7 +312,7 @@ fn an_absent_table_is_an_error() {
     }
     table.send = Some(seven);
     ep.msg = &mut table;
-    assert_eq!(send(&mut ep), absent, "the table ends before");
+    assert_eq!(send(&mut ep), absent, "table too short");
     table.size = std::mem::offset_of!(fi_ops_msg, sendv);
     ep.msg = &mut table;
     assert_eq!(send(&mut ep), 7);

@@ -1,4 +1,5 @@
-//! An endpoint with all that it needs, for tests and examples: opened for one provider, closed when dropped.
+//! An endpoint with all its objects, for tests and examples: opened for one provider, closed when
+//! dropped.
 
 #![allow(dead_code)]
 
@@ -9,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use libfabric_sys::*;
 
-/// All that a provider may want when memory is registered.
+/// All registration modes that a provider may require.
 pub(crate) const MR_MODES: c_int =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 
-/// Nothing here waits longer: a test that waits so long has failed.
+/// The time after which a waiting test fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The libraries that can be tested here, with a name for messages: the vendored one, and the system's if there is one. If
-/// LIBFABRIC names one it has to be there.
+/// Returns the available libraries, with a name for messages: the vendored one, and the system's if
+/// there is one. If LIBFABRIC names a library, it must exist.
 pub(crate) fn libraries() -> Vec<(String, Library)> {
     let mut libraries = Vec::new();
     libfabric_vendored::provide();
@@ -42,14 +43,14 @@ pub(crate) fn libraries() -> Vec<(String, Library)> {
         .collect()
 }
 
-/// A string that the library may free.
+/// Returns a string that the library may free.
 fn c_string(text: &str) -> *mut std::ffi::c_char {
     let text = CString::new(text).expect("no zero byte");
     // SAFETY: a string.
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
-/// What may be asked for besides capabilities.
+/// Hints other than capabilities.
 pub(crate) struct Hints<'a> {
     pub(crate) mode: &'a mut u64,
     pub(crate) tx: &'a mut fi_tx_attr,
@@ -57,7 +58,8 @@ pub(crate) struct Hints<'a> {
     pub(crate) domain: &'a mut fi_domain_attr,
 }
 
-/// Offers of a provider for reliable endpoints with these capabilities. The list is freed when dropped.
+/// A provider's offers of reliable endpoints with these capabilities. The list is freed when
+/// dropped.
 pub(crate) struct Offers<'a> {
     library: &'a Library,
     pub(crate) first: *mut fi_info,
@@ -72,7 +74,8 @@ impl<'a> Offers<'a> {
     ) -> Result<Self, c_int> {
         let hints = library.allocinfo();
         assert!(!hints.is_null());
-        // SAFETY: an empty offer has all of its attributes; strings are of malloc. Hints end here, the answer in `drop`.
+        // SAFETY: an empty offer has all its attributes; strings come from malloc. The hints are
+        // freed here, the result in `drop`.
         unsafe {
             let info = &mut *hints;
             info.caps = caps;
@@ -105,7 +108,7 @@ impl<'a> Offers<'a> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &fi_info> {
-        // SAFETY: a list of the library's, which lives as long as `self`.
+        // SAFETY: a list of the library, which lives as long as `self`.
         std::iter::successors(unsafe { self.first.as_ref() }, |info| unsafe {
             info.next.as_ref()
         })
@@ -119,7 +122,7 @@ impl Drop for Offers<'_> {
     }
 }
 
-/// The provider's name.
+/// Returns the provider's name.
 pub(crate) fn provider(info: &fi_info) -> String {
     // SAFETY: offers have a fabric's attributes with a name.
     unsafe { CStr::from_ptr((*info.fabric_attr).prov_name) }
@@ -127,7 +130,7 @@ pub(crate) fn provider(info: &fi_info) -> String {
         .into_owned()
 }
 
-/// A rank's objects, each of its own.
+/// The separate objects of a rank.
 pub(crate) struct Rank {
     pub(crate) fabric: *mut fid_fabric,
     pub(crate) domain: *mut fid_domain,
@@ -135,12 +138,13 @@ pub(crate) struct Rank {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     pub(crate) mr_mode: c_int,
-    /// Space for the providers that want some during operations.
+    /// Space for providers that use some during operations.
     contexts: Box<[fi_context2; 8]>,
     used: usize,
 }
 
-// SAFETY: domains are FI_THREAD_SAFE unless another mode is asked for, and the contexts are the rank's own.
+// SAFETY: domains are FI_THREAD_SAFE unless another mode is requested, and the contexts belong to
+// the rank.
 unsafe impl Send for Rank {}
 
 macro_rules! check {
@@ -159,7 +163,8 @@ impl Rank {
         info: *mut fi_info,
         wait_obj: fi_wait_obj,
     ) -> Result<Self, String> {
-        // SAFETY: the offer is of this library; each object is opened from those before, and `drop` closes them.
+        // SAFETY: the offer is from this library; each object is opened from earlier ones, and
+        // `drop` closes them.
         unsafe {
             let mut rank = Self {
                 fabric: ptr::null_mut(),
@@ -218,11 +223,11 @@ impl Rank {
         }
     }
 
-    /// The endpoint's address.
+    /// Returns the endpoint's address.
     pub(crate) fn name(&self) -> Vec<u8> {
         let mut name = vec![0; 1024];
         let mut len = name.len();
-        // SAFETY: the endpoint is open, and there is as much room as `len` says.
+        // SAFETY: the endpoint is open, and the buffer has `len` bytes.
         let result =
             unsafe { fi_getname(&raw mut (*self.ep).fid, name.as_mut_ptr().cast(), &mut len) };
         assert_eq!(result, 0);
@@ -230,7 +235,7 @@ impl Rank {
         name
     }
 
-    /// Makes a peer reachable.
+    /// Inserts a peer's address.
     pub(crate) fn insert(&self, name: &[u8]) -> fi_addr_t {
         let mut handle = FI_ADDR_UNSPEC;
         // SAFETY: the vector is open, and `name` is an address of its provider.
@@ -248,16 +253,16 @@ impl Rank {
         handle
     }
 
-    /// A context for the next operation.
+    /// Returns a context for the next operation.
     pub(crate) fn context(&mut self) -> *mut c_void {
         self.used = (self.used + 1) % self.contexts.len();
         (&raw mut self.contexts[self.used]).cast()
     }
 
-    /// The next completion, if there is one.
+    /// Returns the next completion, if any.
     pub(crate) fn poll(&self) -> Option<fi_cq_data_entry> {
         let mut entry = fi_cq_data_entry::default();
-        // SAFETY: the queue is open, and of this format.
+        // SAFETY: the queue is open and has this format.
         let count = unsafe { fi_cq_read(self.cq, (&raw mut entry).cast(), 1) };
         match count {
             1 => Some(entry),
@@ -266,7 +271,7 @@ impl Rank {
         }
     }
 
-    /// What has failed.
+    /// Returns the text of a failure.
     pub(crate) fn failure(&self) -> String {
         let mut entry = fi_cq_err_entry::default();
         // SAFETY: the queue is open; the text is the provider's.
@@ -298,14 +303,14 @@ impl Drop for Rank {
             self.fabric.cast(),
         ];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: each is open, and what depends on it is closed.
+            // SAFETY: each is open, and its dependents are closed.
             let result = unsafe { fi_close(object) };
             assert_eq!(result, 0, "fi_close");
         }
     }
 }
 
-/// Looks again and again until there is something, or until nobody would wait any longer.
+/// Polls until there is a result, or the time limit is exceeded.
 pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -316,29 +321,29 @@ pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Submits an operation, with progress of these ranks as long as it is refused.
+/// Submits an operation, making progress on these ranks as long as it is refused.
 pub(crate) fn submit(ranks: &[&Rank], mut operation: impl FnMut() -> isize) {
-    patiently("an operation is refused for ever", || match operation() {
-        0 => Some(()),
-        again if again == -(FI_EAGAIN as isize) => {
-            for rank in ranks {
-                assert!(rank.poll().is_none(), "a completion that nobody waits for");
+    patiently("an operation is refused permanently", || {
+        match operation() {
+            0 => Some(()),
+            again if again == -(FI_EAGAIN as isize) => {
+                for rank in ranks {
+                    assert!(rank.poll().is_none(), "an unexpected completion");
+                }
+                None
             }
-            None
+            error => panic!("an operation failed: {error}"),
         }
-        error => panic!("an operation failed: {error}"),
     });
 }
 
-/// Waits for as many completions of each rank, with progress of both.
+/// Waits for this number of completions of each rank, making progress on both.
 pub(crate) fn complete(ranks: [&Rank; 2], mut wanted: [usize; 2]) -> Vec<fi_cq_data_entry> {
     let mut entries = Vec::new();
     patiently("no completion", || {
         for (rank, wanted) in ranks.iter().zip(&mut wanted) {
             if let Some(entry) = rank.poll() {
-                *wanted = wanted
-                    .checked_sub(1)
-                    .expect("a completion that nobody waits for");
+                *wanted = wanted.checked_sub(1).expect("an unexpected completion");
                 entries.push(entry);
             }
         }
@@ -393,7 +398,7 @@ impl Memory {
         unsafe { fi_mr_desc(self.mr) }
     }
 
-    /// What peers name the word `index` by.
+    /// Returns the address by which peers name the word `index`.
     pub(crate) fn remote(&self, index: usize) -> u64 {
         let base = match self.virt_addr {
             true => self.bytes.as_ptr() as u64,
@@ -410,7 +415,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if !self.mr.is_null() {
-            // SAFETY: open, and no operation is under way.
+            // SAFETY: open, and no operation is in flight.
             unsafe { fi_close(&raw mut (*self.mr).fid) };
         }
     }
