@@ -323,17 +323,15 @@ pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
 
 /// Submits an operation, making progress on these ranks as long as it is refused.
 pub(crate) fn submit(ranks: &[&Rank], mut operation: impl FnMut() -> isize) {
-    patiently("an operation is refused permanently", || {
-        match operation() {
-            0 => Some(()),
-            again if again == -(FI_EAGAIN as isize) => {
-                for rank in ranks {
-                    assert!(rank.poll().is_none(), "an unexpected completion");
-                }
-                None
+    patiently("an operation stays refused", || match operation() {
+        0 => Some(()),
+        again if again == -(FI_EAGAIN as isize) => {
+            for rank in ranks {
+                assert!(rank.poll().is_none(), "an unexpected completion");
             }
-            error => panic!("an operation failed: {error}"),
+            None
         }
+        error => panic!("an operation failed: {error}"),
     });
 }
 
