@@ -106,7 +106,7 @@ impl Settings {
     }
 
     /// Reduces the number of lanes to those of this size that fit the budget; never increases it.
-    /// What the rank promises thus never exceeds the budget.
+    /// The lanes that a rank promises thus never exceed the budget.
     #[must_use]
     pub fn within(mut self, budget: u64) -> Self {
         if let Some(fit) = budget.checked_div(self.size.into()) {

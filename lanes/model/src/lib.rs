@@ -101,7 +101,9 @@ impl stateright::Model for Model {
 impl Event {
     fn property(self) -> Property<Model> {
         let (name, is_so): (_, fn(&Model, &State) -> bool) = match self {
-            Self::ByLane => ("a message uses a lane", |_, state| state.happened.by_lane),
+            Self::ByLane => ("a message travels by lane", |_, state| {
+                state.happened.by_lane
+            }),
             Self::Recall => ("a lane is recalled", |_, state| {
                 state.has(|message| matches!(message, Message::Recall { .. }))
             }),

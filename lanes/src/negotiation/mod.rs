@@ -137,7 +137,7 @@ struct Slot {
     generation: u32,
     /// The round in which the slot was reserved or opened.
     since: u32,
-    /// The weight in this rank's ask, which ranks it until it is answered.
+    /// The weight stated in this rank's ask, by which asks are ordered until the answer.
     asked: Weight,
 }
 
