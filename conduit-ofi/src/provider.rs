@@ -2,15 +2,15 @@
 //!
 //! | class | providers | networks |
 //! |---|---|---|
-//! | 0 | `cxi`, `opx`, `psm3`, `psm2`, `efa`, `gni` | those made for one fabric |
-//! | 1 | `verbs`, `ucx` and what is layered on `verbs` | InfiniBand, RoCE |
-//! | 2 | `tcp` and what is layered on it | any |
-//! | 3 | `udp;ofi_rxd` | any |
-//! | 4 | unknown ones | |
-//! | 5 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
+//! | 1 | `cxi`, `opx`, `psm3`, `psm2`, `efa`, `gni` | each made for one fabric |
+//! | 2 | `verbs`, `ucx` and providers layered on `verbs` | InfiniBand, RoCE |
+//! | 3 | `tcp` and providers layered on it | any |
+//! | 4 | `udp;ofi_rxd` | any |
+//! | 5 | unknown providers | |
+//! | 6 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
 //!
-//! If all ranks are on one host, `shm` comes first; otherwise it is excluded. Only classes 2 and 3
-//! and `shm` were tested for this project.
+//! If all ranks are on one host, `shm` comes first, as class 0; otherwise it is excluded. Only
+//! classes 3 and 4 and `shm` were tested for this project.
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;

@@ -14,7 +14,7 @@ pub trait Carrier {
     /// wait.
     fn send(&mut self, to: u32, message: Message) -> bool;
 
-    /// Carries out an action of lanes of this kind. For a message, called before
+    /// Carries out an action of lanes of this kind. A message is passed here before it goes to
     /// [`send`](Self::send).
     fn act(&mut self, kind: LaneKind, action: Action);
 

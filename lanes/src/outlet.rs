@@ -83,8 +83,8 @@ impl Outlet {
         self.outstanding = self.outstanding.saturating_sub(fragments);
     }
 
-    /// Returns to the base path if the lane is being left and is empty; reports whether the base
-    /// path is in use. After a drain, call [`Lanes::drained`](crate::Lanes::drained) next.
+    /// Returns to the base path if the lane is being left and is empty. Returns whether the base
+    /// path is in use; if so after a drain, call [`Lanes::drained`](crate::Lanes::drained).
     pub fn has_left(&mut self) -> bool {
         let is_done = self.path == Path::Leaving && !self.is_within && self.outstanding == 0;
         if is_done {

@@ -122,8 +122,8 @@ impl Settings {
 
     /// Returns whether a peer of weight `weight` takes the lane of a holder of weight `held`: it
     /// must be heavier by a factor, and by more than chance explains. Sample counts have a Poisson
-    /// distribution, so the variance of their difference is at most their sum. Small counts could
-    /// never pass that test; an idle holder therefore loses its lane to any peer at the threshold.
+    /// distribution, so the variance of their difference is at most their sum. Small counts would
+    /// rarely pass that test; an idle holder therefore loses its lane to any peer at the threshold.
     #[must_use]
     pub fn beats(&self, weight: Weight, held: Weight) -> bool {
         let (weight, held) = (u64::from(weight), u64::from(held));

@@ -1,5 +1,5 @@
-//! The network to ranks of other hosts: one that matches in hardware or firmware, or the portals
-//! over a transport.
+//! The network to ranks of other hosts: one that performs matching itself, or the portals over a
+//! transport.
 
 use std::time::Duration;
 

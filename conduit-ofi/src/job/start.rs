@@ -136,7 +136,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
     };
     let is_first = rank == 0;
     let info = BootstrapInfo {
-        // Has too many bits to guess.
+        // Has too many bits to be guessed.
         job: if is_first {
             random_incarnation().map_err(random)?
         } else {

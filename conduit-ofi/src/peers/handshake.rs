@@ -150,7 +150,7 @@ const CHALLENGE_CODE: &[u8; 8] = b"challeng";
 const CONFIRM_CODE: &[u8; 8] = b"confirm ";
 const ACCEPT_CODE: &[u8; 8] = b"accept  ";
 
-/// Returns a message without its code if the code is valid.
+/// Returns a message without its MAC if the MAC is valid.
 fn opened(message: &[u8], code: impl Fn(&[u8]) -> [u8; SESSION_TAG]) -> Option<&[u8]> {
     let (said, tag) = message.split_last_chunk::<TAG>()?;
     is_same_tag(&code(said), tag).then_some(said)

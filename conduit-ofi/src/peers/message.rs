@@ -1,13 +1,13 @@
 //! The messages of a handshake, little-endian; lengths in bytes:
 //!
 //! ```text
-//! HELLO      kind 1 | version 1 | offer | zeros, so that no CHALLENGE is longer | code 16
-//! CHALLENGE  kind 1 | version 1 | initiator's number 4 | nonce 16 | incarnation 8 | share 32 | cookie 40 | code 16
-//! CONFIRM    kind 1 | version 1 | offer | incarnation 8 | share 32 | cookie 40 | code 16
-//! ACCEPT     kind 1 | version 1 | initiator's number 4 | nonce 16 | number 4 | attempts 8 | code 16
+//! HELLO      kind 1 | version 1 | offer | zeros, so that no CHALLENGE is longer | MAC 16
+//! CHALLENGE  kind 1 | version 1 | initiator's number 4 | nonce 16 | incarnation 8 | share 32 | cookie 40 | MAC 16
+//! CONFIRM    kind 1 | version 1 | offer | incarnation 8 | share 32 | cookie 40 | MAC 16
+//! ACCEPT     kind 1 | version 1 | initiator's number 4 | nonce 16 | number 4 | attempts 8 | MAC 16
 //!
 //! offer      number 4 | incarnation 8 | attempt 8 | nonce 16 | share 32 | own address 1 + n | peer's address 1 + n
-//! cookie     time step 8 | nonce 16 | code 16
+//! cookie     time step 8 | nonce 16 | MAC 16
 //! ```
 
 use seal::SESSION_TAG;
@@ -19,7 +19,7 @@ pub(super) const CONFIRM: u8 = 0xf3;
 pub(super) const ACCEPT: u8 = 0xf4;
 /// The second byte.
 pub(super) const VERSION: u8 = 1;
-/// The bytes of the code at the end of every message.
+/// The bytes of the MAC at the end of every message.
 pub(super) const TAG: usize = SESSION_TAG;
 /// The bytes of a CHALLENGE, and the minimum of a HELLO.
 pub(super) const CHALLENGE_LENGTH: usize = 2 + 4 + 16 + 8 + 32 + Cookie::LENGTH + TAG;

@@ -278,8 +278,8 @@ impl<T: Copy + Default> OfiLink<T> {
     }
 }
 
-/// The links to all peers. A peer without a link, or with an idle one, takes eight bytes and its
-/// address.
+/// The links to all peers. A peer without an open link takes 4 bytes, or 20 once the first used
+/// link has become idle, and its address.
 #[derive(Debug)]
 pub(crate) struct Links<T> {
     /// For each rank, the index of its link, the compressed state of an idle one, or [`NONE`].

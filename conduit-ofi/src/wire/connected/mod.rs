@@ -234,7 +234,7 @@ impl Connected {
         Some(place)
     }
 
-    // ---- how a connection begins ----------------------------------------------------------------
+    // ---- start of a connection ------------------------------------------------------------------
 
     /// Returns the CONNECT frame to a peer, and its length.
     fn greeting(&mut self, peer: Rank, number: u32, first: u64) -> (Data, usize) {
@@ -484,7 +484,7 @@ impl Connected {
         }
     }
 
-    // ---- what comes -----------------------------------------------------------------------------
+    // ---- arrivals -------------------------------------------------------------------------------
 
     /// Reads completions. Returns whether there were any.
     fn poll(&mut self) -> bool {
