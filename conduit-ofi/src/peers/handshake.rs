@@ -11,14 +11,13 @@
 //! (session begins)
 //! ```
 //!
-//! - Each message ends in a code. The codes of the first two are made with the secret that all
-//!   processes share, or with zeros if there is none. Messages without a valid code are not
-//!   answered.
+//! - Each message ends in a MAC. The first two use the secret that all processes share, or zeros if
+//!   there is none. Messages without a valid MAC are not answered.
 //! - The answer goes to the address named in HELLO, because libfabric does not report a message's
-//!   source. The cookie is a code, under a key known only to this process, over the time and the
+//!   source. The cookie is a MAC, under a key known only to this process, over the time and the
 //!   whole HELLO. A replayed HELLO thus costs one answer, which is not longer than the HELLO.
 //! - Only a CONFIRM with a fresh cookie makes the responder perform a scalar multiplication
-//!   (X25519), and only one whose code proves that its sender performed it too creates a session. A
+//!   (X25519), and only one whose MAC proves that its sender performed it too creates a session. A
 //!   cookie creates at most one session.
 //! - Keys depend on the whole exchange, including a nonce of each side, so no two sessions have the
 //!   same keys.
