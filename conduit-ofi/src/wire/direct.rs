@@ -23,7 +23,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for that method.
     pub(super) unsafe fn expose_memory(
         &mut self,
         base: *mut u8,
@@ -154,7 +154,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for that method.
     pub(super) unsafe fn write_directly(
         &mut self,
         peer: Rank,
@@ -204,7 +204,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As there.
+    /// As for that method.
     pub(super) unsafe fn read_directly(
         &mut self,
         peer: Rank,

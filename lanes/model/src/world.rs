@@ -58,8 +58,8 @@ pub struct World {
     pub name: &'static str,
     /// Number of ranks.
     pub ranks: u32,
-    /// [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own lanes to themselves and hold
-    /// others' lanes.
+    /// [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own the lanes towards themselves
+    /// and hold lanes of other ranks.
     pub kind: LaneKind,
     /// The settings of the lanes.
     pub settings: Settings,

@@ -89,7 +89,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::md_bind`].
     ///
     /// # Safety
-    /// As there.
+    /// As for that method.
     pub(super) unsafe fn bind<Intra: Ni>(
         &self,
         intra: &Intra,

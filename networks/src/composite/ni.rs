@@ -358,7 +358,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::put`].
     ///
     /// # Safety
-    /// As there.
+    /// As for that method.
     #[cold]
     unsafe fn put<Intra: Ni>(&self, intra: &Intra, put: &Put) -> Result<Submit, NiError> {
         self.check("put", put.target, put.index)?;
@@ -396,7 +396,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::get`].
     ///
     /// # Safety
-    /// As there.
+    /// As for that method.
     #[cold]
     unsafe fn get<Intra: Ni>(&self, intra: &Intra, get: &Get) -> Result<Submit, NiError> {
         self.check("get", get.target, get.index)?;
