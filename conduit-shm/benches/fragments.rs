@@ -1,6 +1,6 @@
-//! How long a fragment between two processes that share memory takes, beside a bare word that goes
-//! there and back, in threads on two processors. On an idle machine: `cargo bench -p
-//! pgas-conduit-shm --bench fragments`.
+//! Measures the time of a fragment between two processes that share memory, compared with a bare
+//! word that travels there and back, in threads on two processors. On an idle system: `cargo bench
+//! -p pgas-conduit-shm --bench fragments`.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 const ROUNDS: u64 = 20_000;
 const REPEATS: usize = 15;
 
-/// Puts this thread, one of two, on a processor of its own before either goes on.
+/// Pins this thread, one of two, to its own processor before either continues.
 fn pin(cpu: usize, both: &Barrier) {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -26,7 +26,7 @@ fn pin(cpu: usize, both: &Barrier) {
     both.wait();
 }
 
-/// Takes a fragment and counts it; nothing else.
+/// Takes a fragment and counts it.
 #[derive(Default)]
 struct Counter(u64, Option<Rank>);
 
@@ -64,7 +64,7 @@ fn start() -> Local {
     Local::start(&LocalConfig::default()).expect("starts")
 }
 
-/// Has a client greet a server; their numbers for each other.
+/// Connects a client to a server; returns their numbers for each other.
 fn meet(client: &mut Local, server: &mut Local) -> (Rank, Rank) {
     let number = client.connect(server.address()).expect("an address");
     let payload = Payload::Copied(&[]);
@@ -80,7 +80,7 @@ fn meet(client: &mut Local, server: &mut Local) -> (Rank, Rank) {
     (number, there.1.expect("has joined"))
 }
 
-/// Nanoseconds of half a round trip.
+/// Returns half a round trip in nanoseconds.
 fn half_round_trip(rounds: u64, from: Instant) -> f64 {
     from.elapsed().as_nanos() as f64 / rounds as f64 / 2.0
 }
@@ -116,7 +116,7 @@ fn bare() -> f64 {
 fn fragments(bytes: usize, others: usize) -> f64 {
     let (mut a, mut b) = (start(), start());
     let (to_b, to_a) = meet(&mut a, &mut b);
-    // Peers that b watches, too.
+    // More peers that b watches.
     let mut idle = Vec::new();
     for _ in 0..others {
         let mut other = start();
@@ -157,7 +157,7 @@ fn fragments(bytes: usize, others: usize) -> f64 {
     })
 }
 
-/// Nanoseconds for each of many fragments in one direction.
+/// Returns the nanoseconds for each of many fragments in one direction.
 fn flood(bytes: usize, is_read: bool, count: u64) -> f64 {
     let (mut a, mut b) = (start(), start());
     let (to_b, _) = meet(&mut a, &mut b);

@@ -1,17 +1,18 @@
-//! Sleeping until another process has something for this one: two words and their protocol, without
-//! the system calls.
+//! Sleeping until another process has work for this one: two words and their protocol, without the
+//! system calls.
 //!
-//! There are two ways to ring, both without a fence, since both are on hot paths:
+//! There are two ways to ring. Neither uses a fence, since both are on hot paths:
 //!
 //! - [`Doorbell::ring_after_message`], after a commit into one of the sleeper's rings: one load.
 //!   The sleeper checks its rings once more after it has announced its sleep.
 //! - [`Doorbell::notify`], after stores that the sleeper's rings don't show. It also sets a mark,
 //!   for a sleeper that has checked its memory but not yet announced its sleep.
 //!
-//! A processor may do a load before an earlier store is visible, so the load may miss a sleeper
-//! that has just checked in vain. Excluding that takes a full fence with every message, which waits
-//! until all stores have left the processor and so costs more than the message. Instead the sleeper
-//! never sleeps longer than [`MAX_SLEEP`] at a stretch: a rare lost wake-up costs that much.
+//! A processor may perform a load before an earlier store is visible, so the load may miss a
+//! sleeper that has just checked in vain. Preventing that would take a full fence per message,
+//! which waits until all stores have left the processor and so costs more than the message.
+//! Instead, the sleeper never sleeps longer than [`MAX_SLEEP`] at a stretch: a rare lost wake-up
+//! costs that much.
 
 use std::time::Duration;
 
@@ -30,30 +31,31 @@ pub(crate) struct Doorbell<'a> {
 }
 
 impl Doorbell<'_> {
-    /// The owner announces its sleep. False if it was notified since it last slept, and has to
-    /// check its memory again first. After true the owner checks its rings once more, then sleeps
-    /// while `sleeping` is 1.
+    /// Announces that the owner is about to sleep. Returns false if the owner was notified since it
+    /// last slept, and has to check its memory again. After true, the owner checks its rings once
+    /// more, then sleeps while `sleeping` is 1.
     pub(crate) fn announce(self) -> bool {
         self.sleeping.store(1, Ordering::Relaxed);
         // SYNC (doorbell): the announcement comes before the check of `notified` (and of the
-        // rings). The other side has no fence: see the module for what may be lost.
+        // rings). The other side has no fence; the module documentation says what may be lost.
         fence(Ordering::SeqCst);
-        // SYNC (mark): pairs with the release in `notify`, so that its earlier stores are seen.
+        // SYNC (mark): pairs with the release in `notify`, so that the notifier's earlier stores
+        // are seen.
         self.notified.swap(0, Ordering::AcqRel) == 0
     }
 
-    /// The owner is awake.
+    /// Marks the owner as awake.
     pub(crate) fn retire(self) {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// After a message was committed: whether the owner's futex must be woken.
+    /// Returns whether the owner's futex must be woken, after a message was committed.
     #[inline]
     pub(crate) fn ring_after_message(self) -> bool {
         self.sleeping.load(Ordering::Relaxed) != 0 && self.take_sleeper()
     }
 
-    /// After stores that the owner waits for: whether its futex must be woken.
+    /// Returns whether the owner's futex must be woken, after stores that the owner waits for.
     #[inline]
     pub(crate) fn notify(self) -> bool {
         // Usually the owner is awake: both words are only read, and stay in this processor's cache.
@@ -64,7 +66,8 @@ impl Doorbell<'_> {
         self.sleeping.load(Ordering::Relaxed) != 0 && self.take_sleeper()
     }
 
-    /// Of several that ring at once, one makes the system call.
+    /// Clears `sleeping`; returns true for one of several concurrent callers, which makes the
+    /// system call.
     #[cold]
     fn take_sleeper(self) -> bool {
         // SYNC (wake): a sleeper that finds the word changed sees our earlier stores.
@@ -158,8 +161,8 @@ mod loom {
             let slept = words.doorbell().announce() && words.stored[0].load(Ordering::Relaxed) == 0;
             let woken = slept && words.sleeping.load(Ordering::Acquire) == 0;
             if woken {
-                // Woken: no further check is needed. (It may sleep and never be woken; MAX_SLEEP
-                // ends it.)
+                // Woken, so no further check is needed. (It may also sleep and never be woken;
+                // MAX_SLEEP ends that.)
                 assert_eq!(words.stored[0].load(Ordering::Relaxed), 1);
             }
             sender.join().unwrap();

@@ -1,7 +1,7 @@
-//! Shared memory between processes of a host: [`job`], the network of a job's ranks, which the
-//! launcher has started together; [`peers`], a network of processes that come and go. Both send by
-//! the rings of `ring`, and match by [`conduit_portals::matching`] or leave that to the layer
-//! above.
+//! Shared memory between processes of a host. [`job`] is the network of a job's ranks, which a
+//! launcher starts together; [`peers`] is a network of processes that come and go. Both send
+//! through the rings of `ring`, and match with [`conduit_portals::matching`] or leave matching to
+//! the layer above.
 
 mod doorbell;
 #[cfg(not(loom))]

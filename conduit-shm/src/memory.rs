@@ -1,9 +1,9 @@
 //! How much memory is available: on the machine, and in the control group by which a container or
 //! batch system limits this process.
 //!
-//! Pages of shared memory are allocated when they are first touched, and a process that asks for
-//! more than there is would be killed much later, in the middle of its work. So this is checked
-//! before.
+//! The system allocates pages of shared memory at the first touch. A process that reserves more
+//! than is available would be killed much later, in the middle of its work, so this is checked
+//! first.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, getrlimit};
 
-/// Memory that several processes take from.
+/// Memory that several processes share and draw from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Bytes that can still be taken.
+    /// Bytes still available.
     pub available: u64,
-    /// Bytes of shared memory in use, among them those that ranks have touched of the memory that
-    /// they have reserved.
+    /// Bytes of shared memory in use, including the pages that ranks have already touched in the
+    /// memory they reserved.
     pub shared: u64,
 }
 
@@ -34,16 +34,16 @@ pub struct Memory {
     pub machine: Pool,
     /// The innermost control group that has a limit.
     pub group: Pool,
-    /// Its inode number; 0: there is no such group.
+    /// Inode number of that control group; 0 if no group has a limit.
     pub group_id: u64,
-    /// Bytes of addresses that this process can still map (`RLIMIT_AS`).
+    /// Bytes of address space that this process can still map (`RLIMIT_AS`).
     pub addresses: u64,
-    /// Bytes of the largest file that it can make (`RLIMIT_FSIZE`).
+    /// Bytes of the largest file that this process can create (`RLIMIT_FSIZE`).
     pub file: u64,
 }
 
 impl Memory {
-    /// Reads the system's figures. Those that can't be read count as unlimited.
+    /// Reads the system's figures. A figure that cannot be read counts as unlimited.
     pub fn read() -> Self {
         let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
         let mut memory = Self {
@@ -77,8 +77,8 @@ impl Memory {
     }
 }
 
-/// Bytes of the largest file that this process can make. Making a larger one would kill it
-/// (`SIGXFSZ`).
+/// Returns the size in bytes of the largest file that this process can create. Creating a larger
+/// one would kill it (`SIGXFSZ`).
 pub(crate) fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -96,13 +96,13 @@ impl Pool {
         }
     }
 
-    /// The most bytes of shared memory, with what is in use.
+    /// Returns the most bytes of shared memory possible, including those in use.
     pub fn room(&self) -> u64 {
         self.available.saturating_add(self.shared)
     }
 }
 
-/// The version of the interface to control groups.
+/// A version of the control group interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     One,
@@ -110,7 +110,7 @@ enum Version {
 }
 
 impl Version {
-    /// The files with limit and usage.
+    /// Returns the names of the files with limit and usage.
     fn files(self) -> [&'static str; 2] {
         match self {
             Self::One => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
@@ -118,7 +118,8 @@ impl Version {
         }
     }
 
-    /// A group's pool by its limit, usage and statistics; `None` if it has no limit.
+    /// Returns a group's pool from its limit, usage and statistics; `None` if the group has no
+    /// limit.
     fn pool(self, limit: &str, used: &str, statistics: &str) -> Option<Pool> {
         let limit: u64 = limit.trim().parse().ok()?;
         let used: u64 = used.trim().parse().ok()?;
@@ -130,8 +131,8 @@ impl Version {
             });
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
-        // The kernel reclaims pages of files when needed. In version 1, "no limit" is a number
-        // larger than any memory.
+        // The kernel reclaims page cache when needed. In version 1, "no limit" is a number larger
+        // than any memory.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),
@@ -140,8 +141,8 @@ impl Version {
     }
 }
 
-/// The directories of this process's memory control groups, innermost first. In a container they
-/// are those that its root shows.
+/// Returns the directories of this process's memory control groups, innermost first. In a container
+/// these are the ones visible below its root.
 fn groups(text: &str) -> Vec<(PathBuf, Version)> {
     let of = |root: &str, path: &str, version: Version| {
         let root = Path::new(root);
@@ -157,7 +158,7 @@ fn groups(text: &str) -> Vec<(PathBuf, Version)> {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
     });
-    // The memory controller belongs to one version only.
+    // The memory controller belongs to only one version.
     let one = (fields.clone()).find(|(names, _)| names.split(',').any(|name| name == "memory"));
     match (one, fields.find(|(names, _)| names.is_empty())) {
         (Some((_, path)), _) => of("/sys/fs/cgroup/memory", path, Version::One),

@@ -1,9 +1,10 @@
-//! Who is at the other end of a Unix socket, by the system's word.
+//! Credentials of the process at the other end of a Unix socket, as reported by the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Who has connected a Unix socket, or listens, at its other end. Numbers are those of this process's namespaces.
+/// Returns the credentials of the process that connected a Unix socket, or listens at its other
+/// end. The ids are those of this process's namespaces.
 pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
     let mut found = libc::ucred {
         pid: 0,
@@ -11,7 +12,8 @@ pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
         gid: 0,
     };
     let mut length = size_of_val(&found) as libc::socklen_t;
-    // SAFETY: the system writes at most `length` bytes, which is the size of `found`; any bytes are one.
+    // SAFETY: the system writes at most `length` bytes, the size of `found`, for which any bytes
+    // are valid.
     let done = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

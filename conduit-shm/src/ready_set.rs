@@ -1,15 +1,15 @@
-//! Which of many rings have something, for a consumer that polls few of them: words in shared
-//! memory and their protocol, without the system calls.
+//! Which of many rings have messages, for a consumer that polls few of them: words in shared memory
+//! and their protocol, without the system calls.
 //!
-//! A process has a ring from each of its peers. It *watches* few of them: it polls these, and their
-//! producers do nothing but publish. For the others it has a [`ReadySet`], a bit for each peer and
-//! a word that summarises them, and a flag that says whether it sleeps. A producer whose ring is
-//! not watched sets its bit after it has published, and wakes a sleeper.
+//! A process has a ring from each of its peers. It *watches* a few: it polls them, and their
+//! producers only publish. For the others it has a [`ReadySet`] (a bit for each peer and a word
+//! that summarises them) and a flag for whether it sleeps. The producer of an unwatched ring sets
+//! its bit after publishing, and wakes a sleeper.
 //!
 //! Each side stores one word and then loads another, which the other side stores: record and
 //! `watched`, bit and `sleeping`, head and `waiting`. Full fences between the two accesses make
-//! sure that one of the sides sees the other (Dekker). So no wake-up is lost, and a sleeper needs
-//! no time limit.
+//! sure that at least one side sees the other (Dekker). No wake-up is lost, and a sleeper needs no
+//! time limit.
 
 use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -23,50 +23,51 @@ pub(crate) struct ReadySet<'a> {
     pub(crate) sleeping: &'a AtomicU32,
     /// Bit `w % 64`: word `w` may have bits.
     pub(crate) summary: &'a AtomicU64,
-    /// Bit `p % 64` of word `p / 64`: the ring of producer `p` has something, or has room again.
+    /// Bit `p % 64` of word `p / 64`: the ring of producer `p` has messages, or has room again.
     pub(crate) words: &'a [AtomicU64],
 }
 
 impl ReadySet<'_> {
-    /// By producer `number`, after it has published something in a ring. Whether the owner must be
-    /// woken.
+    /// Called by producer `number` after it has published in a ring. Returns whether the owner must
+    /// be woken.
     #[inline]
     pub(crate) fn notify(self, watched: &AtomicU32, number: u32) -> bool {
-        // SYNC (watch): the record comes before this look. Pairs with the fence in `unwatched`,
-        // `announce` or `take`, behind which the owner looks at the ring.
+        // SYNC (watch): the record is stored before `watched` is loaded. Pairs with the fence in
+        // `unwatch`, `announce` or `take`, after which the owner checks the ring.
         fence(Ordering::SeqCst);
         watched.load(Ordering::Relaxed) == 0 && self.set(number)
     }
 
-    /// Sets the bit of `number`. Whether the owner must be woken.
+    /// Sets the bit of `number`. Returns whether the owner must be woken.
     #[cold]
     pub(crate) fn set(self, number: u32) -> bool {
         let (index, bit) = (number / BITS, 1 << (number % BITS));
         let Some(word) = self.words.get(index as usize) else {
             return false;
         };
-        // If it is set, the owner has yet to take it; it looks at the ring after that. (The fence
-        // before: `notify`, `has_waiter`.)
+        // If the bit is set, the owner has yet to take it, and checks the ring after that. (The
+        // fence before this load is in `notify` or `has_waiter`.)
         if word.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        // SYNC (ready): what was published before comes with the bit. Pairs with `take`.
+        // SYNC (ready): everything published before is visible with the bit. Pairs with `take`.
         word.fetch_or(bit, Ordering::Release);
         self.summary
             .fetch_or(1 << (index % BITS), Ordering::Release);
-        // SYNC (sleep): the bit comes before this look. Pairs with the fence in `announce`.
+        // SYNC (sleep): the bit is set before `sleeping` is loaded. Pairs with the fence in
+        // `announce`.
         fence(Ordering::SeqCst);
-        // Of several that find the owner asleep, one wakes it.
+        // Of several producers that find the owner asleep, one wakes it.
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::Relaxed) != 0
     }
 
-    /// Whether no bit is set.
+    /// Returns whether no bit is set.
     #[inline]
     pub(crate) fn is_empty(self) -> bool {
         self.summary.load(Ordering::Relaxed) == 0
     }
 
-    /// By the owner: takes all bits that are set.
+    /// Takes all bits that are set. Called by the owner.
     pub(crate) fn take(self, mut each: impl FnMut(u32)) {
         // SYNC (ready): pairs with the release in `set`. A bit that is set after its word was taken
         // sets the summary again.
@@ -85,35 +86,36 @@ impl ReadySet<'_> {
         }
     }
 
-    /// By the owner: a producer that finds its bit set announces nothing, so a bit that was set by
-    /// mistake must go.
+    /// Clears a bit that was set by mistake. Called by the owner: while the bit is set, the
+    /// producer does not notify again.
     pub(crate) fn clear(self, number: u32) {
         if let Some(word) = self.words.get((number / BITS) as usize) {
             word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
         }
     }
 
-    /// By the owner, when it watches no ring and [asks](ask_for_room) where it waits for room: it
-    /// is about to sleep. It must not if the set is not [empty](Self::is_empty) then, or one of the
-    /// rings that it watched has something, or one that was full has room.
+    /// Announces that the owner is about to sleep. Called when it watches no ring and has
+    /// [asked](ask_for_room) wherever it waits for room. After that, it must not sleep if the set
+    /// is not [empty](Self::is_empty), if a ring that it watched has messages, or if one that was
+    /// full has room.
     pub(crate) fn announce(self) {
         self.sleeping.store(1, Ordering::Relaxed);
-        // SYNC (sleep, watch, room): the stores before come before those looks.
+        // SYNC (sleep, watch, room): the earlier stores come before those checks.
         fence(Ordering::SeqCst);
     }
 
-    /// By the owner: it is awake.
+    /// Marks the owner as awake.
     pub(crate) fn retire(self) {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 }
 
-/// By a ring's consumer: it polls this ring from now on.
+/// Marks a ring as polled from now on. Called by its consumer.
 pub(crate) fn watch(watched: &AtomicU32) {
     watched.store(1, Ordering::Relaxed);
 }
 
-/// By a ring's consumer: it does not poll this ring any more. It must look at the ring once more,
+/// Marks a ring as no longer polled. Called by its consumer, which must check the ring once more
 /// after this or after [`ReadySet::announce`].
 pub(crate) fn unwatch(watched: &AtomicU32) {
     watched.store(0, Ordering::Relaxed);
@@ -121,16 +123,17 @@ pub(crate) fn unwatch(watched: &AtomicU32) {
     fence(Ordering::SeqCst);
 }
 
-/// By a ring's producer: it waits for room. It must look at the ring's head once more, after
+/// Says that a ring's producer waits for room. It must check the ring's head once more after
 /// [`ReadySet::announce`].
 pub(crate) fn ask_for_room(waiting: &AtomicU32) {
     waiting.store(1, Ordering::Relaxed);
 }
 
-/// By a ring's consumer, after it has published the head: whether the producer waits for that, and
-/// its bit is to be [set](ReadySet::set).
+/// Returns whether a ring's producer waits for room, and its bit has to be [set](ReadySet::set).
+/// Called by the consumer after it has published the head.
 pub(crate) fn has_waiter(waiting: &AtomicU32) -> bool {
-    // SYNC (room): the head comes before this look. Pairs with the fence in `announce`.
+    // SYNC (room): the head is stored before `waiting` is loaded. Pairs with the fence in
+    // `announce`.
     fence(Ordering::SeqCst);
     waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::Relaxed) != 0
 }
@@ -190,7 +193,7 @@ mod loom {
             self.records[ring].load(Ordering::Acquire)
         }
 
-        /// The newest records of the rings whose bits are set.
+        /// Takes the newest records of the rings whose bits are set.
         fn take(&self, found: &mut [u32; 2]) {
             let set = self.set();
             set.take(|number| found[number as usize] = self.record(number as usize));

@@ -1,4 +1,4 @@
-//! Nameless files whose memory processes share.
+//! Anonymous files whose memory processes share.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,8 +7,9 @@ use rustix::io;
 
 use crate::memory::largest_file;
 
-/// Makes a file of so many bytes, all zero. It vanishes with the last process that has it mapped. Whoever has it can change what is
-/// in it and nothing else: not its size, not what may be done with it, and it is no program.
+/// Creates a file of `bytes` bytes, all zero. It vanishes with the last process that maps it. A
+/// holder can change its contents and nothing else: neither its size nor its seals, and it cannot
+/// be executed.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     if bytes as u64 > largest_file() {
         return Err(io::Errno::FBIG);
@@ -28,8 +29,8 @@ pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// The bytes of a file that another process made, and whether it can't shrink: otherwise an access to what was cut off would
-/// raise SIGBUS.
+/// Returns the size of a file that another process created, and whether it is sealed against
+/// shrinking. Without the seal, accessing a truncated part would raise SIGBUS.
 pub(crate) fn examine(fd: impl AsFd) -> io::Result<(u64, bool)> {
     let bytes = fstat(&fd)?.st_size;
     let seals = fcntl_get_seals(fd)?;

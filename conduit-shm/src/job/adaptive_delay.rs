@@ -1,49 +1,53 @@
-//! How long to wait before the first look for a reply.
+//! Adaptive delay: how long to wait before the first poll for a reply.
 //!
-//! Polling a cache line pulls it into the poller's cache and delays whoever is about to write it. A reply can't be
-//! there before the request has travelled one way and the reply the other, so earlier polls find nothing and make it
-//! later. Therefore the first poll after an offer follows some steps of an idle loop. Their number adapts: it falls
-//! while replies are there at the first poll, and rises where they come just after it. A rank that begins to wait when
-//! the reply is there already doesn't delay.
+//! Polling a cache line pulls it into the poller's cache and delays the writer. A reply cannot have
+//! arrived before request and reply have each travelled one way, so earlier polls find nothing and
+//! delay it. Therefore the first poll after an offer follows some steps of an idle loop. Their
+//! number adapts: it falls while replies are there at the first poll, and rises if they arrive just
+//! after it. A rank that begins to wait when the reply has already arrived doesn't delay.
 //!
-//! Replies that come much later say nothing about the number, unless they all do: then every first poll was too early.
-//! Where even the most steps are too few, a delay is of no use: the processors are far apart, the target does not run,
-//! or the wait was for something else. The rank then goes without it for a long while.
+//! Replies that come much later say nothing about the number, unless all of them do: then every
+//! first poll was too early. If even the most steps are too few, a delay is useless: the processors
+//! are far apart, the target does not run, or the wait was for something else. The rank then skips
+//! the delay for a long while.
 //!
-//! The setting `CONDUIT_SHM_ADAPTIVE_DELAY` turns it off. Values and what they were measured on: docs/shm.md.
+//! `CONDUIT_SHM_ADAPTIVE_DELAY` turns it off. For the values and their measurements see
+//! docs/shm.md.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A reply that was found by fewer polls more than the first was just missed.
+/// A reply found with fewer than this many polls after the first was just missed.
 const CLOSE: u32 = 4;
-/// So many replies in a row that came later are all of them.
+/// After this many late replies in a row, all replies count as late.
 const ALL: u32 = 8;
-/// Parts of a step: one step too many costs what it takes, one too few much more.
+/// Parts of a step: one step too many costs only its own time, one too few costs much more.
 const PARTS: u32 = 8;
-/// Parts added for a reply that was just missed, for each one left out where it was there: one of so many is missed. Measured on
-/// Zen 4: 159 to 171 ns a round trip with 4 to 24, 180 and more with 32; 170 with whole steps.
+/// Parts added for a reply that was just missed. One part is removed for each reply that was there,
+/// so one in this many is missed. Measured on Zen 4: 159 to 171 ns per round trip with 4 to 24, 180
+/// and more with 32; 170 with whole steps.
 const STEP: u32 = 12;
-/// Steps at most, of about a nanosecond each. Replies that take longer gain nothing.
+/// The most steps, of about a nanosecond each. Replies that take longer gain nothing.
 const MOST: u32 = 128;
-/// Replies that are awaited without a delay, and of which nothing is learnt, where the most steps were too few.
+/// Replies awaited without a delay, and ignored by the adaptation, after the most steps were too
+/// few.
 const GIVEN_UP: u32 = 1 << 12;
 
-/// Set in the count of polls when the reply was seen.
+/// Set in the count of polls once the reply was seen.
 const SEEN: u32 = 1 << 31;
 
-/// What a rank has learnt of its replies. Of one thread.
+/// The adaptation of one thread's delay to its replies.
 #[derive(Debug)]
 pub(super) struct AdaptiveDelay {
-    /// Parts at most; none where it is turned off.
+    /// The most parts; 0 if turned off.
     most: u32,
-    /// Parts of steps.
+    /// The current delay, in parts of steps.
     parts: AtomicU32,
-    /// Polls since the last offer; 0 also where the reply was there before the first.
+    /// Polls since the last offer; also 0 if the reply was there before the first.
     polls: AtomicU32,
-    /// Replies in a row that came later than close.
+    /// Consecutive replies that came later than `CLOSE` polls.
     late: AtomicU32,
-    /// Replies to come that are awaited without a delay.
+    /// Number of coming replies to await without a delay.
     given_up: AtomicU32,
 }
 
@@ -58,13 +62,13 @@ impl AdaptiveDelay {
         }
     }
 
-    /// This rank offers a slot.
+    /// Starts a new measurement: this rank offers a slot.
     #[inline(always)]
     pub(super) fn begin(&self) {
         self.polls.store(0, Ordering::Relaxed);
     }
 
-    /// This rank is about to look for the reply: lets some time pass first, where that is due.
+    /// Delays the first poll for the reply, if a delay is due.
     #[inline(always)]
     pub(super) fn before_poll(&self, is_replied: impl FnOnce() -> bool) {
         if self.is_due(is_replied) {
@@ -72,13 +76,13 @@ impl AdaptiveDelay {
         }
     }
 
-    /// Polls since the last offer, up to the one that saw the reply.
+    /// Returns the number of polls since the last offer, up to the one that saw the reply.
     #[cfg(test)]
     pub(super) fn polls(&self) -> u32 {
         self.polls.load(Ordering::Relaxed) & !SEEN
     }
 
-    /// The reply was seen: further polls before it is taken don't count.
+    /// Notes that the reply was seen: further polls before it is taken don't count.
     #[inline(always)]
     pub(super) fn seen(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
@@ -96,7 +100,7 @@ impl AdaptiveDelay {
         polls == 0
     }
 
-    /// The reply is taken.
+    /// Adapts the delay, when the reply is taken.
     #[inline(always)]
     pub(super) fn end(&self) {
         let polls = self.polls.load(Ordering::Relaxed) & !SEEN;
@@ -136,8 +140,8 @@ impl AdaptiveDelay {
     }
 }
 
-/// A chain of multiplications, between which no memory is touched: stores would queue up behind those of the request, which wait for
-/// their line.
+/// Spins on a chain of multiplications that touches no memory: stores would queue up behind those
+/// of the request, which wait for their line.
 #[inline(never)]
 fn idle(steps: u32) {
     let mut number = black_box(u64::from(steps));
@@ -151,8 +155,8 @@ fn idle(steps: u32) {
 mod tests {
     use super::*;
 
-    /// Waits for a reply that comes so long after the offer, with a poll every ten nanoseconds, where a step takes one; gives
-    /// the time of the poll that finds it.
+    /// Waits for a reply that comes `reply` nanoseconds after the offer, with a poll every ten
+    /// nanoseconds and one nanosecond per step. Returns the time of the poll that finds it.
     fn wait(delay: &AdaptiveDelay, reply: u32) -> u32 {
         delay.begin();
         let mut now = 0;
@@ -168,7 +172,7 @@ mod tests {
         }
     }
 
-    /// What has been learnt of many such replies.
+    /// Returns the state after many such replies.
     fn used_to(reply: u32) -> AdaptiveDelay {
         let delay = AdaptiveDelay::new(true);
         for _ in 0..300 {
@@ -183,7 +187,10 @@ mod tests {
             let delay = used_to(reply);
             let at_once = (0..1000).filter(|_| {
                 let found = wait(&delay, reply);
-                assert!(found < reply + 20, "{found} ns for one of {reply}");
+                assert!(
+                    found < reply + 20,
+                    "found after {found} ns, sent after {reply}"
+                );
                 delay.polls() == 1
             });
             assert!(at_once.count() > 800);
@@ -211,7 +218,8 @@ mod tests {
         }
     }
 
-    /// As where ranks share a core: the first poll finds nothing whatever was before it, and the next finds the reply.
+    /// As where ranks share a core: the first poll finds nothing no matter how long the delay, and
+    /// the next one finds the reply.
     #[test]
     fn what_is_of_no_use_ends() {
         let delay = AdaptiveDelay::new(true);
@@ -228,7 +236,7 @@ mod tests {
         for _ in 0..2 * GIVEN_UP {
             wait(&delay, 60);
         }
-        assert!(delay.steps() > 20, "and is tried again");
+        assert!(delay.steps() > 20, "the delay is tried again");
     }
 
     #[test]
@@ -248,7 +256,7 @@ mod tests {
             assert_eq!(delay.steps(), 0);
         }
     }
-    /// A network of several asks again before it polls.
+    /// A composite network checks again before it polls.
     #[test]
     fn looks_at_a_reply_that_was_seen_do_not_count() {
         let delay = AdaptiveDelay::new(true);

@@ -1,4 +1,4 @@
-//! What a rank tells the others at start, and what must be the same on all.
+//! The bootstrap information that ranks exchange at start, and the comparison of their settings.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +9,10 @@ use super::handover::Address;
 use super::layout::VERSION;
 use super::{ShmConfig, ShmError};
 
-/// What a rank tells the others: `name=value` lines.
+/// A rank's bootstrap information: `name=value` lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BootstrapInfo {
-    /// Where its memory is to be had.
+    /// The address at which the rank hands over its memory.
     pub(super) address: Address,
     pub(super) settings: BTreeMap<String, String>,
 }
@@ -31,22 +31,24 @@ impl BootstrapInfo {
     pub(super) fn to_text(&self) -> String {
         let mut text = format!("address={}\n", self.address.to_text());
         for (name, value) in &self.settings {
-            // Writing to a string can't fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "set.{name}={value}");
         }
         text
     }
 
-    /// The inverse, or what is wrong with it.
+    /// Parses the text form. On failure returns the problem.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|e| e.to_string())?;
         let mut lines = BTreeMap::new();
         for line in text.lines() {
-            let (name, value) = line.split_once('=').ok_or("a line without '='")?;
+            let (name, value) = line
+                .split_once('=')
+                .ok_or("bootstrap information has a line without '='")?;
             lines.insert(name, value);
         }
         if let Some(error) = lines.get("failed") {
-            return Err(format!("it could not start: {error}"));
+            return Err(format!("the rank could not start: {error}"));
         }
         let address = lines.get("address").copied().unwrap_or_default();
         let settings = lines.iter().filter_map(|(name, value)| {
@@ -54,13 +56,13 @@ impl BootstrapInfo {
             Some((name.to_owned(), (*value).to_owned()))
         });
         Ok(Self {
-            address: Address::parse(address).ok_or("no address")?,
+            address: Address::parse(address).ok_or("bootstrap information has no valid address")?,
             settings: settings.collect(),
         })
     }
 }
 
-/// Refuses a peer with other settings.
+/// Rejects a peer with different settings.
 pub(super) fn compare(
     rank: Rank,
     ours: &BootstrapInfo,

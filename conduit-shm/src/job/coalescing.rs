@@ -1,39 +1,43 @@
-//! Receive coalescing: when to poll a ring again whose messages come in a flood.
+//! Receive coalescing: when to poll a ring again that receives a flood.
 //!
-//! A target that keeps up with a flood causes false sharing: it reads each line just as its sender writes the next
-//! one, its processor prefetches further lines, and both wait for each other. If it lets messages gather they cost a
-//! fraction of the time (Zen 4, 1 KiB each: 20 ns a message instead of 140 in bare loops). So the target pauses between
-//! polls of such a ring. Each pause after which something is there is followed by one of twice the length, so that none
-//! is longer than the flood has lasted. A pause after which nothing is there ends this.
+//! A target that keeps up with a flood causes false sharing: it reads each line just as its sender
+//! writes the next one, its processor prefetches further lines, and both wait for each other. If it
+//! lets messages gather, they cost a fraction of the time (Zen 4, 1 KiB each: 20 ns per message
+//! instead of 140 in bare loops). The target therefore pauses between polls of such a ring. If
+//! messages have arrived after a pause, the next one is twice as long, so no pause is longer than
+//! the flood has lasted. If none have arrived, the pauses end.
 //!
-//! A flood goes one way. If this rank has sent a message since, somebody may wait for what follows from it, and there
-//! is no pause. Stores into windows are not known here; what they bring about may be later by one pause.
+//! A flood goes in one direction. If this rank has sent a message since, another rank may be
+//! waiting for its effects, so there is no pause. Stores into windows are not visible here; a pause
+//! may delay their effects once.
 //!
-//! The setting `CONDUIT_SHM_COALESCING` is the longest pause; 0 turns it off.
+//! `CONDUIT_SHM_COALESCING` sets the longest pause; 0 turns coalescing off.
 
 use std::time::{Duration, Instant};
 
-/// Polls in a row that have found a message of several slots before the first pause.
+/// Consecutive polls that find a message of several slots before the first pause.
 const STREAK: u8 = 4;
 /// The first pause.
 const SHORTEST: Duration = Duration::from_nanos(125);
 
-/// A ring's pauses.
+/// The pauses of one ring.
 #[derive(Debug, Default)]
 pub(super) struct Coalescing {
-    /// Polls that have found such a message since this rank sent one, or a pause brought nothing.
+    /// Polls that have found such a message since this rank last sent one or a pause ended with an
+    /// empty ring.
     streak: u8,
     length: Duration,
     until: Option<Instant>,
-    /// A pause is over, and the ring has not been polled yet.
+    /// Whether a pause is over, and the ring has not been polled since.
     over: bool,
     /// Messages that this rank had sent when the streak began.
     sent: u32,
 }
 
 impl Coalescing {
-    /// The ring has been emptied, and a message of several slots was among it. This rank had sent `sent_before` messages
-    /// when that began, and now has sent `sent`.
+    /// Counts a poll that has emptied the ring and found a message of several slots; starts a pause
+    /// if one is due. The rank had sent `sent_before` messages before that poll, and now has sent
+    /// `sent`.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -58,13 +62,13 @@ impl Coalescing {
         self.until = Some(now() + self.length);
     }
 
-    /// Whether there is a pause that may not be over.
+    /// Returns whether there is a pause that may not be over.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.until.is_some()
     }
 
-    /// Whether the pause goes on, where this rank has sent `sent` messages.
+    /// Returns whether the pause continues, given that this rank has sent `sent` messages.
     #[inline]
     pub(super) fn goes_on(&mut self, sent: u32, now: impl FnOnce() -> Instant) -> bool {
         let Some(until) = self.until else {
@@ -85,7 +89,7 @@ impl Coalescing {
         false
     }
 
-    /// The poll has found nothing.
+    /// Notes that a poll found nothing.
     #[inline(always)]
     pub(super) fn in_vain(&mut self) {
         if self.over {
@@ -103,7 +107,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_micros(1);
 
-    /// A ring's target that sends nothing.
+    /// The target of a ring, which sends nothing.
     struct Target {
         coalescing: Coalescing,
         sent: u32,
@@ -119,7 +123,8 @@ mod tests {
             }
         }
 
-        /// Takes something large, then looks every five nanoseconds: how long it pauses.
+        /// Takes a large message, then checks every five nanoseconds; returns the length of the
+        /// pause.
         fn takes(&mut self) -> Duration {
             self.coalescing
                 .begin(LONGEST, self.sent, self.sent, || self.now);

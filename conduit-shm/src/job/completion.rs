@@ -1,4 +1,4 @@
-//! What a poll does with completions: the last step of an operation, at its initiator.
+//! Delivery of completions: the last step of an operation, at its initiator.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use super::{Shm, staging};
 use conduit_portals::matching::outcome_of;
 
 impl<M: Mode> Shm<M> {
-    /// A completion of this rank's own operation.
+    /// Handles a completion of this rank's own operation.
     pub(super) fn take_completion<S: Sink + ?Sized>(
         &self,
         message: &Message,
@@ -44,7 +44,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Moves a get's data to the descriptor, unless the target has written it there. `Some(false)`: all gets are given up.
+    /// Moves a get's data to the descriptor, unless the target has written it there. Returns
+    /// `Some(false)` if all gets are abandoned.
     fn bring_home(&self, message: &Message, header: &Header) -> Option<bool> {
         let length = header.length as usize;
         let own = self.own();
@@ -64,12 +65,13 @@ impl<M: Mode> Shm<M> {
         if end > bound.len {
             return None;
         }
-        // Held during the copy: `abandon` waits for it.
+        // Held during the copy, because `abandon` waits for it.
         let abandoned = self.abandoned.lock();
         let is_wanted = !*abandoned;
         if is_wanted {
-            // SAFETY: the destination lies within the descriptor (just checked), which stays valid until its operations have
-            // ended or are given up; the source within the message or the piece.
+            // SAFETY: the destination lies within the descriptor (just checked), which stays valid
+            // until its operations have ended or are abandoned; the source lies within the message
+            // or the piece.
             unsafe { ptr::copy(from, bound.base.add(end - length), length) };
         }
         drop(abandoned);

@@ -1,4 +1,5 @@
-//! Settings of the shared-memory network. All ranks of a job run with the same ones; start compares them.
+//! Settings of the shared-memory network. All ranks of a job run with the same values; start
+//! compares them.
 
 use std::time::Duration;
 
@@ -9,43 +10,47 @@ use super::error::ShmError;
 /// Settings of the shared-memory network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// Bytes that all regions of a rank can have together. Address space only, in every rank for every rank, until it is
-    /// used.
+    /// Bytes available for all regions of a rank together. Only address space, reserved in every
+    /// rank for every rank, until it is used.
     pub region_bytes: usize,
-    /// Bytes that all event queues of a rank can have together; likewise.
+    /// Bytes available for all event queues of a rank together; likewise.
     pub queue_bytes: usize,
-    /// Whether the system is asked to back regions with huge pages.
+    /// Whether to ask the system to back regions with huge pages.
     pub huge_pages: bool,
-    /// Whether peers' regions can be reached by stores and loads ([`Ni::window`](conduit_core::ni::Ni::window)). Without,
-    /// everything goes through messages, as in a network between hosts.
+    /// Whether peers' regions can be reached by stores and loads
+    /// ([`Ni::window`](conduit_core::ni::Ni::window)). If not, everything goes through messages, as
+    /// in a network between hosts.
     pub windows: bool,
-    /// Bytes of the largest inject, which travels inside a queue; 0 turns it off.
+    /// Bytes of the largest inject, which travels inside a queue; 0 turns injects off.
     pub inject_size: usize,
-    /// Bytes up to which puts, and the replies of gets, travel inside a queue as well.
+    /// Bytes up to which puts, and the replies of gets, also travel inside a queue.
     pub inline_size: usize,
     /// Bytes of the largest put or get to an entry.
     pub max_message: usize,
     /// Bytes of the largest put to a locally managed entry.
     pub max_managed: usize,
-    /// Pieces of memory for puts and gets whose own memory peers can't see, each for one message of the largest size.
+    /// Staging pieces for puts and gets on memory that peers cannot map. Each holds one message of
+    /// the largest size.
     pub staging_pieces: usize,
-    /// With more ranks than this, an event queue is one ring for all sources. With less, it is a ring for each, which
-    /// is quicker and takes more memory.
+    /// With more ranks than this, an event queue is one ring for all sources. Otherwise it has a
+    /// ring for each source, which is faster and takes more memory.
     pub shared_ring_above: u32,
-    /// Rings of their own that this rank then lends to the sources that it hears from most; not where several threads use
-    /// the network at once. Ranks may differ in it.
+    /// Rings that this rank then lends to the sources that send the most; none if several threads
+    /// use the network at once. Ranks may differ in it.
     pub lane_rings: u32,
-    /// For tests: messages, about, after which a source has to give such a ring back; 0 for none. Ranks may differ in it.
+    /// For tests: the approximate number of messages after which a source has to give back such a
+    /// ring; 0 for never. Ranks may differ in it.
     pub lane_force_switch: u32,
-    /// Bytes up to which the rings of an event queue are larger together than was asked for, so that floods go through
-    /// more memory than a core's own cache holds. Not where a queue is one ring for all sources.
+    /// Bytes up to which the rings of an event queue together may grow beyond the requested size,
+    /// so that floods use more memory than a core's cache holds. Ignored if a queue is one ring for
+    /// all sources.
     pub flood_bytes: usize,
-    /// The longest time for which this rank leaves messages of a flood alone, so that more of them come together. Zero
-    /// turns it off. Ranks may differ in it.
+    /// The longest time for which this rank stops polling a ring during a flood, so that more
+    /// messages gather. Zero turns that off. Ranks may differ in it.
     pub max_coalescing: Duration,
     /// Whether this rank offers the slots of its requests for the replies. Ranks may differ in it.
     pub reply_slots: bool,
-    /// Whether it delays its first look for such a reply. Ranks may differ in it.
+    /// Whether this rank delays its first poll for such a reply. Ranks may differ in it.
     pub adaptive_delay: bool,
 }
 
@@ -73,20 +78,20 @@ impl Default for ShmConfig {
 }
 
 impl ShmConfig {
-    /// Bytes of shared memory besides queues and regions, at most, with default settings.
+    /// The most bytes of shared memory besides queues and regions, with default settings.
     pub const STAGING: usize = 16 << 20;
 
-    /// Bytes of the largest put.
+    /// Returns the size in bytes of the largest put.
     pub(super) fn put_limit(&self) -> usize {
         self.max_message.max(self.max_managed)
     }
 
-    /// Whether every queue is one ring for all sources, in a job of `ranks`.
+    /// Returns whether every queue is one ring for all sources, in a job of `ranks`.
     pub(super) fn shared_rings(&self, ranks: u32) -> bool {
         ranks > self.shared_ring_above
     }
 
-    /// Every setting by name, for comparison between ranks.
+    /// Returns every setting by name, for comparison between ranks.
     pub(super) fn entries(&self) -> [(&'static str, u64); 11] {
         [
             ("region_bytes", self.region_bytes as u64),
@@ -103,9 +108,9 @@ impl ShmConfig {
         ]
     }
 
-    /// Refuses what can't work.
+    /// Rejects values out of range.
     pub(super) fn check(&self) -> Result<(), ShmError> {
-        // Half of what a message can cover leaves room for any ring.
+        // Half of what a message can cover leaves room in any ring.
         let in_queue = MAX_SLOTS.div_ceil(2) as usize * SLOT;
         let bounds = [
             ("region_bytes", self.region_bytes, 1, 1 << 44),

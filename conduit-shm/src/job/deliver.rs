@@ -1,4 +1,4 @@
-//! What a poll does with puts.
+//! Delivery of puts.
 
 use std::slice;
 use std::sync::atomic::Ordering;
@@ -18,24 +18,24 @@ use super::message::{
 use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Sources, Taken, mark};
 use super::{Shm, staging};
 
-/// Messages of a run that are alike: they have the first one's frame, length, source and match bits, so what was checked of
-/// it holds for all.
+/// Similar messages of a run: they have the first one's frame, length, source and match bits, so
+/// the checks made on the first hold for all.
 struct PutBatch<'r> {
     ring: &'r Consumer<RingView>,
     slots: SlotRun,
-    /// The first one's.
+    /// The first message's header.
     header: Compact,
     tag: u64,
-    /// Of the next one, within the entry.
+    /// The next message's offset within the entry.
     offset: u64,
     /// Bytes before the payload.
     before: usize,
-    /// How many may still be delivered.
+    /// The number of messages that may still be delivered.
     left: u32,
 }
 
 impl PutBatch<'_> {
-    /// The next one. Ends the delivery of the one before.
+    /// Returns the next message. Ends the delivery of the previous one.
     #[inline(always)]
     fn next(&mut self) -> Option<PutEvent<'_>> {
         self.ring.release_last(&mut self.slots);
@@ -43,10 +43,10 @@ impl PutBatch<'_> {
             return None;
         }
         let slot = self.ring.peek_run(&self.slots)?;
-        // Behind a longer message it would take a line away that is being written.
+        // Behind a longer message this would take away a line that is being written.
         let slot = self.ring.slots().address(slot);
-        // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
-        // SAFETY: as for the first one, in `deliver_run`.
+        // SAFETY: as for the first one, in `deliver_run`. A copy, not a reference: the checked
+        // values are the ones used, even if a broken peer writes meanwhile.
         let header = unsafe { slot.cast::<Compact>().read() };
         if !header.is_like(&self.header) {
             return None;
@@ -64,17 +64,18 @@ impl PutBatch<'_> {
             offset,
             length,
             requested: length,
-            // SAFETY: the payload lies within the message, as the first one's did, which stays until it is released.
+            // SAFETY: the payload lies within the message, as the first one's did, and the message
+            // stays until it is released.
             data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers compact puts in the common case: up to `most` from the head of the ring that follow one another into the
-    /// same managed entry. What can be found out for all of them is found out for the first.
+    /// Delivers compact puts in the common case: up to `most` consecutive ones from the head of the
+    /// ring into the same managed entry. Checks that apply to all are made once, on the first.
     ///
-    /// By itself, so that the loop over messages has the registers.
+    /// Not inlined, so that the message loop has the registers.
     #[inline(never)]
     pub(super) fn deliver_run<S: Sink>(
         &self,
@@ -98,9 +99,10 @@ impl<M: Mode> Shm<M> {
             && frame.use_word() == first.use_word()
         {
             let slot = ring.slots().address(slot);
-            // A copy, not a reference: what is checked below is what is used, whatever a broken peer writes meanwhile.
-            // SAFETY: the first slot of a message that was found committed and is not released before the sink has
-            // returned; aligned to 64, and any bits are a `Compact`. The first word is not used.
+            // SAFETY: the first slot of a message that was found committed and is not released
+            // before the sink has returned; aligned to 64, and any bits are a `Compact`. The first
+            // word is not used. A copy, not a reference: the checked values are the ones used, even
+            // if a broken peer writes meanwhile.
             let header = unsafe { slot.cast::<Compact>().read() };
             if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
                 || !sources.contains(header.source)
@@ -129,7 +131,7 @@ impl<M: Mode> Shm<M> {
             run.charge(delivered, length);
             left -= delivered;
             if delivered == 0 {
-                // The entry has no room for the first.
+                // The entry has no room for the first message.
                 break;
             }
         }
@@ -137,12 +139,13 @@ impl<M: Mode> Shm<M> {
             .list
             .lock()
             .end_run(&run);
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
+        // mark.
         queue.delivering.store(0, Ordering::Release);
         most - left
     }
 
-    /// The run that a message to this index may begin, and from whom its messages come.
+    /// Returns the run that a message to this index may begin, and the sources it accepts.
     #[inline]
     fn begin_run(
         &self,
@@ -165,7 +168,7 @@ impl<M: Mode> Shm<M> {
         Some((run, sources))
     }
 
-    /// Places and delivers a put. Gives how it ended and the bytes placed.
+    /// Places and delivers a put. Returns its outcome and the number of bytes placed.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     pub(super) fn take_put<S: Sink + ?Sized>(
@@ -190,17 +193,18 @@ impl<M: Mode> Shm<M> {
         };
         let mut data: &[u8] = &[];
         match hit.location {
-            // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before the completion; neither
-            // has happened before the sink returns.
+            // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before
+            // the completion; neither release nor completion happens before the sink returns.
             Location::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
-            // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within a region. A put to
-            // oneself may overlap.
+            // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within
+            // a region. A put to oneself may overlap.
             Location::Region(offset) => unsafe {
                 shared::copy(payload, self.own().at(offset), hit.length);
             },
             Location::Process(address) => {
                 let this = process_memory::this();
-                // SAFETY: as for a managed entry; what is at the address is the word of who has appended the entry.
+                // SAFETY: as for a managed entry; the caller that appended the entry vouches for
+                // the address.
                 if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
                     hit.outcome = Outcome::OutOfRange;
                     hit.length = 0;

@@ -1,4 +1,5 @@
-//! Delivery of one message. It is often the one that a rank waits for, so each instruction before its handler counts.
+//! Delivery of one message. A rank often waits for just this one, so each instruction before its
+//! handler counts.
 
 use std::slice;
 use std::sync::atomic::Ordering;
@@ -19,20 +20,21 @@ use super::reply_slots::ReplySlotGuard;
 #[repr(C, align(64))]
 pub(super) struct Slot(pub(super) [u8; SLOT]);
 
-/// Whose messages a ring brings.
+/// The possible sources of a ring's messages.
 pub(super) enum Source<'i> {
-    /// One rank's.
+    /// One rank.
     Only(Rank),
-    /// Any rank's, of which some are noted.
+    /// Any rank; some of the messages are sampled.
     Any(&'i mut Sampler),
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers one message of a ring that had none before. False: there is none, or something else is to be done.
+    /// Delivers one message of a ring that had none before. Returns false if there is none, or it
+    /// needs the general path.
     ///
-    /// The slot after it is not read: that would fetch a line which its sender is about to write, and all stores, also
-    /// those of a reply or of the next request, would wait for it. What has come by the next poll goes by
-    /// [`Self::deliver_run`].
+    /// The slot after it is not read: that would fetch a line that its sender is about to write,
+    /// and all stores, including those of a reply or of the next request, would wait for it.
+    /// Messages that have arrived by the next poll are delivered by [`Self::deliver_run`].
     #[inline(always)]
     pub(super) fn poll_single<S: Sink>(
         &self,
@@ -58,7 +60,7 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         inbox.next = behind;
-        // The next poll publishes it, so that what follows from it need not wait.
+        // Coalescing starts with the next poll, so that the effects of this message need not wait.
         if head.1.slots() > 1 {
             self.coalesce(inbound, sent);
         }
@@ -66,7 +68,8 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Delivers the last of several messages. By itself, so that the loop over messages has the registers.
+    /// Delivers the last of several messages. Not inlined, so that the message loop has the
+    /// registers.
     #[inline(never)]
     pub(super) fn deliver_last<S: Sink>(
         &self,
@@ -79,8 +82,9 @@ impl<M: Mode> Shm<M> {
         self.deliver_single(number, queue, inbound, head, sink)
     }
 
-    /// Delivers a compact put in the common case, as [`Self::deliver_run`] does: what prepares for more would take longer than
-    /// all else. False: it has to go the general way.
+    /// Delivers one compact put in the common case, as [`Self::deliver_run`] does: preparing for
+    /// more would take longer than everything else. Returns false if the message needs the general
+    /// path.
     #[inline(always)]
     fn deliver_single<S: Sink>(
         &self,
@@ -91,7 +95,7 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> bool {
         let slot = inbound.ring.slots().address(slot);
-        // A reply may be written into a slot that is offered while the message is delivered: so that is copied.
+        // A reply may be written into an offered slot during delivery, so that slot is copied.
         let copy: Slot;
         let (from, guard) = match frame.kind {
             PUT_COMPACT => (slot.cast_const(), None),
@@ -101,10 +105,11 @@ impl<M: Mode> Shm<M> {
                 };
                 // SAFETY: as in `deliver_put`.
                 copy = unsafe { slot.cast::<Slot>().read() };
-                // The reply's line, by a store that changes nothing: what asks for a line to write it does nothing where it has been
-                // read.
-                // SAFETY: the slot's last word, aligned. Its sender writes them again once the head has passed the slot and the reply, if
-                // there is one, was taken; here neither can be, for nothing is released, and no reply is written, before `begin`.
+                // Prefetches the reply's line for writing, by a store that changes nothing: a
+                // prefetch instruction has no effect once the line has been read.
+                // SAFETY: the slot's last word, aligned. Its sender writes the slot again only when
+                // the head has passed it and any reply was taken; neither can happen here, because
+                // nothing is released, and no reply is written, before `begin`.
                 unsafe {
                     let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
                     last.write_volatile(last.read_volatile());
@@ -139,14 +144,15 @@ impl<M: Mode> Shm<M> {
         source: Source<'_>,
         sink: &mut S,
     ) -> bool {
-        // SAFETY: the first slot of a message that was found committed and is not released, nor written, before the sink has
-        // returned, or a copy of one; aligned to 64, and any bits are a `Compact`.
+        // SAFETY: the first slot of a message that was found committed and is not released, nor
+        // written, before the sink has returned, or a copy of one; aligned to 64, and any bits are
+        // a `Compact`.
         let header = unsafe { slot.cast::<Compact>().read() };
         let length = header.length as usize;
         let is_source = match source {
             Source::Only(only) => header.source == only,
             Source::Any(sampler) => {
-                // Of messages, each as heavy as the slots that it takes.
+                // Samples messages, each weighted by its slots.
                 if sampler.pass(1) > 0 {
                     self.note_traffic(header.source, frame.slots().into());
                 }
@@ -182,10 +188,12 @@ impl<M: Mode> Shm<M> {
             offset: hit.offset,
             length,
             requested: length,
-            // SAFETY: within the message, as just checked, which stays as it is so long.
+            // SAFETY: within the message, as just checked, which does not change before the sink
+            // returns.
             data: unsafe { slice::from_raw_parts(slot.add(before_payload(length)), length) },
         });
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
+        // mark.
         queue.delivering.store(0, Ordering::Release);
         true
     }

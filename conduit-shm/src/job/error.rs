@@ -1,24 +1,24 @@
-//! Failures of starting the shared-memory network.
+//! Errors that can occur while the shared-memory network starts.
 
 use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
 
-/// Why the network could not be started.
+/// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
     /// The exchange at job start failed.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// A setting is out of its range.
-    #[error("shm start: {setting} is {value}, accepted is {least} to {most}")]
+    #[error("shm start: {setting} is {value}, accepted: {least} to {most}")]
     Setting {
         /// The setting of [`ShmConfig`](super::ShmConfig).
         setting: &'static str,
-        /// What it was.
+        /// Its value.
         value: u64,
-        /// The least accepted value.
+        /// The smallest accepted value.
         least: u64,
-        /// The greatest accepted value.
+        /// The largest accepted value.
         most: u64,
     },
     /// Two ranks run with different settings.
@@ -32,27 +32,27 @@ pub enum ShmError {
         ours: String,
         /// The other rank.
         peer: Rank,
-        /// The other's value, "missing" if it has none.
+        /// The other rank's value, "missing" if it has none.
         theirs: String,
     },
-    /// A peer's memory can't be had, or isn't what it should be.
-    #[error("shm start: rank {rank} can't use the memory of rank {peer}: {reason}")]
+    /// A peer's memory could not be obtained, or is not as expected.
+    #[error("shm start: rank {rank} cannot use the memory of rank {peer}: {reason}")]
     Peer {
         /// This rank.
         rank: Rank,
         /// The peer.
         peer: Rank,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("shm start on rank {rank}: {operation}: {reason}")]
     System {
         /// This rank.
         rank: Rank,
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// The system's words.
+        /// The system's message.
         reason: String,
     },
     /// Another rank could not start.
@@ -60,7 +60,7 @@ pub enum ShmError {
     PeerFailed {
         /// The rank that failed.
         peer: Rank,
-        /// Its own error.
+        /// That rank's own error.
         reason: String,
     },
 }

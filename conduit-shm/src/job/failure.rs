@@ -1,4 +1,5 @@
-//! Which peers have died: a file descriptor per peer process, which becomes readable when the process ends.
+//! Detection of dead peers: a file descriptor per peer process becomes readable when the process
+//! ends.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,16 +10,18 @@ use conduit_core::process_memory::{self, Pid};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
-/// How often the system is asked.
+/// The interval between two checks.
 const INTERVAL: Duration = Duration::from_millis(100);
 const NONE: u32 = u32::MAX;
 
 /// The process of a rank.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Its number here, 0 where it has none. Once the process has ended it may be another one's.
+    /// Its process id here, 0 if it has none. Once the process has ended, another one may get the
+    /// same id.
     pub(super) number: Pid,
-    /// Readable when the process ends. This process has none, and none has where the system knows no such descriptors.
+    /// Readable once the process has ended. `None` for this process, and if the system does not
+    /// support such descriptors.
     pub(super) descriptor: Option<OwnedFd>,
 }
 
@@ -30,7 +33,7 @@ impl Process {
         }
     }
 
-    /// Whether it has ended, as far as that can be told.
+    /// Returns whether the process is known to have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.descriptor.as_ref().is_some_and(|descriptor| {
             let mut asked = [PollFd::new(descriptor, PollFlags::IN)];
@@ -39,11 +42,11 @@ impl Process {
     }
 }
 
-/// Looks after the processes of the peers.
+/// Watches the peers' processes.
 #[derive(Debug)]
 pub(super) struct Failures {
     started: Instant,
-    /// Milliseconds after `started` at which the system is asked again.
+    /// Milliseconds after `started` at which the next check is due.
     due: AtomicU64,
     first: AtomicU32,
 }
@@ -57,8 +60,8 @@ impl Failures {
         }
     }
 
-    /// The first peer, of these by rank, found dead that had not closed its network (`closed` says so). Those without a descriptor
-    /// are never found dead.
+    /// Returns the first peer found dead that had not closed its network, as reported by `closed`.
+    /// `processes` is indexed by rank. Processes without a descriptor are never found dead.
     pub(super) fn first(
         &self,
         processes: &[Process],
@@ -87,7 +90,7 @@ impl Failures {
     }
 }
 
-/// Those that have ended, by one call of the system's.
+/// Returns the processes that have ended, with one system call.
 fn ended(processes: &[Process]) -> Vec<Rank> {
     let (ranks, mut asked): (Vec<Rank>, Vec<_>) = (0..)
         .zip(processes)

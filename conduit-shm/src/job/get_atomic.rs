@@ -1,4 +1,4 @@
-//! What a poll does with gets and atomics, and what it sends back.
+//! Delivery of gets and atomics, and their replies.
 
 use std::ptr;
 
@@ -15,7 +15,7 @@ use super::message::{ACK, FETCH, FULL, Header, REPLY, REPLY_INLINE, slots_for};
 use super::receive::{DeferredEvents, Message, PollBudget, Queue, Taken};
 
 impl<M: Mode> Shm<M> {
-    /// The completion of an operation that `asked` describes.
+    /// Returns the completion of the operation that `asked` describes.
     #[inline]
     pub(super) fn completion(
         &self,
@@ -37,7 +37,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Room for the reply is found first, and the reply leaves before the event: nothing is left over if there is none.
+    /// Delivers a get. Room for the reply is reserved first, and the reply leaves before the event,
+    /// so nothing is left half done if there is no room.
     pub(super) fn take_get<S: Sink + ?Sized>(
         &self,
         number: usize,
@@ -58,7 +59,7 @@ impl<M: Mode> Shm<M> {
         let slots = slots_for(FULL, if inline { length } else { 0 });
         let eq = usize::from(header.eq);
         let Some(producer) = self.producer(message.source, eq) else {
-            // While a lane is left there is one, which has no room.
+            // While a lane is being left, the queue exists but has no room.
             return self.base(message.source, eq).map(|_| Taken::Stalled);
         };
         if slots > producer.max_slots() {
@@ -81,11 +82,12 @@ impl<M: Mode> Shm<M> {
         let slot = producer.slots().address(producer.slot(reserved));
         let (mut outcome, mut moved) =
             found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
-        // SAFETY: the slots that were reserved for an inline reply.
+        // SAFETY: the slots reserved for an inline reply.
         let to = unsafe { if inline { slot.add(FULL) } else { destination } };
         match found.map(|hit| hit.location) {
-            // SAFETY: the source lies within the entry, the destination within the reservation or within the initiator's
-            // memory, and neither holds less than `length` bytes. A get from oneself may overlap.
+            // SAFETY: the source lies within the entry, the destination within the reservation or
+            // within the initiator's memory, and neither holds less than `length` bytes. A get from
+            // oneself may overlap.
             Some(Location::Region(offset)) => unsafe {
                 shared::copy(self.own().at(offset), to, moved);
             },
@@ -144,11 +146,11 @@ impl<M: Mode> Shm<M> {
                 Location::Region(offset) => {
                     let address = self.own().at(offset);
                     let is_aligned = address.addr().is_multiple_of(ty.size());
-                    // SAFETY: aligned, and within the entry, which lies in a region; that others touch it by atomics only is what
-                    // a program promises that uses atomics on it.
+                    // SAFETY: aligned, and within the entry, which lies in a region; a program that
+                    // uses atomics on it guarantees that all concurrent accesses are atomic.
                     is_aligned.then(|| unsafe { apply_atomic(address, op, ty, operand, comparand) })
                 }
-                // SAFETY: the word of whoever has appended the entry.
+                // SAFETY: the caller that appended the entry vouches for the address.
                 Location::Process(address) => unsafe {
                     apply_atomic_at(address, op, ty, operand, comparand)
                 },

@@ -1,12 +1,15 @@
-//! How the memory of a rank comes to its peers: each one asks it for the descriptor, over a socket.
+//! Handover of a rank's memory to its peers: each peer asks the rank for the descriptor, over a
+//! socket.
 //!
-//! A file that another process has open can also be opened through `/proc`, but only with permission to look into that process: not
-//! between sibling user namespaces (containers without privileges, one for each rank), and not where tracing is refused. A
-//! descriptor that is handed over (`SCM_RIGHTS`) needs nobody's leave.
+//! A file that another process has open can also be opened through `/proc`, but only with
+//! permission to inspect that process: not between sibling user namespaces (unprivileged
+//! containers, one for each rank), and not where tracing is forbidden. Handing over a descriptor
+//! (`SCM_RIGHTS`) needs no such permission.
 //!
-//! The socket has an abstract name, which leaves nothing behind and is seen in the whole network namespace. So the name proves
-//! nothing: who asks, and who answers, says a word that only the ranks of the job know, from the bootstrap info. Users are compared besides,
-//! where their numbers mean something: in another user namespace they don't.
+//! The socket has an abstract name, which leaves nothing behind and is visible in the whole network
+//! namespace, so the name proves nothing: both sides send a secret from the bootstrap information,
+//! which only the job's ranks know. User ids are compared as well, where they mean something: in
+//! another user namespace they don't.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -28,17 +31,20 @@ use crate::peer_credentials::credentials;
 
 use super::failure::Process;
 
-/// For how long a peer is asked that does not answer. One that has ended refuses at once.
+/// How long to keep asking a peer that does not answer. A peer that has ended refuses at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// For how long somebody who is connected may keep the others waiting; an honest peer that was too slow asks again.
+/// How long one connection may keep the others waiting; an honest peer that was too slow asks
+/// again.
 const REQUEST: Duration = Duration::from_secs(1);
-/// Between two attempts.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 const WORD: usize = 16;
-/// The number of a user that has none in this namespace, unless the system was told another one.
+/// The user id that stands for a user without one in this namespace, unless the system is
+/// configured otherwise.
 const UNKNOWN_USER: u32 = 65534;
 
-/// Where a rank is asked, with what words: random, and told to the job's ranks only.
+/// The socket name of a rank and the secrets for request and answer: random, and known only to the
+/// job's ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
     name: [u8; WORD],
@@ -86,7 +92,8 @@ impl Address {
     }
 }
 
-/// Hands this rank's memory over to whoever asks rightly, in a thread of its own, until it is dropped.
+/// Hands over this rank's memory to all peers that know the secret, in its own thread, until it is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: Arc<UnixListener>,
@@ -95,9 +102,10 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
-        // Not to be had everywhere: valgrind and filters of system calls may know no such descriptors.
+        // Not available everywhere: valgrind and system call filters may not support such
+        // descriptors.
         let process = pidfd_open(getpid(), PidfdFlags::empty())
-            .inspect_err(|error| tracing::warn!(%error, "peers will not notice this rank's end"));
+            .inspect_err(|error| tracing::warn!(%error, "cannot open a process descriptor; peers will not notice the end of this rank"));
         Self::handing_over(memory, process.ok())
     }
 
@@ -118,7 +126,7 @@ impl Server {
                         }
                     };
                     if let Err(error) = served {
-                        tracing::debug!(%error, "somebody asked for this rank's memory in vain");
+                        tracing::debug!(%error, "refused a request for this rank's memory");
                     }
                 }
             }
@@ -131,10 +139,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Whoever waits for a connection is told that there will be none.
+        // Fails the connections that are still pending.
         let stopped = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (stopped, self.thread.take()) {
-            // It panics for nothing; and if it did, it would have ended.
+            // The thread has no reason to panic; and if it did, it would have ended.
             let _ = thread.join();
         }
     }
@@ -148,13 +156,15 @@ fn answer(
 ) -> io::Result<()> {
     let user = credentials(peer)?.uid;
     if user != rustix::process::geteuid().as_raw() && user != UNKNOWN_USER {
-        return Err(io::Error::other(format!("it is user {user}")));
+        return Err(io::Error::other(format!("the peer is user {user}")));
     }
     let mut request = [0; WORD];
     peer.set_read_timeout(Some(REQUEST))?;
     (&*peer).read_exact(&mut request)?;
     if request != address.request {
-        return Err(io::Error::other("it is none of the job's ranks"));
+        return Err(io::Error::other(
+            "the peer does not know the secret of the job",
+        ));
     }
     let descriptors: Vec<_> = [Some(memory), process]
         .into_iter()
@@ -167,7 +177,7 @@ fn answer(
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let answer = [IoSlice::new(&address.answer)];
         match rustix::net::sendmsg(peer, &answer, &mut control, SendFlags::NOSIGNAL) {
-            // Too many descriptors of this user are under way: peers are about to take them.
+            // Too many of this user's descriptors are in flight: peers are about to receive them.
             Err(rustix::io::Errno::TOOMANYREFS) => thread::sleep(PAUSE),
             Err(rustix::io::Errno::INTR) => {}
             sent => return sent.map(drop).map_err(io::Error::from),
@@ -175,22 +185,24 @@ fn answer(
     }
 }
 
-/// What a peer has handed over.
+/// The descriptors that a peer has handed over.
 #[derive(Debug)]
 pub(super) struct Handed {
     pub(super) memory: OwnedFd,
     pub(super) process: Process,
 }
 
-/// Asks a peer for its memory. Each step may take as long as `patience` says.
+/// Asks a peer for its memory. Each step may take up to `patience`.
 pub(super) fn ask(address: &Address, patience: Duration) -> io::Result<Handed> {
     let begun = Instant::now();
     loop {
         match ask_once(address, patience) {
-            // The peer has gone on to another rank, because this process was too slow.
+            // The peer has moved on to another rank, because this process was too slow.
             Err(error) if is_passing(&error) && begun.elapsed() < patience => thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(io::Error::other(format!("no answer within {patience:?}")));
+                return Err(io::Error::other(format!(
+                    "the peer did not answer within {patience:?}"
+                )));
             }
             done => return done,
         }
@@ -209,7 +221,7 @@ fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // Also that of connecting: who is stopped may have a full queue of those that want to.
+    // The send timeout also covers connecting: a stopped peer may have a full backlog.
     for timeout in [Timeout::Send, Timeout::Recv] {
         set_socket_timeout(&peer, timeout, Some(patience))?;
     }
@@ -237,7 +249,7 @@ fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
                 descriptor: descriptors.next(),
             },
         }),
-        _ => Err(io::Error::other("somebody else has answered")),
+        _ => Err(io::Error::other("another process has answered")),
     }
 }
 
@@ -293,7 +305,7 @@ mod tests {
     #[test]
     fn strangers_are_given_nothing_and_stop_nobody() {
         let (server, address) = server();
-        // One says nothing, one the wrong word, one goes.
+        // One peer sends nothing, one sends the wrong secret, one disconnects.
         let _silent = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         let mut liar = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         liar.write_all(&address.answer).unwrap();
@@ -323,10 +335,10 @@ mod tests {
     fn who_takes_no_connections_is_given_up() {
         let address = Address::random().unwrap();
         let listener = UnixListener::bind_addr(&address.socket().unwrap()).unwrap();
-        // One more than none may wait.
+        // One connection fits into an empty backlog.
         rustix::net::listen(&listener, 0).unwrap();
         let _waiting = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         let error = ask(&address, Duration::from_millis(1)).unwrap_err();
-        assert_eq!(error.to_string(), "no answer within 1ms");
+        assert_eq!(error.to_string(), "the peer did not answer within 1ms");
     }
 }

@@ -1,26 +1,28 @@
-//! Lanes: above the number of ranks up to which each source has a ring of its own, a rank lends a few such rings to the
-//! sources that it hears from most.
+//! Lanes: with more ranks than the limit up to which each source has an exclusive ring, a rank
+//! lends a few such rings to the sources that send the most.
 //!
-//! Who gets one and when that changes is decided by the crate `lanes` (`docs/lanes.md`); this
-//! carries it out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and *holds* those of others
-//! (`LaneKind::Holder`). A lane is one ring of each of a rank's queues, all with the same number.
+//! The crate `lanes` decides which source gets a lane and when that changes (`docs/lanes.md`); this
+//! module carries it out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and *holds* rings of
+//! others (`LaneKind::Holder`). A lane is one ring of each of a rank's queues, all with the same
+//! number.
 //!
-//! * **Who counts**: of the messages in a ring of all sources one in so many is noted ([`Shm::note_traffic`]). What comes by
-//!   lanes is read from their positions when a round begins and when it ends, and makes rounds of its own.
-//! * **Messages about lanes** ([`LANE`]) go by the ring of all sources of the quiet queue. One that finds no room waits here, in
-//!   nobody's way.
-//! * **Into the lane** ([`LanesState::way`]): in each queue by itself, with the first message after
-//!   the offer. An announcement ([`LANE_OPENED`]) is the last in the ring of all sources; the owner
-//!   looks at the lane once it has met that.
-//! * **Back**: sends are answered by `Again` until the owner has freed all that is in the queue's lane; then the ring of all sources
-//!   is next. The lane is given back when that holds for all queues, so its next holder [goes on](Producer::resume) where the owner
-//!   stands.
+//! * **Counting**: messages in shared rings are sampled ([`Shm::note_traffic`]). Traffic in lanes
+//!   is read from their positions when a round begins and when it ends; it also makes rounds by
+//!   itself.
+//! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. One that
+//!   finds no room waits here, where it blocks nothing.
+//! * **Into the lane** ([`LanesState::way`]): in each queue separately, with the first message
+//!   after the offer. An announcement ([`LANE_OPENED`]) is the last message in the shared ring; the
+//!   owner polls the lane once it has received it.
+//! * **Back**: sends return `Again` until the owner has freed everything in the queue's lane; then
+//!   the source uses the shared ring again. The lane is given back when that holds for all queues,
+//!   so its next holder [continues](Producer::resume) at the owner's position.
 //!
-//! What is to be done besides is done in [`Shm::tend_lanes`], which a poll calls when this rank's word of activations says so.
-//! So nothing here costs a poll anything as long as nothing changes.
+//! Everything else is done in [`Shm::tend_lanes`], which a poll calls when this rank's activations
+//! word says so. As long as nothing changes, lanes cost a poll nothing.
 //!
-//! Nobody lends where several threads use the network at once: the messages of a thread that stands between finding its ring and
-//! reserving in it could be overtaken by its own next ones.
+//! No rank lends if several threads use the network at once: a thread between finding its ring and
+//! reserving in it could have its messages overtaken by its own next ones.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,10 +42,12 @@ use super::message::{Header, LANE, LANE_OPENED};
 use super::receive::{Inbox, Taken};
 use super::{Peer, Shm, ShmConfig};
 
-/// Rounds, at most, that are made up for: after so many nothing is left of a weight that all traffic gives.
+/// The most missed rounds that are made up for; after so many, a weight from all the traffic has
+/// decayed to nothing.
 const MISSED: u64 = 128;
 
-/// A ring to send by that can be exchanged. Null: it has to be looked for.
+/// A pointer to the ring to send through, which can be exchanged. Null: the ring has to be looked
+/// up.
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicPtr<Producer<RingView>>);
 
@@ -52,14 +56,15 @@ impl Way {
     pub(super) fn get(&self) -> Option<&Producer<RingView>> {
         // SYNC (way): pairs with `set`.
         let producer = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or kept for as long as this is, by the contract of `set`; only shared references exist.
+        // SAFETY: null, or valid for as long as this is, by the contract of `set`; only shared
+        // references exist.
         unsafe { producer.as_ref() }
     }
 
     /// # Safety
     /// The producer lives as long as this.
     pub(super) unsafe fn set(&self, producer: &Producer<RingView>) {
-        // SYNC (way): whoever finds the pointer finds the producer, and where it stands.
+        // SYNC (way): a thread that reads the pointer sees the producer and its position.
         let producer = std::ptr::from_ref(producer).cast_mut();
         self.0.store(producer, Ordering::Release);
     }
@@ -69,13 +74,13 @@ impl Way {
     }
 }
 
-/// The lanes of a rank, those that it lends and those that it has.
+/// The lanes of a rank: those that it lends and those that it holds.
 pub(super) struct ShmLanes<M: Mode> {
-    /// Lanes that it lends.
+    /// Number of lanes that this rank lends.
     count: u16,
-    /// Where a queue is one ring for all sources.
+    /// `None` unless each queue is one ring for all sources.
     state: Option<M::Lock<LanesState>>,
-    /// One more than a dead peer that was found while the state was locked; 0: none.
+    /// A dead peer that was found while the state was locked, plus 1; 0 if none.
     dead: AtomicU32,
 }
 
@@ -83,49 +88,50 @@ pub(super) struct ShmLanes<M: Mode> {
 #[derive(Debug, Clone, Default)]
 struct Lent {
     holder: Option<Rank>,
-    /// In which queues it was announced: from these on it is looked at.
+    /// The queues in which it was announced, as a bit set: in these it is polled.
     announced: u32,
-    /// Slots that came by it, and are in no weight yet.
+    /// Slots that were received through it and are not in any weight yet.
     fresh: u64,
 }
 
-/// A lane that this rank has.
+/// A lane that this rank holds.
 #[derive(Debug)]
 struct Held {
     peer: Rank,
-    /// Its number at the peer.
+    /// The lane's number at the peer.
     place: u16,
-    /// By queue. Fragments under way are the ring's to count.
+    /// By queue. The rings themselves count the fragments in flight.
     outlets: [Outlet; QUEUES],
-    /// By queue, where it was announced.
+    /// By queue, where the lane was announced.
     rings: [Option<Arc<Producer<RingView>>>; QUEUES],
 }
 
 #[derive(Debug)]
 struct LanesState {
     driver: Driver,
-    /// By the place of a lane that it lends.
+    /// By the number of the lane lent.
     lent: Box<[Lent]>,
-    /// By the place of one that it holds.
+    /// By the slot of the lane held.
     held: Box<[Option<Held>]>,
     /// All ends of lanes that were ever used here, by peer, number and queue.
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
-    /// It is to be looked at what came by lanes: a round begins or ends.
+    /// Whether the traffic in lanes has to be read, because a round begins or ends.
     is_due: bool,
-    /// A peer has died. What it has left in a ring nobody takes, so that is not lent again.
+    /// Whether a peer has died. Its messages may stay in a ring forever, so rings are not lent
+    /// again.
     is_over: bool,
 }
 
 impl<M: Mode> ShmLanes<M> {
     /// # Errors
-    /// More lanes than there can be.
+    /// Fails if there are more lanes than possible.
     pub(super) fn new(
         rank: Rank,
         config: &ShmConfig,
         shared_rings: bool,
     ) -> Result<Self, SettingsError> {
         let lends = shared_rings && !M::PARALLEL;
-        // Checked: there are few.
+        // In range, because the setting was checked.
         let count = if lends { config.lane_rings as u16 } else { 0 };
         let state = shared_rings
             .then(|| LanesState::new(rank, count, config.lane_force_switch, lends))
@@ -137,7 +143,7 @@ impl<M: Mode> ShmLanes<M> {
         })
     }
 
-    /// Does something while another call would hold the state.
+    /// Runs `act` while another call would hold the state.
     #[cfg(test)]
     pub(super) fn while_locked(&self, act: impl FnOnce()) {
         let _state = self.state.as_ref().map(|state| state.lock());
@@ -148,7 +154,7 @@ impl<M: Mode> ShmLanes<M> {
         self.count.into()
     }
 
-    /// Picks messages of a ring of all sources; of another one, none for as long as a rank lives.
+    /// Creates a sampler for the messages of a shared ring; without lanes to lend it samples none.
     pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
         let interval = self.state.as_ref().filter(|_| self.count > 0);
         let interval = interval.map_or(u32::MAX, |state| state.lock().driver.settings.interval);
@@ -160,7 +166,7 @@ impl<M: Mode> ShmLanes<M> {
         state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
-    /// Whether messages to a peer go by a lane, and whether those from it do.
+    /// Returns whether messages to a peer go through a lane, and whether those from it do.
     pub(super) fn with(&self, peer: Rank) -> (bool, bool) {
         let Some(state) = self.state.as_ref().and_then(|state| state.try_lock()) else {
             return (false, false);
@@ -191,14 +197,16 @@ impl LanesState {
         })
     }
 
-    /// What decides about lanes, and what it changes.
+    /// Splits the state into the driver, which decides about lanes, and the rings, which it
+    /// changes.
     fn rings<'a, M: Mode>(&'a mut self, shm: &'a Shm<M>) -> (&'a mut Driver, Rings<'a, M>) {
         let (lent, held) = (&mut self.lent, &mut self.held);
         (&mut self.driver, Rings { shm, lent, held })
     }
 
-    /// Which ring the next message to a peer's queue goes by, beside the one of all sources; `None`: it has to wait. Where that
-    /// one is left its announcement is written.
+    /// Returns the ring for the next message to a peer's queue: the lane or `base`, the shared
+    /// ring. Returns `None` if the message has to wait. On the switch to a lane the announcement is
+    /// written here.
     fn way(
         &mut self,
         own: Rank,
@@ -226,7 +234,7 @@ impl LanesState {
                 let key = (to, held.place, queue as u8);
                 let known = self.ends.get(&key).map(Arc::clone);
                 let Some(lane) = known.or_else(|| peer.lane(queue, held.place)) else {
-                    // That queue has none.
+                    // That queue has no lanes.
                     return Some(Arc::clone(base));
                 };
                 let reserved = base.reserve(1)?;
@@ -243,13 +251,13 @@ impl LanesState {
                 self.ends.entry(key).or_insert(lane).clone()
             }
         };
-        // What is in the lane is known from the ring.
+        // The ring itself knows how full the lane is.
         next.taken(u32::MAX);
         *outlet = next;
         Some(way)
     }
 
-    /// Looks what came by lanes, if that is due, and ends the round if it is over.
+    /// Reads the traffic in lanes if that is due, and ends the round if it is over.
     fn end_rounds<M: Mode>(&mut self, shm: &Shm<M>) {
         if !std::mem::take(&mut self.is_due) || self.is_over {
             return;
@@ -262,8 +270,8 @@ impl LanesState {
         }
     }
 
-    /// Rounds that went by in lanes alone. Without them what a lane carried long ago would count as if it were of now, as only
-    /// what comes by the rings of all sources ends a round.
+    /// Makes up for rounds that passed in lanes alone. Only messages in shared rings end a round,
+    /// so without this, old traffic in lanes would count as recent.
     fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
         let interval = u64::from(self.driver.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
@@ -287,7 +295,7 @@ impl LanesState {
     }
 }
 
-/// What lanes change.
+/// The rings that the driver's decisions change.
 struct Rings<'a, M: Mode> {
     shm: &'a Shm<M>,
     lent: &'a mut [Lent],
@@ -303,7 +311,7 @@ impl<M: Mode> Carrier for Rings<'_, M> {
 
     fn act(&mut self, kind: LaneKind, action: Action) {
         let (slot, peer) = match action {
-            // Nothing has to be made.
+            // Nothing has to be created.
             Action::Send { .. } | Action::Connect { .. } => return,
             Action::Open { slot, peer, .. }
             | Action::Drain { slot, peer }
@@ -339,7 +347,7 @@ impl<M: Mode> Carrier for Rings<'_, M> {
             }
             _ => *held = None,
         }
-        // The next message to each queue looks which way it goes.
+        // The next message to each queue looks up its ring again.
         self.shm.peers[peer as usize].forget_ways();
     }
 
@@ -351,7 +359,7 @@ impl<M: Mode> Carrier for Rings<'_, M> {
 }
 
 impl Peer {
-    /// This rank's end of a lane of a queue, if there is one.
+    /// Returns this rank's end of a lane of a queue, if the queue has that lane.
     fn lane(&self, queue: usize, place: u16) -> Option<Arc<Producer<RingView>>> {
         let entry = self.mapping.control().queues.get(queue)?;
         let (view, extent) = self.mapping.ring(entry, 1 + usize::from(place), true)?;
@@ -365,7 +373,7 @@ impl Peer {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Some of the traffic from a source, by a ring of all sources, was noted.
+    /// Counts sampled traffic from a source in a shared ring.
     #[cold]
     pub(super) fn note_traffic(&self, source: Rank, samples: u32) {
         let Some(state) = self.lanes.state.as_ref().filter(|_| self.lanes.count > 0) else {
@@ -383,7 +391,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Which ring the next message to a peer's queue goes by. `None`: there is no such queue, or the message has to wait.
+    /// Returns the ring for the next message to a peer's queue; `None` if the peer has no such
+    /// queue, or the message has to wait.
     pub(super) fn choose_way(&self, to: Rank, queue: usize) -> Option<Arc<Producer<RingView>>> {
         let base = self.base(to, queue)?;
         match &self.lanes.state {
@@ -395,7 +404,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// A message about lanes. `None`: it makes no sense.
+    /// Handles a message about lanes. Returns `None` if it is malformed.
     #[cold]
     pub(super) fn take_lane_message(&self, source: Rank, header: &Header) -> Option<Taken> {
         let mut bytes = [0; ::lanes::MAX_LENGTH];
@@ -403,7 +412,7 @@ impl<M: Mode> Shm<M> {
         bytes[8..].copy_from_slice(&(header.remote_offset as u32).to_le_bytes());
         let message = Message::decode(bytes.get(..header.length as usize)?).ok()?;
         let mut state = self.lanes.state.as_ref()?.lock();
-        // Nobody who keeps to the protocol has more than two that were not answered.
+        // A peer that follows the protocol has at most two unanswered messages.
         if state.is_over || state.driver.waiting().len() > 4 * self.size as usize {
             return state.is_over.then_some(Taken::Done);
         }
@@ -413,8 +422,9 @@ impl<M: Mode> Shm<M> {
         verdict.ok().map(|()| Taken::Done)
     }
 
-    /// What comes next from a source to this queue comes by its lane. An announcement that nothing has come behind may be
-    /// overtaken by the end of what it announces; then it says nothing. `None`: it makes no sense.
+    /// Handles an announcement: the source's next message to this queue comes through its lane. An
+    /// announcement with nothing behind it may be overtaken by the end of the lane; it is then
+    /// ignored. Returns `None` if it is malformed.
     #[cold]
     pub(super) fn take_lane_opened(
         &self,
@@ -433,7 +443,7 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Does what lanes ask for: of one queue, which is locked, and of all others.
+    /// Does the pending work on lanes: in one queue, which is locked, and in all others.
     pub(super) fn tend_lanes(&self, number: usize, inbox: &mut Inbox) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -449,7 +459,7 @@ impl<M: Mode> Shm<M> {
                 };
             }
         }
-        // A lane is lent again when nothing of its last holder is looked at.
+        // A lane is lent again only when no queue still polls it for its last holder.
         if is_done {
             state.end_rounds(self);
         }
@@ -461,7 +471,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Has the lanes of a queue looked at that were announced in it, and no others; false if that has to wait.
+    /// Makes a queue poll exactly the lanes that were announced in it. Returns false if that has to
+    /// be tried again.
     fn watch_lanes(&self, state: &mut LanesState, number: usize, inbox: &mut Inbox) -> bool {
         let mut is_done = true;
         for (slot, lent) in state.lent.iter_mut().enumerate() {
@@ -470,13 +481,13 @@ impl<M: Mode> Shm<M> {
             is_done &= slots.is_some();
             let slots = slots.filter(|_| holder.is_some()).unwrap_or(0);
             lent.fresh += slots;
-            // Only tests look at it, and a part does.
+            // Only tests read this, and an approximate count is enough for them.
             state.driver.used(slot, slots as u32);
         }
         is_done
     }
 
-    /// False if there is no room.
+    /// Sends a message about lanes. Returns false if there is no room.
     fn post_lane_message(&self, to: Rank, message: Message) -> bool {
         let encoded = message.encode();
         let mut bytes = [0; 16];
@@ -494,7 +505,7 @@ impl<M: Mode> Shm<M> {
         base.is_some_and(|base| self.post_by(to, base, &header))
     }
 
-    /// Takes all lanes back.
+    /// Recalls all lanes.
     #[cfg(test)]
     pub(super) fn recall_lanes(&self) {
         if let Some(state) = &self.lanes.state {
@@ -507,7 +518,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// A peer is dead: nothing waits for it, and no lane changes hands any more.
+    /// Notes a peer's death: nothing waits for it, and lanes no longer change hands.
     pub(super) fn end_lanes(&self, dead: Rank) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -515,7 +526,7 @@ impl<M: Mode> Shm<M> {
         self.lanes.dead.store(dead + 1, Ordering::Relaxed);
         match state.try_lock() {
             Some(mut state) => self.end_lanes_of_dead(&mut state),
-            // The holder of the lock is signalled to look again.
+            // The holder of the lock is signalled to check again.
             None => self.own().control().signal(),
         }
     }

@@ -1,10 +1,12 @@
-//! What lies where in a rank's memory. Offsets count from the start of the mapping; there are no pointers in it.
+//! The layout of a rank's memory. Offsets count from the start of the mapping; it contains no
+//! pointers.
 //!
 //! ```text
 //! Control | event queues: (RingControl, slots) per ring | staging: states, pieces | regions
 //! ```
 //!
-//! All ranks run with the same settings, so everything but the queues' and regions' own sizes is known without asking.
+//! All ranks run with the same settings, so everything but the sizes of queues and regions is known
+//! without asking.
 
 use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,48 +18,48 @@ use conduit_portals::matching::PT_INDICES;
 
 use super::config::ShmConfig;
 
-/// First word of every mapping.
+/// The first word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
-/// Changes with any change of this file or of [`super::message`].
+/// The layout version. Must change with any change of this file or of [`super::message`].
 pub(super) const VERSION: u32 = 6;
 
-/// Event queues of the network's user.
+/// Event queues available to the network's user.
 pub(super) const USER_QUEUES: usize = 16;
 /// The queue of indices that were opened without one.
 pub(super) const INTERNAL_QUEUE: usize = USER_QUEUES;
-/// All queues.
+/// All queues of a rank.
 pub(super) const QUEUES: usize = USER_QUEUES + 1;
 /// Regions of a rank.
 pub(super) const REGIONS: usize = 32;
 
-/// Most processors' unit of mapping; regions are whole pages.
+/// The page size of most processors; regions are whole pages.
 pub(super) const PAGE: usize = 4096;
-/// A huge page.
+/// The size of a huge page.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
 /// [`Control::state`]: the owner uses the network.
 pub(super) const STATE_OPEN: u32 = 1;
-/// [`Control::state`]: the owner has left it in order; its process may end.
+/// [`Control::state`]: the owner has left normally; its process may end.
 pub(super) const STATE_CLOSED: u32 = 2;
 
-/// An event queue as its senders find it.
+/// An event queue as its senders see it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct QueueEntry {
-    /// Where its first [`RingControl`] is. The others follow at [`ring_stride`]. 0: there is no such queue yet. Stored
-    /// last, with release.
+    /// Offset of the queue's first [`RingControl`]. The others follow at [`ring_stride`]. 0 until
+    /// the queue exists. Stored last, with release.
     pub(super) offset: AtomicU64,
-    /// Slots of each ring of one source, as a power of two.
+    /// Base-2 logarithm of the slots of each ring of one source.
     pub(super) shift: AtomicU32,
-    /// Those of its first part, likewise. A ring of all sources has no more.
+    /// Base-2 logarithm of the slots of its first part. A ring of all sources has only this part.
     pub(super) part: AtomicU32,
-    /// Rings.
+    /// Number of rings.
     pub(super) rings: AtomicU32,
-    /// By which of its rings somebody has begun to send: bit `ring % 64`.
+    /// The rings through which a source has begun to send: bit `ring % 64`.
     pub(super) used: AtomicU64,
 }
 
-/// A region as its peers find it.
+/// A region as its peers see it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct RegionEntry {
@@ -83,46 +85,49 @@ pub(super) struct Control {
     /// [`settings_hash`] of the owner.
     pub(super) settings: AtomicU64,
     pub(super) state: AtomicU32,
-    /// Regions that can be looked up. Stored last, with release.
+    /// Number of regions that can be looked up. Stored last, with release.
     pub(super) region_count: AtomicU32,
     /// Bytes that the owner may come to touch, for the sum over ranks.
     pub(super) promised: AtomicU64,
-    /// The [control group](crate::memory::Memory::group_id) that they count in.
+    /// The [control group](crate::memory::Memory::group_id) that these bytes count in.
     pub(super) memory_group: AtomicU64,
-    /// On a line of its own: every sender reads it with every message.
+    /// Alone on its cache line, because every sender reads it with every message.
     pub(super) doorbell: CachePadded<DoorbellWords>,
-    /// For each portal table index the queue it goes to, plus 1; 0 while it is not open. Stored with release.
+    /// The queue of each portal table index, plus 1; 0 while the index is not open. Stored with
+    /// release.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
-    /// 1 after a peer has activated a ring of any queue, until the owner has seen it. On a line of its own: the owner reads it
-    /// all the time.
+    /// 1 after a peer has activated a ring of any queue, until the owner has seen it. Alone on its
+    /// cache line, because the owner reads it constantly.
     pub(super) activations: CachePadded<AtomicU64>,
     pub(super) queues: [QueueEntry; QUEUES],
     pub(super) regions: [RegionEntry; REGIONS],
 }
 
 impl Control {
-    /// Says that somebody is going to send by a ring of a queue.
+    /// Announces that a source is going to send through a ring of a queue.
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
-        // SYNC (activations): first the bit, then the word, then messages. Pairs with `Shm::activate_all`.
+        // SYNC (activations): first the bit, then the word, then messages. Pairs with
+        // `Shm::activate_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
         self.signal();
     }
 
-    /// Makes the owner poll all queues and look for activated rings.
+    /// Makes the owner poll all queues and check for activated rings.
     pub(super) fn signal(&self) {
         self.activations.store(ACTIVATIONS, Ordering::Release);
     }
 }
 
-/// [`Control::activations`]: there are some.
+/// [`Control::activations`]: rings were activated.
 pub(super) const ACTIVATIONS: u64 = 1;
 
-/// One piece's state, alone on its line: 0 free, 1 in use. The initiator takes it, the target frees it.
+/// The state of one piece, alone on its line: 0 free, 1 in use. The taker is the initiator; for a
+/// put the target frees the piece.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct PieceState(pub(super) AtomicU32);
 
-// The layout is the protocol between processes: it may not depend on anything but this file.
+// The layout is the protocol between processes, so it may depend only on this file.
 const _: () = {
     assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
@@ -138,12 +143,13 @@ const _: () = {
     assert!(size_of::<Control>() <= PAGE);
 };
 
-/// Bytes from one ring of a queue to the next.
+/// Returns the number of bytes from one ring of a queue to the next.
 pub(super) const fn ring_stride(shift: u32) -> usize {
     size_of::<RingControl>() + (SLOT << shift)
 }
 
-/// Bytes before a ring of a queue, of which the first may be one of all sources.
+/// Returns the number of bytes before a ring of a queue, whose first ring may be one of all
+/// sources.
 pub(super) fn ring_start(index: usize, shift: u32, part: u32, shared: bool) -> Option<usize> {
     match index.checked_sub(1) {
         Some(others) if shared => others
@@ -168,7 +174,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout that settings give. They have been checked, so nothing overflows.
+    /// Creates the layout for these settings. They have been checked, so nothing overflows.
     pub(super) fn new(config: &ShmConfig) -> Self {
         let queue_offset = PAGE;
         let queue_end = queue_offset + config.queue_bytes.next_multiple_of(PAGE);
@@ -190,7 +196,7 @@ impl Layout {
     }
 }
 
-/// A number that differs when settings do (FNV-1a over names and values).
+/// Returns a hash of the settings (FNV-1a over names and values).
 pub(super) fn settings_hash(config: &ShmConfig, ranks: u32) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

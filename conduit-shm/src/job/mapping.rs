@@ -13,16 +13,17 @@ use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, ring_sta
 
 /// A mapping of `layout.total` bytes of a rank's memory; unmapped when dropped.
 ///
-/// The file behind it has that size from the start and can't shrink (it is sealed, which is looked at before a peer's is mapped), so
-/// no access within the mapping raises SIGBUS. Untouched pages cost nothing.
+/// The file behind it has that size from the start and cannot shrink (its seal is checked before a
+/// peer's file is mapped), so no access within the mapping raises SIGBUS. Untouched pages cost
+/// nothing.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: the pointer names memory shared between processes, which is only accessed through atomics, or as the ring and
-// the Ni contract hand it out; neither cares which thread does it.
+// SAFETY: the pointer names memory shared between processes, accessed only through atomics or by
+// the rules of the ring and the Ni contract; neither depends on the thread.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -42,7 +43,7 @@ impl Mapping {
             )?
         };
         let lead = start.addr().next_multiple_of(HUGE_PAGE) - start.addr();
-        // SAFETY: `lead + total` lies within the reservation made above, of which nobody else knows.
+        // SAFETY: `lead + total` lies within the reservation made above, which is not shared yet.
         let mapped = unsafe {
             let base = start.byte_add(lead);
             rustix::mm::mmap(
@@ -62,8 +63,9 @@ impl Mapping {
                 return Err(error);
             }
         };
-        // The rest of the reservation, before and behind.
-        // SAFETY: both parts belong to the reservation and not to the mapping; lengths are whole pages.
+        // Unmaps the rest of the reservation, before and behind.
+        // SAFETY: both parts belong to the reservation and not to the mapping; lengths are whole
+        // pages.
         unsafe {
             if lead > 0 {
                 rustix::mm::munmap(start, lead)?;
@@ -75,7 +77,7 @@ impl Mapping {
             layout: layout.clone(),
         };
         if huge_pages {
-            // Advice: where the system has no huge pages for shared memory, small ones do.
+            // Only advice: if the system has no huge pages for shared memory, small ones are used.
             let len = layout.total - layout.region_offset;
             // SAFETY: within the mapping; the advice changes no contents.
             let advised = unsafe {
@@ -86,14 +88,14 @@ impl Mapping {
                 )
             };
             if let Err(error) = advised {
-                tracing::warn!(%error, "huge pages were asked for and are not available");
+                tracing::warn!(%error, "huge pages are not available");
             }
         }
-        // A core file should not walk through terabytes of reserved addresses.
+        // Core files should not include terabytes of reserved addresses.
         // SAFETY: the whole mapping; the advice changes no contents.
         let hidden = unsafe { rustix::mm::madvise(base, layout.total, Advice::LinuxDontDump) };
         if let Err(error) = hidden {
-            tracing::debug!(%error, "the mapping stays in core files");
+            tracing::debug!(%error, "cannot exclude the mapping from core files");
         }
         Ok(mapping)
     }
@@ -102,15 +104,17 @@ impl Mapping {
         &self.layout
     }
 
-    /// The address of an offset, which is at most `total`.
+    /// Returns the address of an offset, which is at most `total`.
     #[inline]
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.layout.total);
-        // SAFETY: within the mapping or at its end: offsets come from the layout, or were checked by `range`.
+        // SAFETY: within the mapping or at its end: offsets come from the layout, or were checked
+        // by `range`.
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// The address of `len` bytes that a peer has named by their offset. `None` if they don't lie in staging or regions.
+    /// Returns the address of `len` bytes that a peer has named by their offset; `None` if they
+    /// don't lie in staging or regions.
     #[inline]
     pub(super) fn range(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len as u64)?;
@@ -120,7 +124,8 @@ impl Mapping {
         Some(self.at(offset as usize))
     }
 
-    /// The offset of `len` bytes at an address of this process, if they lie in this mapping's regions.
+    /// Returns the offset of `len` bytes at an address of this process, if they lie in this
+    /// mapping's regions.
     #[inline]
     pub(super) fn region_offset_of(&self, address: *const u8, len: usize) -> Option<usize> {
         let offset = address.addr().checked_sub(self.base.as_ptr().addr())?;
@@ -128,23 +133,24 @@ impl Mapping {
         (offset >= self.layout.region_offset && end <= self.layout.total).then_some(offset)
     }
 
-    /// The first page.
+    /// Returns the first page.
     #[inline]
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: the mapping begins with a `Control` (asserted to fit), all of whose fields are atomics, for which
-        // every bit pattern is valid; page-aligned.
+        // SAFETY: the mapping begins with a `Control` (asserted to fit), all of whose fields are
+        // atomics, for which every bit pattern is valid; page-aligned.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
-    /// A ring of a queue that was published, whose first ring is one of all sources if it is `shared`; `None` if there is none,
-    /// or what the owner wrote makes no sense.
+    /// Returns a ring of a published queue, whose first ring is one of all sources if `shared` is
+    /// set; `None` if there is no such ring, or the owner's queue entry is invalid.
     pub(super) fn ring(
         &self,
         queue: &QueueEntry,
         index: usize,
         shared: bool,
     ) -> Option<(RingView, Extent)> {
-        // SYNC (queue): pairs with the release store in `eq_create`: the extent is there with the offset.
+        // SYNC (queue): pairs with the release store in `make_queue`: the extent is visible with
+        // the offset.
         let offset = queue.offset.load(Ordering::Acquire);
         let (shift, part) = (&queue.shift, &queue.part);
         let (shift, part) = (shift.load(Ordering::Relaxed), part.load(Ordering::Relaxed));
@@ -165,19 +171,21 @@ impl Mapping {
             return None;
         }
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;
-        // SAFETY: the slots follow the control words within the same ring, which lies in the mapping (checked above).
+        // SAFETY: the slots follow the control words within the same ring, which lies in the
+        // mapping (checked above).
         let ring = unsafe { RingView::new(control, control.add(1).cast()) };
         Some((ring, Extent { shift, part }))
     }
 
-    /// The state of a staging piece, for `piece < pieces`.
+    /// Returns the state of a staging piece; `None` if there is no such piece.
     #[inline]
     pub(super) fn piece_state(&self, piece: usize) -> Option<&AtomicU32> {
         if piece >= self.layout.pieces {
             return None;
         }
         let offset = self.layout.piece_states + piece * size_of::<PieceState>();
-        // SAFETY: an aligned element of the table of states, which lies within the mapping; an atomic.
+        // SAFETY: an aligned element of the table of states, which lies within the mapping; an
+        // atomic.
         unsafe { Some(&(*self.at(offset).cast::<PieceState>()).0) }
     }
 }
@@ -185,10 +193,11 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (base, len) = (self.base.as_ptr().cast(), self.layout.total);
-        // SAFETY: mapped by `new` with this length. Whoever holds pointers into it holds the network, which holds this.
+        // SAFETY: mapped by `new` with this length. Holders of pointers into it also hold the
+        // network, which holds this.
         let unmapped = unsafe { rustix::mm::munmap(base, len) };
         if let Err(error) = unmapped {
-            tracing::debug!(%error, "unmapping a rank's memory");
+            tracing::debug!(%error, "cannot unmap a rank's memory");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a message looks like in its slots.
+//! The format of a message in its slots.
 //!
 //! | byte | compact and full | full only |
 //! |---|---|---|
@@ -24,10 +24,10 @@
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
 //! | [`ATOMIC`] | header data: operand; reference: comparand; md: operation and type |
 //! | [`LANE`] | length, header data, remote offset: bytes of a message about lanes (`super::lanes`) |
-//! | [`LANE_OPENED`] | header data: the generation of the lane by which the source goes on |
+//! | [`LANE_OPENED`] | header data: the generation of the lane through which the source continues |
 //! | [`SEND`], [`ACK`], [`REPLY`] | index: outcome; match bits: old value of an atomic; header data, token, reference, md, piece, flags: those of the operation |
 //!
-//! Integers are in the host's order: both ends are the same host.
+//! Integers are in native byte order, because both ends are on the same host.
 
 use std::mem::{offset_of, size_of};
 use std::ptr;
@@ -57,20 +57,20 @@ pub(super) const REPLY_INLINE: u8 = 8;
 /// Flag: the atomic's old value is wanted.
 pub(super) const FETCH: u8 = 16;
 
-/// No memory descriptor belongs to the operation.
+/// Stands for no memory descriptor.
 pub(super) const NO_MD: u32 = u32::MAX;
 
 /// Bytes of a compact message's header.
 pub(super) const COMPACT: usize = 32;
-/// Bytes of any other's, before its payload.
+/// Bytes of any other message's header, before its payload.
 pub(super) const FULL: usize = size_of::<Header>();
 
-/// A full header. In a slot the first eight bytes are the ring's word.
+/// A full header. In a slot, the first eight bytes are the ring's word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) tag: u32,
-    /// What the message is to be committed with; not read back.
+    /// The frame to commit the message with; not read back.
     pub(super) frame: Frame,
     pub(super) length: u32,
     pub(super) source: u32,
@@ -85,7 +85,7 @@ pub(super) struct Header {
     pub(super) flags: u8,
 }
 
-/// The first half of a header, all that a compact message has.
+/// The first half of a header: the whole header of a compact message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Compact {
@@ -107,14 +107,14 @@ const _: () = {
     assert!(offset_of!(Header, length) == WORD && offset_of!(Header, remote_offset) == COMPACT);
 };
 
-/// Slots of a message with `header` bytes before `payload` bytes.
+/// Returns the slots of a message with `header` bytes before `payload` bytes.
 #[inline]
 pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
     (header + payload).div_ceil(SLOT) as u32
 }
 
-/// Bytes before the payload of a compact message with so many: all of the first slot, where that takes no more slots than
-/// the header alone. Copies then go by whole cache lines.
+/// Returns the bytes before the payload of a compact message with this many: the whole first slot,
+/// if that takes no more slots than the header alone. Copies then move whole cache lines.
 #[inline(always)]
 pub(super) const fn before_payload(payload: usize) -> usize {
     if payload > SLOT - COMPACT && slots_for(SLOT, payload) == slots_for(COMPACT, payload) {
@@ -132,7 +132,8 @@ impl Header {
     #[inline]
     pub(super) unsafe fn write(&self, slot: *mut u8) {
         let from: *const u8 = ptr::from_ref(self).cast();
-        // SAFETY: 56 bytes within both the header and the slot, which is the caller's alone until it commits.
+        // SAFETY: 56 bytes within both the header and the slot, which only the caller uses until it
+        // commits.
         unsafe { ptr::copy_nonoverlapping(from.add(WORD), slot.add(WORD), FULL - WORD) }
     }
 
@@ -144,8 +145,8 @@ impl Header {
     pub(super) unsafe fn read(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: 56 bytes within both; every bit pattern is a header, and nobody writes the slot before its release. A message
-        // whose slot may take a reply is read from a copy.
+        // SAFETY: 56 bytes within both; every bit pattern is a header, and the slot is not written
+        // before its release. A message whose slot may take a reply is read from a copy.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), FULL - WORD) }
         header
     }
@@ -165,7 +166,7 @@ impl Header {
 }
 
 impl Compact {
-    /// Whether length, source and match bits are the same.
+    /// Returns whether length, source and match bits are the same.
     #[inline(always)]
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.length, self.source, self.match_bits)
@@ -185,7 +186,8 @@ impl Compact {
         hdr_data: u64,
     ) {
         let at: *mut Self = slot.cast();
-        // SAFETY: 24 bytes behind the ring's word, aligned, within the slot, which is the caller's alone until it commits.
+        // SAFETY: 24 bytes behind the ring's word, aligned, within the slot, which only the caller
+        // uses until it commits.
         unsafe {
             (&raw mut (*at).length).write(length);
             (&raw mut (*at).source).write(source);

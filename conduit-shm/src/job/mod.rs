@@ -1,22 +1,23 @@
-//! The network in shared memory between the ranks of a job on one host, each a process (or, in
+//! The shared-memory network between the ranks of a job on one host. Each rank is a process (or, in
 //! tests, a part of one).
 //!
-//! Start with `Shm::start`; [`in_process`] makes a whole world inside one process. Everything else
-//! is [`Ni`](conduit_core::ni::Ni).
+//! Start with `Shm::start`; [`in_process`] creates a whole world inside one process. Everything
+//! else is [`Ni`](conduit_core::ni::Ni).
 //!
-//! Every rank has one nameless file, mapped by all ranks, which holds its event queues, staging
+//! Every rank has one anonymous file, mapped by all ranks, which holds its event queues, staging
 //! pieces and regions (`layout`). A message is a reservation and a write in a ring of the target's
-//! queue (`crate::ring`, `send`), matched when the target polls that queue (`receive`,
+//! queue (`crate::ring`, `send`). It is matched when the target polls that queue (`receive`,
 //! [`conduit_portals::matching`]); completions come back the same way.
 //!
-//! **Promises.** No process ever waits for another's lock. Nothing has a name in any file system, so
-//! nothing is left behind however a rank ends. A sender that finds no room gets
+//! **Guarantees.** No process ever waits for another's lock. Nothing has a name in a file system,
+//! so a rank leaves nothing behind, no matter how it ends. A sender that finds no room gets
 //! [`Submit::Again`](conduit_core::ni::Submit::Again). A target that finds no room for a completion
-//! keeps that one, and takes nothing more from the same ring until it is posted.
+//! keeps that completion, and takes nothing more from the same ring until it is posted.
 //!
-//! **Costs.** A short message and its reply move one cache line each, or one in all (`reply_slots`).
-//! Up to `CONDUIT_LANE_ABOVE` ranks the rings take memory with the square of their number; above,
-//! ranks share one ring for each queue and lend a few others (`lanes`).
+//! **Costs.** A short message and its reply move one cache line each, or one in total
+//! (`reply_slots`). Up to `CONDUIT_LANE_ABOVE` ranks, the rings' memory grows with the square of
+//! the number of ranks; above, all sources share one ring for each queue, and a rank lends a few
+//! more (`lanes`).
 
 mod adaptive_delay;
 mod bootstrap_info;
@@ -78,29 +79,30 @@ use statistics::Counters;
 
 /// The shared-memory network of one rank.
 ///
-/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par), `Sync` in the latter.
+/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par),
+/// `Sync` in `Par`.
 pub struct Shm<M: Mode> {
     rank: Rank,
     size: u32,
-    /// Falls in a child, which may use nothing of this.
+    /// Becomes invalid in a forked child, which may use nothing of this.
     standing: Standing,
     config: ShmConfig,
-    /// Whether a queue is one ring for all sources.
+    /// Whether each queue is one ring for all sources.
     shared_rings: bool,
     lanes: ShmLanes<M>,
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// By rank, this one's own too.
+    /// By rank, including this one.
     peers: Box<[Peer]>,
     queues: Box<[OnceLock<Queue<M>>]>,
     /// The portal table.
     indices: Box<[Index<M>]>,
-    /// Match entries linked, over all indices.
+    /// Linked match entries, over all indices.
     entries: AtomicU32,
     descriptors: Descriptors<M>,
     staging: Staging,
-    /// All gets are given up ([`conduit_core::ni::Ni::abandon`]).
+    /// Whether all gets are abandoned ([`conduit_core::ni::Ni::abandon`]).
     abandoned: M::Lock<bool>,
     allocated: M::Lock<Allocated>,
     failures: Failures,
@@ -108,7 +110,7 @@ pub struct Shm<M: Mode> {
     processes: Box<[Process]>,
     ready_table: ReadyTable,
     reply_slots: ReplySlots,
-    /// Messages sent by this rank, where one thread at a time sends them.
+    /// Messages sent by this rank, if one thread at a time sends them.
     sent: AtomicU32,
     /// Threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
@@ -119,11 +121,12 @@ pub struct Shm<M: Mode> {
 /// A rank as this one sees it.
 struct Peer {
     mapping: Arc<Mapping>,
-    /// This rank's ends of the rings to each of its queues, other than lanes, made when first used.
+    /// This rank's ends of the rings to each of the peer's queues, except lanes; created when first
+    /// used.
     producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
-    /// The ring that the next message to each of its queues goes by.
+    /// The ring for the next message to each of the peer's queues.
     ways: [Way; QUEUES],
-    /// The same by the indices that lead to them.
+    /// The same, by the indices that lead to the queues.
     rings: [Way; PT_INDICES],
 }
 
@@ -137,7 +140,7 @@ impl Peer {
         }
     }
 
-    /// The ring for an index to which something was sent before.
+    /// Returns the ring for an index to which something was sent before.
     #[inline(always)]
     fn known_ring(&self, index: PtIndex) -> Option<&Producer<RingView>> {
         self.rings.get(usize::from(index.0))?.get()
@@ -146,19 +149,20 @@ impl Peer {
 
 /// A portal table index.
 struct Index<M: Mode> {
-    /// The queue that its messages come by, plus 1; 0 while it is not open.
+    /// The queue that receives its messages, plus 1; 0 while the index is not open.
     queue: AtomicU8,
     /// Held while the list is read or changed, never while events are delivered.
     list: M::Lock<MatchList>,
 }
 
 impl<M: Mode> Shm<M> {
-    /// What has gone wrong so far.
+    /// Returns the counters so far.
     pub fn statistics(&self) -> Statistics {
         self.statistics.read(self.lanes.statistics())
     }
 
-    /// Whether messages to a peer go by a ring of this rank's own, and those from it by one of its own.
+    /// Returns whether messages to a peer go through a ring that only this rank fills, and whether
+    /// messages from it come through a ring that only the peer fills.
     pub fn own_rings(&self, peer: Rank) -> (bool, bool) {
         match self.shared_rings {
             true => self.lanes.with(peer),
@@ -166,13 +170,14 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// This rank's own memory.
+    /// Returns this rank's own memory.
     #[inline]
     fn own(&self) -> &Mapping {
         &self.peers[self.rank as usize].mapping
     }
 
-    /// Messages sent so far. Where several threads send at once they are not counted, as all would write to one line.
+    /// Returns the number of messages sent so far. Not counted if several threads send at once,
+    /// because all would write to one line.
     #[inline(always)]
     fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The Ni contract, each call handed to the file that keeps it.
+//! The Ni contract: each call delegates to the module that implements it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use conduit_core::threads::{Lock, Mode};
 use super::Shm;
 use super::layout::{INTERNAL_QUEUE, STATE_CLOSED, USER_QUEUES};
 
-/// Messages that [`Ni::progress`] handles at most; more wait for its next call.
+/// The most messages that one call of [`Ni::progress`] handles; more wait for the next call.
 const INTERNAL_LIMIT: u32 = 64;
 
 impl<M: Mode> Ni for Shm<M> {
@@ -87,7 +87,8 @@ impl<M: Mode> Ni for Shm<M> {
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         self.submit_atomic(atomic)
     }
-    /// Sources outside of regions are copied as puts are submitted, so there are only gets to give up.
+    /// Sources outside of regions are copied when a put is submitted, so only gets have to be
+    /// abandoned.
     fn abandon(&self) {
         *self.abandoned.lock() = true;
     }
@@ -157,8 +158,9 @@ impl<M: Mode> Ni for Shm<M> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Says that this rank's process is about to end as it should: peers then don't take it for dead. What they send from
-    /// here on may never be looked at. A child says nothing.
+    /// Announces that this rank's process is about to end normally, so peers don't take it for
+    /// dead. Messages that they send from here on may never be read. In a forked child this does
+    /// nothing.
     pub fn leave(&self) {
         if self.standing.is_child() {
             return;
@@ -172,7 +174,7 @@ impl<M: Mode> Shm<M> {
 
 impl<M: Mode> Drop for Shm<M> {
     fn drop(&mut self) {
-        // A process that ends after this has not failed; one that is panicking has.
+        // A process that ends after this has not failed; a panicking one has.
         if !std::thread::panicking() {
             self.leave();
         }

@@ -1,4 +1,4 @@
-//! Any memory of a peer's process, by the system's cross-memory attach: one copy, one system call.
+//! Access to any memory of a peer's process, by cross-memory attach: one copy, one system call.
 
 use std::io;
 
@@ -21,11 +21,12 @@ impl<M: Mode> Shm<M> {
     ) -> Result<(), NiError> {
         const OPERATION: &str = "memory_write";
         let process = self.process(OPERATION, target)?;
-        // What is written can't be taken back, unlike what is read. Between this and the write the process could still end, and its
-        // number be given out again: that takes as many new processes in the meantime as the system has numbers, since it gives them
-        // out in a circle. No call of the system's writes by descriptor under the same rules.
+        // Unlike a read, a write cannot be undone. Between this check and the write, the process
+        // could still end and its id be reused: that would take as many new processes in the
+        // meantime as there are ids, because the system assigns them cyclically. No system call
+        // writes by process descriptor under the same rules.
         still_runs(OPERATION, target, process)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let written = unsafe { process_memory::write(process.number, address, source, len) };
         still_runs(OPERATION, target, process)?;
         written.map_err(|error| self.refused(OPERATION, &error))
@@ -42,7 +43,7 @@ impl<M: Mode> Shm<M> {
     ) -> Result<(), NiError> {
         const OPERATION: &str = "memory_read";
         let process = self.process(OPERATION, target)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let read = unsafe { process_memory::read(destination, process.number, address, len) };
         still_runs(OPERATION, target, process)?;
         read.map_err(|error| self.refused(OPERATION, &error))
@@ -66,7 +67,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Whether a peer's process has had its number up to now: it keeps it until it has ended. After that anybody may get it.
+/// Checks that a peer's process still runs, so its process id has been its own up to now. After its
+/// end any process may get the id.
 fn still_runs(operation: &'static str, target: Rank, process: &Process) -> Result<(), NiError> {
     match process.has_ended() {
         false => Ok(()),
@@ -99,7 +101,7 @@ mod tests {
         let mut theirs = vec![0u8; 100_000];
         let ours: Vec<u8> = (0..100_000u32).map(|byte| (byte % 251) as u8).collect();
         let address = theirs.as_mut_ptr().expose_provenance() as u64;
-        // SAFETY: valid for as many bytes; so below.
+        // SAFETY: valid for this many bytes; likewise below.
         unsafe { world[0].memory_write(1, address, ours.as_ptr(), ours.len()) }.unwrap();
         assert_eq!(theirs, ours);
         let mut back = vec![0u8; 100_000];
@@ -128,12 +130,12 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        // Rank 1 was that child, and the number is this process's now.
+        // Rank 1 was that child, and the process id is now this process's.
         world[0].processes[1].descriptor = Some(descriptor);
         let mut byte = 1u8;
         let mut theirs = 2u8;
         let address = (&raw mut theirs).expose_provenance() as u64;
-        // SAFETY: valid for one byte; so below.
+        // SAFETY: valid for one byte; likewise below.
         let written = unsafe { world[0].memory_write(1, address, &raw const byte, 1) };
         assert!(matches!(written, Err(NiError::PeerFailed { rank: 1, .. })));
         // SAFETY: as above.

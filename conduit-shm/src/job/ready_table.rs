@@ -1,10 +1,11 @@
-//! The ready table: one flat array of what each ring waits for. A rank finds the rings with something to do by a load
-//! and a comparison for each.
+//! The ready table: a flat array of the words that rings wait for. A rank finds the rings with work
+//! by one load and one comparison for each.
 //!
-//! An entry is the word at which the ring's next message will be published, and the tag that publishes it. The holder
-//! of the ring's queue writes it after each poll that took something (the one for a reply also when a slot is offered).
-//! Any thread reads it without a lock. A reader in another thread may see the two fields of different moments and take
-//! a ring for idle or busy once too often; its next look is right.
+//! An entry is the word at which the ring's next message will be published, and the tag that
+//! publishes it. The thread that holds the ring's queue writes the entry after each poll that took
+//! something (the entry for a reply also when a slot is offered). Any thread reads it without a
+//! lock. A reader in another thread may see the two fields from different moments and wrongly take
+//! a ring for idle or busy once; its next read is right.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -17,12 +18,12 @@ use crate::ring::{Frame, frame_in, tag_in};
 
 use super::layout;
 
-/// What an entry waits for that must be polled in any case: always there.
+/// The word of an entry that must be polled in any case: its tag is always there.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
-/// A tag that is not there.
+/// A tag that never matches.
 const NEVER: u32 = 1;
-/// The place of the entry for [`layout::Control::activations`].
+/// The index of the entry for [`layout::Control::activations`].
 const ACTIVATIONS: usize = 0;
 
 const _: () = assert!(Atomic::<Ready>::is_lock_free());
@@ -36,7 +37,7 @@ struct ReadyEntry {
 }
 
 impl ReadyEntry {
-    /// To be polled in any case, for no queue.
+    /// Creates an entry that must be polled in any case, for no queue.
     fn new() -> Self {
         Self {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
@@ -45,17 +46,17 @@ impl ReadyEntry {
         }
     }
 
-    /// The word, if it has the tag.
+    /// Returns the word, if it has the awaited tag.
     #[inline(always)]
     fn found(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
-        // SAFETY: `ALWAYS`, or a word of a ring of this rank's or a peer's, or of this rank's first page; all stay mapped as long as the
-        // network lives.
+        // SAFETY: `ALWAYS`, or a word in a ring of this rank or of a peer, or in this rank's first
+        // page; all stay mapped as long as the network lives.
         let found = unsafe { (*word).load(Ordering::Relaxed) };
         (tag_in(found) == self.tag.load(Ordering::Relaxed)).then_some(found)
     }
 
-    /// Waits for `tag` at `word`; `None`: something is to be done in any case.
+    /// Waits for `tag` at `word`; with `None`, the entry must be polled in any case.
     #[inline(always)]
     fn set(&self, awaited: Option<(&AtomicU64, u32)>) {
         let (word, tag) = awaited.unwrap_or((&ALWAYS, 0));
@@ -65,17 +66,19 @@ impl ReadyEntry {
     }
 }
 
-/// The table. Rings have entries in the order in which somebody has begun to send by them; the others have none.
+/// The table. Rings get entries in the order in which a source begins to send through them; the
+/// others have none.
 #[derive(Debug)]
 pub(super) struct ReadyTable {
     entries: Box<[ReadyEntry]>,
     used: AtomicUsize,
-    /// For a reply (`super::reply_slots`), which names its queue itself.
+    /// The entry for a reply (`super::reply_slots`), whose frame names the queue.
     reply: ReadyEntry,
 }
 
 impl ReadyTable {
-    /// Room for so many rings, and for a reply and activations, which nothing awaits yet.
+    /// Creates a table with room for this many rings, and for a reply and activations, which are
+    /// not awaited yet.
     pub(super) fn new(rings: usize) -> Self {
         let ready_table = Self {
             entries: (0..=ACTIVATIONS + rings)
@@ -90,28 +93,29 @@ impl ReadyTable {
         ready_table
     }
 
-    /// An entry for a ring of a queue, which is to be polled in any case at first; gives its place.
+    /// Adds an entry for a ring of a queue, which at first must be polled in any case. Returns its
+    /// index.
     pub(super) fn add(&self, queue: Ready) -> Option<u32> {
         let place = self.used.fetch_add(1, Ordering::AcqRel);
-        // Until now it stood for no queue.
+        // Until now the entry stood for no queue.
         let bits = &self.entries.get(place)?.queue;
         bits.store(queue, Ordering::Relaxed);
         Some(place as u32)
     }
 
-    /// Waits for nothing at this place.
+    /// Makes the entry wait for nothing.
     pub(super) fn clear(&self, place: usize) {
         self.set(place, Some((&ALWAYS, NEVER)));
     }
 
-    /// Reads this word for activated rings, which may be of any queue.
+    /// Sets the word to read for activated rings, which may belong to any queue.
     pub(super) fn set_activations(&self, word: &AtomicU64) {
         self.set(ACTIVATIONS, Some((word, tag_in(layout::ACTIVATIONS))));
         let bits = &self.entries[ACTIVATIONS].queue;
         bits.store(Ready::ALL, Ordering::Relaxed);
     }
 
-    /// Whose rings have something.
+    /// Returns the queues whose rings have something.
     #[inline]
     pub(super) fn ready(&self) -> Ready {
         let used = self.used.load(Ordering::Acquire);
@@ -124,19 +128,20 @@ impl ReadyTable {
         ready
     }
 
-    /// Waits for a reply: for `tag` at `word`, or for none.
+    /// Waits for a reply, `tag` at `word`, or for none.
     #[inline(always)]
     pub(super) fn set_reply(&self, awaited: Option<(&AtomicU64, u32)>) {
         self.reply.set(Some(awaited.unwrap_or((&ALWAYS, NEVER))));
     }
 
-    /// The frame of the reply that is waited for, if that is there.
+    /// Returns the frame of the awaited reply, if it is there.
     #[inline(always)]
     pub(super) fn reply(&self) -> Option<Frame> {
         self.reply.found().map(frame_in)
     }
 
-    /// Waits for `tag` at `word` on behalf of a ring; `None`: the ring must be polled in any case.
+    /// Waits for `tag` at `word` on behalf of a ring; with `None`, the ring must be polled in any
+    /// case.
     #[inline]
     pub(super) fn set(&self, place: usize, awaited: Option<(&AtomicU64, u32)>) {
         if let Some(watch) = self.entries.get(place) {
@@ -158,14 +163,14 @@ mod tests {
         let (a, b) = (Ready::queue(EqId(1)), Ready::PROGRESS);
         assert!(ready_table.ready().is_empty(), "no rings");
         let first = ready_table.add(a).unwrap() as usize;
-        assert_eq!(ready_table.ready(), a, "a ring that nobody has looked at");
+        assert_eq!(ready_table.ready(), a, "a ring that was not polled yet");
         ready_table.set(first, Some((&words[0], 7)));
         let second = ready_table.add(b).unwrap() as usize;
         assert_eq!(ready_table.ready(), b);
         ready_table.set(second, Some((&words[1], 8)));
         assert!(ready_table.ready().is_empty());
         words[1].store(8 | 77 << 32, Ordering::Relaxed);
-        assert_eq!(ready_table.ready(), b, "whatever the frame");
+        assert_eq!(ready_table.ready(), b, "the frame does not matter");
         words[0].store(7, Ordering::Relaxed);
         assert_eq!(ready_table.ready(), a.union(b));
         words[1].store(7, Ordering::Relaxed);

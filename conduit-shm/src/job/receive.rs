@@ -1,7 +1,7 @@
-//! The target's half of every operation, and completions at their initiator: what polling a queue does.
+//! Polling a queue: the target's half of every operation, and completions at their initiator.
 //!
-//! What a peer wrote is not trusted to be in range: a message that makes no sense is counted and passed over, and its
-//! source remembered ([`super::Statistics`]).
+//! Values written by a peer are not trusted to be in range: a malformed message is counted and
+//! skipped, and its source remembered ([`super::Statistics`]).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,54 +22,55 @@ use super::message::{
 };
 use super::ready_table::ReadyTable;
 
-/// Messages of one ring that a poll takes at most before it looks at the next: those that raise no event don't count
-/// against the caller's limit.
+/// The most messages of one ring that a poll takes before it goes to the next: messages that raise
+/// no event don't count against the caller's limit.
 const BATCH: u32 = 64;
 
-/// Replies in a row after which a poll also reads the rings.
+/// Consecutive replies after which a poll also reads the rings.
 const ANSWERS: u32 = 16;
 
 /// An event queue: the rings that lead to it.
 pub(super) struct Queue<M: Mode> {
     pub(super) inbox: M::Lock<Inbox>,
-    /// The entry whose message is being delivered, as [`mark`] gives it; 0 for none.
+    /// The entry whose message is being delivered, as returned by [`mark`]; 0 if none.
     pub(super) delivering: AtomicU64,
 }
 
-/// What one thread at a time works on.
+/// The state of a queue that one thread at a time works on.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) rings: Vec<Inbound>,
-    /// Those that are lent, by number, while they are not looked at.
+    /// The rings to lend, by number, while they are not polled.
     lanes: Box<[Option<Inbound>]>,
-    /// Where the next poll begins: after the ring at which the last one ended.
+    /// Start of the next poll: after the ring at which the last one ended.
     pub(super) next: usize,
     pub(super) deferred: DeferredEvents,
-    /// The queue, as the ready table names it.
+    /// The queue's bits in the ready table.
     ready: Ready,
-    /// Replies that were taken (`super::reply_slots`).
+    /// Number of replies taken (`super::reply_slots`).
     replies: u32,
 }
 
-/// A ring as its consumer keeps it.
+/// The consumer's state of one ring.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// The only source, where there is one.
+    /// The only source, if there is only one.
     pub(super) source: Option<Rank>,
     pub(super) ring: Consumer<RingView>,
-    /// A completion for which the initiator's queue had no room. Until it is posted nothing more is taken from this ring:
-    /// so one is enough, and nothing is lost.
+    /// A completion for which the initiator's queue had no room. Nothing more is taken from this
+    /// ring until it is posted, so one is enough, and nothing is lost.
     pending: Option<(Rank, Header)>,
-    /// The ready table says where its next message will show, and nothing else is to be done before: see [`Shm::watch`].
+    /// Whether the ready table shows the ring's next message, and the ring has no other work before
+    /// it: see [`Shm::watch`].
     pub(super) watched: bool,
-    /// Its place in the ready table; none as long as nobody has begun to send by it.
+    /// The ring's entry in the ready table; `None` until a source has begun to send through it.
     pub(super) place: Option<u32>,
     pub(super) coalescing: Coalescing,
-    /// Picks some of what comes, where it comes from all sources.
+    /// Samples the messages, if they come from all sources.
     pub(super) sampler: Sampler,
-    /// A lane's number.
+    /// The lane's number, if the ring belongs to a lane.
     lane: Option<usize>,
-    /// Slots that were [counted](Inbox::lend).
+    /// Slots that were already [counted](Inbox::lend).
     counted: u64,
 }
 
@@ -88,13 +89,14 @@ impl Inbound {
         }
     }
 
-    /// Whether a visit would find nothing to do.
+    /// Returns whether a visit would find nothing to do.
     #[inline]
     fn is_idle(&self) -> bool {
         self.place.is_none() || (self.watched && !self.ring.is_ready())
     }
 
-    /// Where and by which tag the ring's next message will show; `None` if there is work without one.
+    /// Returns the word and tag by which the ring's next message will show; `None` if there is work
+    /// without one.
     #[inline]
     pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         match self.pending {
@@ -110,7 +112,7 @@ impl Inbox {
         lanes: Box<[Option<Inbound>]>,
         ready: Ready,
     ) -> Self {
-        // So that none of them moves while others come.
+        // Reserved now, so that no ring moves when lanes are added.
         rings.reserve_exact(lanes.len());
         Self {
             rings,
@@ -122,8 +124,8 @@ impl Inbox {
         }
     }
 
-    /// Has a lane looked at that `holder` sends by, or not; gives the slots that came by it since the last call. `None`: it can't be
-    /// left yet.
+    /// Starts polling a lane that `holder` sends through, or stops with `None`. Returns the slots
+    /// received through it since the last call; `None` if the lane cannot be left yet.
     pub(super) fn lend(
         &mut self,
         number: usize,
@@ -165,7 +167,7 @@ impl Inbox {
         Some(fresh)
     }
 
-    /// Moves on to the next ring with something to do, if there is one.
+    /// Moves on to the next ring that has work, if any.
     #[inline(always)]
     pub(super) fn seek(&mut self) {
         if self.rings.get(self.next).is_some_and(Inbound::is_idle) {
@@ -181,7 +183,7 @@ impl Inbox {
         }
     }
 
-    /// The place behind.
+    /// Returns the index of the next ring.
     #[inline(always)]
     pub(super) fn behind(&self, place: usize) -> usize {
         if place + 1 == self.rings.len() {
@@ -191,7 +193,7 @@ impl Inbox {
         }
     }
 
-    /// Whether a poll would find anything to do.
+    /// Returns whether a poll would find anything to do.
     #[inline]
     pub(super) fn is_ready(&self) -> bool {
         self.deferred.is_pending()
@@ -201,7 +203,7 @@ impl Inbox {
     }
 }
 
-/// Events that follow one that was delivered already.
+/// Events that follow one that was already delivered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DeferredEvents {
     unlinked: Option<u64>,
@@ -215,7 +217,7 @@ impl DeferredEvents {
     }
 }
 
-/// Ranks that follow one another: those that messages may come from.
+/// A range of ranks from which messages may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sources {
     first: Rank,
@@ -223,13 +225,13 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// `only`, or all of `size` ranks.
+    /// Creates the range of `only`, or of all `size` ranks.
     pub(super) fn of(only: Option<Rank>, size: u32) -> Self {
         let (first, count) = only.map_or((0, size), |source| (source, 1));
         Self { first, count }
     }
 
-    /// This one, if it is among them.
+    /// Restricts the range to this rank, if it contains it.
     pub(super) fn and_only(self, source: Rank) -> Self {
         Self {
             first: source,
@@ -243,13 +245,13 @@ impl Sources {
     }
 }
 
-/// An entry as [`Queue::delivering`] holds it.
+/// Returns an entry as [`Queue::delivering`] holds it.
 #[inline]
 pub(super) fn mark(me: u32) -> u64 {
     u64::from(me) + 1
 }
 
-/// Where a poll's events go, and how many may.
+/// The sink of a poll's events, and the limit on their number.
 pub(super) struct PollBudget<'s, S: ?Sized> {
     pub(super) sink: &'s mut S,
     pub(super) count: u32,
@@ -273,7 +275,7 @@ impl<S: Sink + ?Sized> PollBudget<'_, S> {
         self.sink.event(event);
     }
 
-    /// Delivers what was put off; false if the limit is reached.
+    /// Delivers deferred events; returns false if the limit is reached.
     #[inline]
     fn settle(&mut self, deferred: &mut DeferredEvents) -> bool {
         if let Some(tag) = deferred.unlinked.filter(|_| self.count < self.limit) {
@@ -288,15 +290,15 @@ impl<S: Sink + ?Sized> PollBudget<'_, S> {
     }
 }
 
-/// What became of a message.
+/// The outcome of handling a message.
 pub(super) enum Taken {
     /// Its slots can be released.
     Done,
-    /// The same, and this completion is to be posted.
+    /// The same, and this completion has to be posted.
     Completed(Header),
-    /// There is no room for its reply: ask again.
+    /// There is no room for its reply: try again.
     Stalled,
-    /// It makes no sense.
+    /// The message is malformed.
     Bad,
 }
 
@@ -308,11 +310,13 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// The payload behind `before` bytes of header, if `length` bytes lie within the message.
+    /// Returns the payload behind `before` bytes of header, if `length` bytes lie within the
+    /// message.
     #[inline]
     pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
         let room = usize::from(self.frame.slots()) * SLOT - before;
-        // SAFETY: the message has at least one slot, and what is before a payload is at most that.
+        // SAFETY: the message has at least one slot, and the bytes before a payload are at most one
+        // slot.
         (length as usize <= room).then(|| unsafe { self.slot.add(before) })
     }
 }
@@ -320,7 +324,7 @@ impl Message {
 impl<M: Mode> Shm<M> {
     /// See [`conduit_core::ni::Ni::poll`].
     ///
-    /// By itself, so that there is one frame from here to a sink, which is inlined.
+    /// Not inlined, so that there is one frame from here to the sink, which is inlined.
     #[inline(never)]
     pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
@@ -335,7 +339,7 @@ impl<M: Mode> Shm<M> {
         if self.is_replied()
             && let Some(events) = self.take_reply(number, queue, &mut inbox, sink)
         {
-            // A rank that gets a reply in each poll still polls the rings now and then.
+            // A rank that gets a reply in each poll still polls the rings from time to time.
             inbox.replies = inbox.replies.wrapping_add(1);
             let is_enough = events > 0 && !inbox.replies.is_multiple_of(ANSWERS);
             if is_enough || events >= limit {
@@ -349,7 +353,8 @@ impl<M: Mode> Shm<M> {
         self.poll_inbox(number, queue, &mut inbox, limit, sink)
     }
 
-    /// As [`Self::poll_queue`], where there may be something. By itself, so that the loop over messages has the registers.
+    /// Does the work of [`Self::poll_queue`] on a queue that may have messages. Not inlined, so
+    /// that the message loop has the registers.
     #[inline(never)]
     fn poll_inbox<S: Sink>(
         &self,
@@ -364,7 +369,7 @@ impl<M: Mode> Shm<M> {
         }
         let mut budget = PollBudget::new(sink, limit);
         if inbox.deferred.is_pending() && !budget.settle(&mut inbox.deferred) {
-            // The ring that owes them is watched as one to be polled in any case.
+            // The ring with the deferred events is polled in any case.
             return budget.count;
         }
         let rings = inbox.rings.len();
@@ -384,7 +389,8 @@ impl<M: Mode> Shm<M> {
         budget.count
     }
 
-    /// Has a ring watched from which something was taken, or polled in any case while more is to be done than to wait.
+    /// Watches a ring from which something was taken, or makes sure that it is polled in any
+    /// case while it has other work.
     #[inline(always)]
     pub(super) fn watch(&self, inbound: &mut Inbound, deferred: &DeferredEvents) {
         let awaited = inbound.awaited().filter(|_| !deferred.is_pending());
@@ -395,7 +401,7 @@ impl<M: Mode> Shm<M> {
         inbound.watched = watched;
     }
 
-    /// Has a queue polled in any case: something is owed there.
+    /// Makes sure that a queue is polled in any case, because events are deferred there.
     pub(super) fn watch_anyway(&self, inbox: &mut Inbox) {
         let mut rings = inbox.rings.iter_mut();
         let place = rings.find_map(|inbound| {
@@ -408,17 +414,18 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Whether a ring was activated that is not polled yet.
+    /// Returns whether a ring was activated that is not polled yet.
     #[inline]
     pub(super) fn has_activations(&self) -> bool {
         self.own().control().activations.load(Ordering::Relaxed) != 0
     }
 
-    /// Adds activated rings to those that are polled: of one queue, which is locked, and of all others.
+    /// Adds activated rings to the polled ones: of one queue, which is locked, and of all others.
     #[cold]
     fn activate_all(&self, number: usize, inbox: &mut Inbox) {
         let control = self.own().control();
-        // SYNC (activations): with the word come the bits that were set before it. Pairs with `Control::announce`.
+        // SYNC (activations): with the word come the bits that were set before it. Pairs with
+        // `Control::announce`.
         control.activations.swap(0, Ordering::AcqRel);
         self.tend_lanes(number, inbox);
         self.activate(number, inbox);
@@ -428,7 +435,7 @@ impl<M: Mode> Shm<M> {
             };
             match queue.inbox.try_lock() {
                 Some(mut inbox) => self.activate(other, &mut inbox),
-                // Later. In the meantime all queues are polled.
+                // Deferred; until then all queues are polled.
                 None => control.signal(),
             }
         }
@@ -445,29 +452,31 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// A ring's messages have been taken, something large among them; when that began so many messages had been sent.
+    /// Notes that a ring's messages, including a large one, have been taken. `sent` messages had
+    /// been sent when that began.
     #[inline(always)]
     pub(super) fn coalesce(&self, inbound: &mut Inbound, sent: u32) {
         let longest = self.config.max_coalescing;
-        // A flood from one source must not keep others' messages back, nor that to one thread those to another.
+        // A flood from one source must not delay others' messages, nor one to one thread those to
+        // another.
         if !longest.is_zero() && inbound.source.is_some() && !M::PARALLEL {
             let coalescing = &mut inbound.coalescing;
             coalescing.begin(longest, sent, self.sent(), Instant::now);
         }
     }
 
-    /// Whether a ring is not to be polled yet.
+    /// Returns whether a ring must not be polled yet.
     #[inline(never)]
     fn is_coalescing(&self, inbound: &mut Inbound) -> bool {
         let pauses = inbound.coalescing.goes_on(self.sent(), Instant::now);
         if pauses {
-            // Its sender may need the room.
+            // The sender may need the room.
             inbound.ring.publish();
         }
         pauses
     }
 
-    /// Takes what a ring has; false if the limit is reached.
+    /// Takes the messages of a ring; returns false if the limit is reached.
     #[inline]
     fn visit<S: Sink>(
         &self,
@@ -481,7 +490,7 @@ impl<M: Mode> Shm<M> {
         let (sent, mut large) = (self.sent(), false);
         while left > 0 {
             if inbound.pending.is_some() && !self.post_pending(inbound) {
-                // What was taken before is free all the same.
+                // Slots taken before can still be freed.
                 inbound.ring.publish();
                 return true;
             }
@@ -491,7 +500,7 @@ impl<M: Mode> Shm<M> {
             let most = left.min(budget.limit - budget.count);
             let head = inbound.ring.peek();
             if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
-                // It passes that; the message behind it goes its own way.
+                // This skips it; the message behind it is handled in its turn.
                 inbound.ring.next();
                 continue;
             }
@@ -501,7 +510,7 @@ impl<M: Mode> Shm<M> {
                 Some(head)
                     if head.1.kind == PUT_REPLY_SLOT
                         || !inbound.ring.is_followed(head.1)
-                        // One that is noted, which is done there.
+                        // The next sampled message, which `deliver_last` counts.
                         || inbound.sampler.left() == 1 =>
                 {
                     self.deliver_last(number, queue, inbound, head, budget.sink)
@@ -519,7 +528,8 @@ impl<M: Mode> Shm<M> {
             budget.count += delivered;
             left -= delivered;
             if !inbound.ring.is_ready() {
-                // If there was something, the next poll does that, so that what follows from it need not wait.
+                // If there were messages, the next poll publishes the head, so that their effects
+                // need not wait.
                 if left == BATCH {
                     inbound.ring.publish();
                     inbound.coalescing.in_vain();
@@ -546,7 +556,8 @@ impl<M: Mode> Shm<M> {
             };
             left = left.saturating_sub(1);
             let slot = inbound.ring.slots().address(slot);
-            // Everything else goes by one copy of the code for all sinks, so that a sink is inlined above.
+            // All other messages use one instance of the code for all sinks, so that a sink is
+            // inlined above.
             let mut slow = PollBudget {
                 sink: &mut *budget.sink as &mut dyn Sink,
                 count: budget.count,
@@ -562,8 +573,8 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Takes one message of any kind. Breaks with false if the limit is reached, with true if the ring has no more for
-    /// now.
+    /// Takes one message of any kind. Breaks with false if the limit is reached, and with true if
+    /// the ring has no more for now.
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     fn visit_slowly(
@@ -666,7 +677,8 @@ impl<M: Mode> Shm<M> {
         taken.unwrap_or(Taken::Bad)
     }
 
-    /// Finds the entry for a message. The outer `None`: the index doesn't belong to the queue it came by.
+    /// Finds the entry for a message. The outer `None` means that the index doesn't belong to the
+    /// queue through which the message came.
     #[inline]
     pub(super) fn find(
         &self,
@@ -683,7 +695,8 @@ impl<M: Mode> Shm<M> {
             let mut list = index.list.lock();
             let hit = list.accept(incoming);
             if let Some(hit) = &hit {
-                // Under the list's lock, so that `me_unlink` either comes before this match or sees the mark.
+                // Under the list's lock, so that `me_unlink` either comes before this match or sees
+                // the mark.
                 let me = hit.id.me(message.frame.index);
                 queue.delivering.store(mark(me.0), Ordering::Relaxed);
             }
@@ -699,10 +712,11 @@ impl<M: Mode> Shm<M> {
         Some(hit)
     }
 
-    /// Ends what [`Self::find`] began, and puts off the events of an entry that has left its list.
+    /// Ends what [`Self::find`] began, and defers the events of an entry that has left its list.
     #[inline]
     pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, deferred: &mut DeferredEvents) {
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no mark.
+        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
+        // mark.
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
             deferred.unlinked = Some(hit.tag);

@@ -1,14 +1,16 @@
 //! Reply slots: a short reply comes back in the slot of its request.
 //!
-//! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers that slot for it.
-//! While the target delivers the message, the first short one that it injects to the source goes into the slot
-//! instead of a ring of the source's. Request and reply then use one cache line between them (see [`crate::ring`]).
-//! A rank offers one slot at a time, so its polls read one word more however many peers there are. It offers less
-//! often where replies came by other ways or not at all.
+//! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers
+//! that slot for it. While the target delivers the message, the first short reply that it injects
+//! to the source goes into the slot instead of one of the source's rings. Request and reply then
+//! share one cache line (see [`crate::ring`]). A rank offers one slot at a time, so its polls read
+//! only one more word, no matter how many peers it has. It offers less often if replies come by
+//! other paths or not at all.
 //!
-//! Others call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] when they send, [`Shm::reply_ready`] and
-//! [`Shm::take_reply`] when they poll, and hold a [`ReplySlotGuard`] while they deliver. The setting
-//! `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Only where one thread at a time uses the network.
+//! Other modules call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] when they send,
+//! [`Shm::reply_ready`] and [`Shm::take_reply`] when they poll, and hold a [`ReplySlotGuard`] while
+//! they deliver. `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Used only if one thread at a time
+//! uses the network.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -28,26 +30,26 @@ use super::setup::ready_of;
 
 /// Bytes that fit into a slot behind a compact header.
 pub(super) const MOST: usize = SLOT - COMPACT;
-/// No rank.
+/// Stands for no rank.
 const NOBODY: Rank = Rank::MAX;
-/// Messages, at least, between an offer that is still open and the next one.
+/// The fewest messages between an offer that is still open and the next one.
 const MIN_INTERVAL: u32 = 16;
-/// After offers that brought nothing the interval doubles, up to `2^MAX_MISSES`.
+/// After offers without a reply the interval doubles, up to `2^MAX_MISSES`.
 const MAX_MISSES: u32 = 12;
 
-/// The slot that this rank offers, and the one that is offered to it.
+/// The slot that this rank offers, and the slot that is offered to it.
 #[derive(Debug)]
 pub(super) struct ReplySlots {
     /// The target of the open offer, or [`NOBODY`], and the ring with the slot.
     target_rank: AtomicU32,
     ring: Way,
-    /// Messages that are to be sent without an offer.
+    /// Number of messages to send without an offer.
     pause: AtomicU32,
-    /// Offers in a row that brought nothing.
+    /// Consecutive offers without a reply.
     misses: AtomicU32,
-    /// The source of the message that is being delivered, if it offers its slot.
+    /// The source of the message being delivered, if it offers its slot.
     requester: AtomicU32,
-    /// That slot.
+    /// The slot offered by that message.
     slot: AtomicPtr<u8>,
     delay: AdaptiveDelay,
 }
@@ -65,25 +67,26 @@ impl ReplySlots {
         }
     }
 
-    /// Polls since the last offer.
+    /// Returns the number of polls since the last offer.
     #[cfg(test)]
     pub(super) fn polls(&self) -> u32 {
         self.delay.polls()
     }
 
-    /// Steps of the delay before the first of them.
+    /// Returns the steps of the delay before the first of these polls.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u32 {
         self.delay.steps()
     }
 
-    /// Whether an offer is open.
+    /// Returns whether an offer is open.
     #[cfg(test)]
     pub(super) fn is_offering(&self) -> bool {
         self.target_rank.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// The message at the head of a ring is about to be delivered and offers its slot until the guard ends.
+    /// Notes that the message at the head of a ring is about to be delivered. It offers its slot
+    /// until the guard ends.
     #[inline(always)]
     pub(super) fn begin<'r>(
         &'r self,
@@ -102,7 +105,7 @@ impl ReplySlots {
     }
 }
 
-/// A message that offers its slot, while it is delivered.
+/// Guards the delivery of a message that offers its slot.
 pub(super) struct ReplySlotGuard<'r> {
     reply_slots: &'r ReplySlots,
     ring: &'r mut Consumer<RingView>,
@@ -110,7 +113,7 @@ pub(super) struct ReplySlotGuard<'r> {
 }
 
 impl ReplySlotGuard<'_> {
-    /// The sink has returned.
+    /// Ends the delivery normally: the sink has returned.
     #[inline(always)]
     pub(super) fn end(self) {
         self.reply_slots.requester.store(NOBODY, Ordering::Relaxed);
@@ -119,7 +122,8 @@ impl ReplySlotGuard<'_> {
 }
 
 impl Drop for ReplySlotGuard<'_> {
-    /// The sink has panicked. A message whose slot holds a reply is no message any more, and must not block the ring.
+    /// Runs if the sink has panicked. If its slot already holds a reply, the message is no longer
+    /// valid and must not block the ring.
     #[cold]
     fn drop(&mut self) {
         if self.reply_slots.requester.swap(NOBODY, Ordering::Relaxed) == NOBODY {
@@ -129,7 +133,8 @@ impl Drop for ReplySlotGuard<'_> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Offers the slot of a message to `target`, which has been reserved and not yet committed, if an offer is due.
+    /// Offers the slot of a message to `target`, which has been reserved and not yet committed, if
+    /// an offer is due.
     #[inline(always)]
     pub(super) fn offer_slot(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
@@ -138,14 +143,14 @@ impl<M: Mode> Shm<M> {
         }
         slots.target_rank.store(target, Ordering::Relaxed);
         slots.pause.store(MIN_INTERVAL, Ordering::Relaxed);
-        // SAFETY: a ring that a `Way` leads to, which is kept as long as the network is.
+        // SAFETY: the ring comes from a `Way`, and is kept as long as the network is.
         unsafe { slots.ring.set(producer) };
         slots.delay.begin();
         self.ready_table.set_reply(Some(producer.offer()));
         true
     }
 
-    /// Whether an offer is due with this message, which is counted.
+    /// Counts this message, and returns whether an offer is due with it.
     #[inline(always)]
     fn is_offer_due(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
@@ -160,7 +165,7 @@ impl<M: Mode> Shm<M> {
             && (slots.target_rank.load(Ordering::Relaxed) == NOBODY || self.may_offer_again())
     }
 
-    /// Whether the open offer can be replaced by another one.
+    /// Returns whether the open offer can be replaced by another one.
     #[inline(never)]
     fn may_offer_again(&self) -> bool {
         let reply_slots = &self.reply_slots;
@@ -180,7 +185,7 @@ impl<M: Mode> Shm<M> {
         false
     }
 
-    /// This rank's end of the ring with the slot that it offers.
+    /// Returns this rank's end of the ring with the slot that it offers.
     fn offering_producer(&self) -> Option<&Producer<RingView>> {
         let slots = &self.reply_slots;
         let is_offering = slots.target_rank.load(Ordering::Relaxed) != NOBODY;
@@ -194,8 +199,8 @@ impl<M: Mode> Shm<M> {
         self.ready_table.set_reply(None);
     }
 
-    /// Sends a reply in the slot of the message that is being delivered; false if that offers none to this target, or
-    /// the reply does not fit.
+    /// Sends a reply in the slot of the message being delivered. Returns false if that message
+    /// offers no slot to this target, or the reply does not fit.
     #[inline(always)]
     pub(super) fn reply_in_slot(&self, inject: &Inject<'_>) -> bool {
         let reply_slots = &self.reply_slots;
@@ -203,7 +208,7 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         let length = inject.head.len() + inject.body.len();
-        // That the index is open there is known only if something was sent to it.
+        // Whether the index is open at the peer is known only if something was sent to it before.
         let peer = self.peers.get(inject.target as usize);
         let Some(peer) =
             peer.filter(|peer| length <= MOST && peer.known_ring(inject.index).is_some())
@@ -212,9 +217,9 @@ impl<M: Mode> Shm<M> {
         };
         reply_slots.requester.store(NOBODY, Ordering::Relaxed);
         let slot = reply_slots.slot.load(Ordering::Relaxed);
-        // SAFETY: the slot of the message that is being delivered, in this rank's mapping. It is not released before
-        // the `ReplySlotGuard` has ended, and this call is made while that lives; the message was copied before. Header
-        // and payload fit. The word is aligned.
+        // SAFETY: the slot of the message being delivered, in this rank's mapping. It is not
+        // released before the `ReplySlotGuard` has ended, and this call is made while the guard
+        // lives; the message was copied before. Header and payload fit. The word is aligned.
         let word = unsafe {
             self.write_compact(slot, inject);
             &*slot.cast::<AtomicU64>()
@@ -225,14 +230,14 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Whether a reply waits to be taken.
+    /// Returns whether a reply waits to be taken.
     #[inline(always)]
     pub(super) fn is_replied(&self) -> bool {
         !M::PARALLEL && self.ready_table.reply().is_some()
     }
 
-    /// The queue that is to be polled for a reply. The first look after an offer is delayed if this rank has nothing
-    /// else to do (`is_idle`).
+    /// Returns the queue to poll for a reply. The first poll after an offer is delayed if this rank
+    /// has nothing else to do (`is_idle`).
     #[inline(always)]
     pub(super) fn reply_ready(&self, is_idle: bool) -> Ready {
         let slots = &self.reply_slots;
@@ -246,12 +251,12 @@ impl<M: Mode> Shm<M> {
             return Ready::NONE;
         };
         slots.delay.seen();
-        // A poll finds out that a frame without a queue makes no sense.
+        // If the frame names no queue, a poll detects the protocol error.
         self.queue_of(frame).map_or(Ready::ALL, ready_of)
     }
 
-    /// The queue of a reply with this frame. A reply is a compact put of one slot to an open index; anything else is a
-    /// peer's fault.
+    /// Returns the queue of a reply with this frame. A reply is a compact put of one slot to an
+    /// open index; anything else is the peer's fault.
     #[inline(always)]
     fn queue_of(&self, frame: Frame) -> Option<usize> {
         let is_right = frame.kind == PUT_COMPACT && frame.slots() == 1;
@@ -260,7 +265,7 @@ impl<M: Mode> Shm<M> {
         number.filter(|_| is_right)
     }
 
-    /// Takes the reply and delivers it, if there is one for this queue: the number of events.
+    /// Takes and delivers the reply, if there is one for this queue. Returns the number of events.
     #[inline(always)]
     pub(super) fn take_reply<S: Sink>(
         &self,
@@ -288,7 +293,8 @@ impl<M: Mode> Shm<M> {
         let source = self.reply_slots.target_rank.load(Ordering::Relaxed);
         let slot = producer.slots().address(slot);
         // Copied, because the sink may already send the next request.
-        // SAFETY: a slot of a ring, aligned, which nobody writes before its reply has been taken; any bits are bytes.
+        // SAFETY: a slot of a ring, aligned, not written before its reply has been taken; any bits
+        // are bytes.
         let copy = unsafe { slot.cast::<Slot>().read() };
         producer.end_offer();
         self.reply_slots.delay.end();
@@ -302,7 +308,8 @@ impl<M: Mode> Shm<M> {
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
     }
 
-    /// The word looks like a reply, but the ring has found in the meantime that there is none.
+    /// Ends the offer if the word looks like a reply, but the ring has found in the meantime that
+    /// there is none.
     #[cold]
     fn miss_reply(&self) {
         if self.offering_producer().is_none_or(Producer::has_no_reply) {
@@ -310,7 +317,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Drops a reply that makes no sense.
+    /// Drops a malformed reply.
     #[cold]
     fn refuse_reply(&self, producer: &Producer<RingView>) {
         let source = self.reply_slots.target_rank.load(Ordering::Relaxed);
@@ -319,7 +326,7 @@ impl<M: Mode> Shm<M> {
         self.end_wait();
     }
 
-    /// Delivers a reply that the short way does not take.
+    /// Delivers a reply that the fast path does not take.
     #[cold]
     #[allow(clippy::too_many_arguments)]
     fn deliver_reply_generally(

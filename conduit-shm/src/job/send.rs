@@ -1,4 +1,5 @@
-//! The initiator's half of every operation: checks, a reservation in the target's queue, and the message.
+//! The initiator's half of every operation: checks, a reservation in the target's queue, and the
+//! message.
 //!
 //! | operation | the bytes travel |
 //! |---|---|
@@ -28,7 +29,7 @@ use super::message::{
 };
 use super::{Peer, Shm, staging};
 
-/// Where an operation goes.
+/// The destination of an operation.
 struct Route<'a> {
     peer: &'a Peer,
     producer: &'a Producer<RingView>,
@@ -40,7 +41,8 @@ fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
 }
 
 impl<M: Mode> Shm<M> {
-    /// The ring for a peer's queue, `None` as long as the peer has no such queue, or while this rank is about to leave a lane.
+    /// Returns the ring for a peer's queue; `None` if the peer has no such queue yet, or this rank
+    /// is leaving a lane.
     #[inline]
     pub(super) fn producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
         let way = self.peers.get(to as usize)?.ways.get(queue)?;
@@ -54,12 +56,14 @@ impl<M: Mode> Shm<M> {
     fn find_producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
         let way = self.peers.get(to as usize)?.ways.get(queue)?;
         let chosen = self.choose_way(to, queue)?;
-        // SAFETY: kept in the peer's `producers`, or among the lanes' ends, neither of which gives up any.
+        // SAFETY: kept in the peer's `producers` or among the lanes' ends, neither of which drops
+        // any.
         unsafe { way.set(&chosen) };
         way.get()
     }
 
-    /// This rank's end of the ring of a peer's queue that it can always send by.
+    /// Returns this rank's end of the base ring of a peer's queue, which it can always send
+    /// through.
     pub(super) fn base(&self, to: Rank, queue: usize) -> Option<&Arc<Producer<RingView>>> {
         let peer = self.peers.get(to as usize)?;
         let place = peer.producers.get(queue)?;
@@ -78,7 +82,7 @@ impl<M: Mode> Shm<M> {
         Some(place.get_or_init(|| Arc::new(end)))
     }
 
-    /// The peer and the ring for an index of it; `None` while the index is not open there.
+    /// Returns the peer and the ring for an index; `None` while the index is not open there.
     #[inline]
     fn route(
         &self,
@@ -99,12 +103,13 @@ impl<M: Mode> Shm<M> {
         Ok(producer.map(|producer| Route { peer, producer }))
     }
 
-    /// The ring for an index of a peer.
+    /// Returns the ring for an index of a peer.
     #[cold]
     fn find_ring(&self, to: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
         let peer = self.peers.get(to as usize)?;
         let index = usize::from(index.0);
-        // SYNC (pt): pairs with the release store in `pt_open`: the queue is published before an index leads to it.
+        // SYNC (pt): pairs with the release store in `open_index`: the queue is published before an
+        // index leads to it.
         let queue = peer
             .mapping
             .control()
@@ -181,13 +186,14 @@ impl<M: Mode> Shm<M> {
     /// Writes a compact put, all but the ring's word.
     ///
     /// # Safety
-    /// From `slot` on there are as many slots of the caller's alone as header and payload need.
+    /// The slots from `slot` on that header and payload need are reserved for the caller.
     #[inline(always)]
     pub(super) unsafe fn write_compact(&self, slot: *mut u8, inject: &Inject<'_>) {
         let Inject { head, body, .. } = *inject;
         let length = head.len() + body.len();
-        // The first slot last, because the target polls its line and would take it away between two stores.
-        // SAFETY: the caller's promise.
+        // The first slot is written last, because the target polls its line and would take it away
+        // between two stores.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             let payload = slot.add(before_payload(length));
             if !body.is_empty() {
@@ -214,7 +220,7 @@ impl<M: Mode> Shm<M> {
         let Some(route) = self.route("put", put.target, put.index)? else {
             return Ok(Submit::Again);
         };
-        // SAFETY: within the descriptor, as `bound` has checked.
+        // SAFETY: within the descriptor, as checked for `bound`.
         let source = unsafe { bound.base.add(put.local_offset) };
         let header = Header {
             length: put.length as u32,
@@ -231,7 +237,7 @@ impl<M: Mode> Shm<M> {
         if put.length <= self.config.inline_size {
             return Ok(self.put_inline(put, &route, header, source));
         }
-        // A managed entry hands the bytes out where they are, aligned to 16.
+        // A managed entry hands out the bytes in place, aligned to 16.
         let own = self.own();
         if let Some(offset) = own.region_offset_of(source, put.length)
             && source.addr().is_multiple_of(16)
@@ -256,7 +262,8 @@ impl<M: Mode> Shm<M> {
             return Ok(Submit::Again);
         };
         let offset = staging::offset(own, piece);
-        // SAFETY: a piece holds the largest put, and is ours; the source is valid by the caller's promise.
+        // SAFETY: a piece holds the largest put, and is ours; the caller guarantees that the source
+        // is valid.
         unsafe { ptr::copy_nonoverlapping(source, own.at(offset), put.length) };
         let header = Header {
             frame: frame(1, PUT_REFERENCE, put.index),
@@ -272,7 +279,7 @@ impl<M: Mode> Shm<M> {
         Ok(posted)
     }
 
-    /// A put whose payload follows its header.
+    /// Posts a put whose payload follows its header.
     #[inline]
     fn put_inline(&self, put: &Put, route: &Route<'_>, header: Header, source: *mut u8) -> Submit {
         let compact = put.ack == Ack::Local && put.remote_offset == 0;
@@ -287,13 +294,15 @@ impl<M: Mode> Shm<M> {
             ..header
         };
         self.put_copied(put, route, &header, slots, |slot| {
-            // SAFETY: the reservation covers header and payload; the source is valid by the caller's promise. The
-            // payload of a compact message overwrites the second half of its header.
+            // SAFETY: the reservation covers header and payload; the caller guarantees that the
+            // source is valid. The payload of a compact message overwrites the second half of its
+            // header.
             unsafe { ptr::copy_nonoverlapping(source, slot.add(before), put.length) }
         })
     }
 
-    /// Posts a put whose source is copied before the call returns, so that its local completion is raised here.
+    /// Posts a put whose source is copied before the call returns, so its local completion is
+    /// raised here.
     #[inline]
     fn put_copied(
         &self,
@@ -325,7 +334,8 @@ impl<M: Mode> Shm<M> {
         Submit::Posted
     }
 
-    /// Raises [`conduit_core::ni::Event::Send`] at this rank; false if its own queue has no room.
+    /// Raises [`conduit_core::ni::Event::Send`] at this rank; returns false if its own queue has no
+    /// room.
     #[inline]
     fn post_send(&self, put: &Put, eq: EqId) -> bool {
         let peer = &self.peers[self.rank as usize];
@@ -342,7 +352,7 @@ impl<M: Mode> Shm<M> {
         self.post(&Route { peer, producer }, &header)
     }
 
-    /// Posts a message of one slot; false if there is no room.
+    /// Posts a message of one slot; returns false if there is no room.
     #[inline]
     fn post(&self, route: &Route<'_>, header: &Header) -> bool {
         let Some(reserved) = route.producer.reserve(1) else {
@@ -360,18 +370,19 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Posts a completion to a queue of its operation's initiator. `None`: the initiator has no such queue.
+    /// Posts a completion to a queue of its operation's initiator; returns `None` if the initiator
+    /// has no such queue.
     #[inline]
     pub(super) fn post_completion(&self, header: &Header, to: Rank) -> Option<bool> {
         let peer = self.peers.get(to as usize)?;
         let Some(producer) = self.producer(to, usize::from(header.eq)) else {
-            // While a lane is left there is one, which has no room.
+            // While a lane is being left, the queue exists but has no room.
             return self.base(to, usize::from(header.eq)).map(|_| false);
         };
         Some(self.post(&Route { peer, producer }, header))
     }
 
-    /// Posts a message of one slot by a ring to a rank; false if there is no room.
+    /// Posts a message of one slot through a ring to a rank; returns false if there is no room.
     pub(super) fn post_by(&self, to: Rank, producer: &Producer<RingView>, header: &Header) -> bool {
         let peer = &self.peers[to as usize];
         self.post(&Route { peer, producer }, header)
@@ -400,7 +411,7 @@ impl<M: Mode> Shm<M> {
             ..Header::default()
         };
         let own = self.own();
-        // SAFETY: within the descriptor, as `bound` has checked.
+        // SAFETY: within the descriptor, as checked for `bound`.
         let destination = unsafe { bound.base.add(get.local_offset) };
         if get.length <= self.config.inline_size {
             header.flags = REPLY_INLINE;
@@ -450,8 +461,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Whether no slot that begins within these bytes of a message, which stand behind `at` others, begins with a reserved tag, or
-/// with less than a word.
+/// Returns whether no slot that begins within these bytes of a message begins with a reserved tag,
+/// or with less than a word. The bytes lie behind `at` others.
 #[inline]
 fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
@@ -465,8 +476,8 @@ fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     !slots.iter().any(|slot| begins(slot)) && !begins(rest)
 }
 
-/// Copies the few words of a head. A call of `memcpy` costs more than that, and wider pieces than those in which the words
-/// were written would wait until these have left the store buffer.
+/// Copies the few words of a head. A call of `memcpy` costs more, and accesses wider than the words
+/// as they were written would wait until these have left the store buffer.
 ///
 /// # Safety
 /// As for [`ptr::copy_nonoverlapping`].
@@ -474,11 +485,11 @@ fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
 unsafe fn copy_words(head: &[u8], to: *mut u8) {
     let (words, rest) = head.as_chunks::<4>();
     for (at, word) in words.iter().enumerate() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { to.add(at * 4).cast::<[u8; 4]>().write(*word) };
     }
     if !rest.is_empty() {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to.add(words.len() * 4), rest.len()) };
     }
 }
@@ -491,7 +502,7 @@ mod tests {
 
     const TAG: u32 = 0x8000_0007;
 
-    /// Bytes among which words that look like the tag are frequent, at every place.
+    /// Generates bytes that often contain words that look like the tag, at any offset.
     fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![Just(TAG), Just(TAG + 100), any::<u32>()];
         (proptest::collection::vec(word, 0..most / 4), 0_usize..8).prop_map(|(words, less)| {
@@ -515,7 +526,8 @@ mod tests {
                 Some(reserved_tags.is_in(u64::from_ne_bytes(*word)))
             };
             let mut slots = (SLOT..message.len()).step_by(SLOT);
-            // Where less than a word of the message, or words of both parts, begin a slot it may be taken for worse than it is.
+            // If a slot begins with less than a word of the message, or with bytes of both parts,
+            // the check may be too strict.
             if plain {
                 prop_assert!(slots.all(|slot| begins(slot) == Some(false)));
             } else {

@@ -1,4 +1,4 @@
-//! Everything that is made rather than moved: regions, queues, indices, entries.
+//! Creation of objects: regions, queues, indices, entries.
 
 use std::mem::size_of;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,23 @@ use super::layout::{Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEU
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 
-/// Slots of each ring of the quiet queue, at least.
+/// The fewest slots in each ring of the internal queue.
 const QUIET_SLOTS: usize = 256;
-/// Slots of a ring that can be counted.
+/// The most slots of a ring that can be counted.
 const MOST_SLOTS: usize = 1 << 30;
-/// For floods a ring gets at most so many times the slots that were asked for: some queues see no floods.
+/// For floods, a ring gets at most this many times the requested slots, because some queues see no
+/// floods.
 const MOST_TIMES: usize = 16;
-/// Rings of a queue that share the room for floods; more of them have as much as these.
+/// The most rings of a queue that divide the room for floods; with more rings, each gets as much as
+/// with this many.
 const FEW_RINGS: usize = 16;
-/// Room for floods is taken from no more than one in so many parts of the memory: ranks that come later have needs.
+/// Room for floods may use at most this fraction (one part in so many) of memory, because later
+/// ranks need some, too.
 const LUXURY: u64 = 4;
-/// Match entries that can be linked at once.
+/// The most match entries that can be linked at once.
 pub(super) const ENTRIES: u32 = 4096;
 
-/// How much of the mapping is given out.
+/// The parts of the mapping that have been allocated.
 #[derive(Debug)]
 pub(super) struct Allocated {
     queues: u8,
@@ -51,18 +54,19 @@ impl Allocated {
     }
 }
 
-/// A queue's bits in [`Ready`].
+/// Returns a queue's bits in [`Ready`].
 #[inline]
 pub(super) fn ready_of(number: usize) -> Ready {
     match number {
         INTERNAL_QUEUE => Ready::PROGRESS,
-        // Fits: there are few.
+        // Fits: there are few queues.
         number => Ready::queue(EqId(number as u8)),
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// Rings of a queue: one from each source, or one from all and some to lend.
+    /// Returns the number of rings of a queue: one for each source, or one for all sources and some
+    /// to lend.
     pub(super) fn rings(&self) -> usize {
         match self.shared_rings {
             true => 1 + self.lanes.count(),
@@ -98,18 +102,19 @@ impl<M: Mode> Shm<M> {
         self.reserve_memory(OPERATION, rounded as u64, 1)?;
         let (id, offset) = (allocated.regions, allocated.region_next);
         let base = own.at(offset);
-        // Regions belong into core files, unlike the addresses around them.
+        // Regions belong in core files, unlike the addresses around them.
         // SAFETY: within the mapping; the advice changes no contents.
         let shown = unsafe { rustix::mm::madvise(base.cast(), rounded, Advice::LinuxDoDump) };
         if let Err(error) = shown {
-            tracing::debug!(%error, "the region stays out of core files");
+            tracing::debug!(%error, "cannot include the region in core files");
         }
         allocated.regions += 1;
         allocated.region_next += rounded;
         let entry = &own.control().regions[id as usize];
         entry.offset.store(offset as u64, Ordering::Relaxed);
         entry.len.store(rounded as u64, Ordering::Relaxed);
-        // SYNC (region): the entry is there before it is counted. Pairs with the load in `find_window`.
+        // SYNC (region): the entry is written before it is counted. Pairs with the load in
+        // `find_window`.
         own.control().region_count.store(id + 1, Ordering::Release);
         Ok(Region {
             id: RegionId(id),
@@ -118,8 +123,8 @@ impl<M: Mode> Shm<M> {
         })
     }
 
-    /// Adds bytes to those that all ranks together may come to touch; refuses what isn't there. All may have one in `part` of the
-    /// memory.
+    /// Reserves bytes in the sum of what all ranks may come to touch; fails if they are not
+    /// available. All ranks together may reserve at most one part in `part` of the memory.
     pub(super) fn reserve_memory(
         &self,
         operation: &'static str,
@@ -134,7 +139,8 @@ impl<M: Mode> Shm<M> {
         } = Memory::read();
         let own = self.own().control();
         own.memory_group.store(group_id, Ordering::SeqCst);
-        // Added before the sums are made, so that of two ranks that ask at once not both pass unseen.
+        // Added before the sums are made, so that two ranks that ask at once cannot both miss each
+        // other's bytes.
         own.promised.fetch_add(bytes, Ordering::SeqCst);
         let promised = |counts: &dyn Fn(&Control) -> bool| {
             let all = self.peers.iter().map(|peer| peer.mapping.control());
@@ -193,7 +199,7 @@ impl<M: Mode> Shm<M> {
         Ok(EqId(number))
     }
 
-    /// The queue of indices without one; part of start.
+    /// Creates the queue of indices that have none, as part of start.
     pub(super) fn create_quiet_queue(&self) -> Result<(), NiError> {
         self.make_queue(&mut self.allocated.lock(), INTERNAL_QUEUE, QUIET_SLOTS)
     }
@@ -205,8 +211,8 @@ impl<M: Mode> Shm<M> {
         slots: usize,
     ) -> Result<(), NiError> {
         let own = self.own();
-        // Any message must fit, whatever Skip comes before it; a few more, so that it doesn't have to wait for the ring to
-        // become empty.
+        // Any message must fit, including a Skip before it, and a few more, so that it doesn't have
+        // to wait for the ring to become empty.
         let longest = slots_for(COMPACT, self.config.inject_size)
             .max(slots_for(FULL, self.config.inline_size)) as usize;
         let room = own.layout().queue_end - allocated.queue_next;
@@ -216,7 +222,7 @@ impl<M: Mode> Shm<M> {
         let wanted = slots.max(4 * longest).max(64);
         let mut capacity = wanted.checked_next_power_of_two();
         if self.shared_rings && capacity.is_some_and(|c| c > each) {
-            // There are no lanes where they don't fit.
+            // Without enough room there are no lanes.
             (rings, each) = (1, each_of(1));
         }
         capacity = capacity.filter(|&c| c <= each.min(MOST_SLOTS));
@@ -228,15 +234,17 @@ impl<M: Mode> Shm<M> {
                 limit: each.min(MOST_SLOTS) as u64,
             });
         };
-        // Room for floods, see `crate::ring`: a source's share of it, and so little that all queues that there can be fit.
-        // More ranks than a few still get as much as those: it is addresses until somebody floods.
+        // Room for floods, see `crate::ring`: a source's share of it, small enough that all
+        // possible queues fit. With more than `FEW_RINGS` ranks each still gets as much: it is only
+        // address space until a flood comes.
         let sharers = rings.min(FEW_RINGS);
         let share = (self.config.flood_bytes / sharers / SLOT)
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
         let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
-        // Fits: `each` has room for the capacity, and more only where that is a small part of it.
+        // Fits: `each` has room for the capacity, and for more only if the capacity is a small part
+        // of it.
         let bytes =
             |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
         let mut needed = bytes(rings, shift);
@@ -244,7 +252,7 @@ impl<M: Mode> Shm<M> {
             .reserve_memory("eq_create", needed as u64, LUXURY)
             .is_err()
         {
-            // Where memory is scarce floods do without, and lanes too.
+            // If memory is scarce, omit the room for floods and the lanes.
             shift = part;
             if self.shared_rings {
                 rings = 1;
@@ -270,7 +278,7 @@ impl<M: Mode> Shm<M> {
             return Err(NiError::System {
                 operation: "eq_create",
                 rank: self.rank,
-                reason: "this rank's own queue table was overwritten".to_owned(),
+                reason: "the queue table of this rank was overwritten".to_owned(),
             });
         };
         let lanes = match self.shared_rings {
@@ -281,12 +289,12 @@ impl<M: Mode> Shm<M> {
             inbox: M::Lock::new(Inbox::new(inbound, lanes, ready_of(number))),
             delivering: 0.into(),
         });
-        // A ring may have been activated before the queue was there to be polled.
+        // A ring may have been activated before its queue existed.
         own.control().signal();
         Ok(())
     }
 
-    /// A queue of this rank's user.
+    /// Returns one of the user's queues of this rank.
     #[inline]
     pub(super) fn queue(&self, operation: &'static str, eq: EqId) -> Result<&Queue<M>, NiError> {
         self.queues[..USER_QUEUES]

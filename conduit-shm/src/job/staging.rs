@@ -1,22 +1,23 @@
-//! Pieces of a rank's own memory for messages whose bytes peers can't see where they are.
+//! Staging: pieces of a rank's own memory for messages whose source or destination peers cannot
+//! map.
 //!
-//! A put that is too long to travel in a queue is copied into a piece, which the target reads and then frees by a store
-//! into the piece's state: no message is needed for that. A get's piece is written by the target and freed by the
-//! initiator.
+//! A put that is too long to travel in a queue is copied into a piece. The target reads the piece
+//! and frees it by a store into its state, so no message is needed for that. A get's piece is
+//! written by the target and freed by the initiator.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::mapping::Mapping;
 
-/// Gives out this rank's pieces.
+/// Allocates this rank's pieces.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
-    /// Where the next search begins: pieces come back about in the order in which they went.
+    /// Start of the next search: pieces are freed in roughly the order in which they were taken.
     next: AtomicUsize,
 }
 
 impl Staging {
-    /// A free piece, now in use.
+    /// Takes a free piece.
     pub(super) fn take(&self, own: &Mapping) -> Option<u16> {
         let pieces = own.layout().pieces;
         let mut piece = self.next.load(Ordering::Relaxed);
@@ -25,7 +26,8 @@ impl Staging {
                 piece = 0;
             }
             let state = own.piece_state(piece)?;
-            // SYNC (piece): what the last user read or wrote in the piece comes before our use. Pairs with `give_back`.
+            // SYNC (piece): the last user's reads and writes in the piece come before our use.
+            // Pairs with `give_back`.
             if state.load(Ordering::Relaxed) == 0
                 && state
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
@@ -40,17 +42,18 @@ impl Staging {
     }
 }
 
-/// Where a piece of a rank begins in its mapping.
+/// Returns the offset of a piece in its rank's mapping.
 #[inline]
 pub(super) fn offset(owner: &Mapping, piece: u16) -> usize {
     owner.layout().piece_offset + usize::from(piece) * owner.layout().piece_bytes
 }
 
-/// Ends the use of a piece. False: the rank has no such piece.
+/// Frees a piece. Returns false if the rank has no such piece.
 pub(super) fn give_back(owner: &Mapping, piece: u16) -> bool {
     match owner.piece_state(usize::from(piece)) {
         Some(state) => {
-            // SYNC (piece): our last access comes before the next user's first. Pairs with `Staging::take`.
+            // SYNC (piece): our last access comes before the next user's first. Pairs with
+            // `Staging::take`.
             state.store(0, Ordering::Release);
             true
         }

@@ -1,4 +1,5 @@
-//! Job start: every rank makes its memory, says where it is, and maps everybody's.
+//! Job start: every rank creates its memory, publishes its address, and maps the memory of all
+//! others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -27,9 +28,11 @@ use super::{Index, Peer, Shm, ShmConfig, ShmError};
 use crate::sealed_file;
 use conduit_portals::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 
-/// The ranks of a host as this one has met them: its own memory, and that of the others as far as the system hands it over.
+/// The ranks of a host that this rank has met: its own memory, and that of the others as far as the
+/// system hands it over.
 ///
-/// The first half of [`Shm::start`], for who has another network for ranks that can't share memory.
+/// The first half of [`Shm::start`], for callers with another network for ranks that cannot share
+/// memory.
 #[derive(Debug)]
 pub struct Meeting {
     rank: Rank,
@@ -38,14 +41,14 @@ pub struct Meeting {
     strangers: Vec<Stranger>,
 }
 
-/// A rank that can't have the memory of another one.
+/// A pair of ranks of which one cannot get the other's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
-    /// Who asked.
+    /// The rank that asked.
     pub rank: Rank,
-    /// For whose memory.
+    /// The rank whose memory it asked for.
     pub peer: Rank,
-    /// Why there was none.
+    /// The reason for the failure.
     pub reason: String,
 }
 
@@ -57,12 +60,12 @@ struct Met {
 }
 
 impl Meeting {
-    /// Every rank of a job calls this, with the same settings and with those ranks that should share memory with it, itself among
-    /// them.
+    /// Meets the ranks that should share memory with this one. Every rank of a job calls this with
+    /// the same settings; `ranks` includes the calling rank.
     ///
     /// # Errors
-    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`. That
-    /// memory can't be handed over is none: see [`Meeting::strangers`].
+    /// Names the rank and its failure. If one rank fails, all do, unless `bootstrap` itself fails.
+    /// A memory handover that fails is not an error: see [`Meeting::strangers`].
     pub fn hold(
         bootstrap: &mut dyn Bootstrap,
         ranks: &[Rank],
@@ -79,7 +82,8 @@ impl Meeting {
             Err(error) => format!("failed={error}"),
         };
         let infos = bootstrap.allgather(info.as_bytes())?;
-        // The server stays until all have asked, also where this rank has failed: others then fail for the true reason.
+        // The server lives until all ranks have asked, even if this rank has failed: the others
+        // then report the true reason.
         let (_server, met) = match prepared {
             Ok((own, server, info)) => {
                 let met = meet(rank, ranks, config, own, &info, &infos);
@@ -89,7 +93,7 @@ impl Meeting {
         };
         let verdict = match &met {
             Ok((_, strangers)) => strangers.iter().fold(String::new(), |mut text, stranger| {
-                // Writing to a string can't fail.
+                // Writing to a string cannot fail.
                 let _ = writeln!(text, "{}={}", stranger.peer, stranger.reason);
                 text
             }),
@@ -116,12 +120,14 @@ impl Meeting {
         })
     }
 
-    /// Those that can't share memory though they should, the same on every rank of the job.
+    /// Returns the pairs that cannot share memory although they should, the same on every rank of
+    /// the job.
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
     }
 
-    /// The network among some of the ranks, ascending, no two of which are strangers; numbered from 0.
+    /// Starts the network among `ranks`, in ascending order, of which no two are strangers. They
+    /// are numbered from 0.
     ///
     /// # Errors
     /// As [`Shm::start`].
@@ -130,7 +136,7 @@ impl Meeting {
             self.met.remove(peer).ok_or_else(|| ShmError::Peer {
                 rank: self.rank,
                 peer: *peer,
-                reason: "it was not met".to_owned(),
+                reason: "the rank was not met".to_owned(),
             })
         });
         let met = met.collect::<Result<Vec<_>, _>>()?;
@@ -140,12 +146,13 @@ impl Meeting {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Starts the network among all ranks of a job, which call this together with the same settings.
+    /// Starts the network among all ranks of a job, which call this together with the same
+    /// settings.
     ///
     /// All ranks must run on this host, in one network namespace.
     ///
     /// # Errors
-    /// Names the rank and what is wrong with it. If one rank fails all do, unless the failure is that of `bootstrap`.
+    /// Names the rank and its failure. If one rank fails, all do, unless `bootstrap` itself fails.
     pub fn start(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Self, ShmError> {
         let ranks: Vec<Rank> = (0..bootstrap.size()).collect();
         let meeting = Meeting::hold(bootstrap, &ranks, config)?;
@@ -159,7 +166,7 @@ impl<M: Mode> Shm<M> {
         meeting.start(&ranks)
     }
 
-    /// `met` by rank.
+    /// Builds the network from `met`, which is indexed by rank.
     fn assemble(rank: Rank, config: &ShmConfig, met: Vec<Met>) -> Result<Self, ShmError> {
         let size = met.len() as u32;
         let layout = met[rank as usize].mapping.layout().clone();
@@ -231,15 +238,16 @@ impl<M: Mode> Shm<M> {
         let staging = (layout.region_offset - layout.piece_states) as u64;
         shm.reserve_memory("start", staging, 1)
             .and_then(|()| shm.create_quiet_queue())
-            .map_err(|error| system(rank, "create staging and the quiet queue", error))?;
+            .map_err(|error| system(rank, "create staging and the internal queue", error))?;
         Ok(shm)
     }
 }
 
-/// A whole world within this process, for tests: every end can go to a thread of its own (where the mode allows), or one
-/// thread drives them all in turn.
+/// Creates a whole world within this process, for tests: each end can move to its own thread (if
+/// the mode allows), or one thread drives them all in turn.
 ///
 /// # Errors
+/// As [`Shm::start`].
 /// As [`Shm::start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>, ShmError> {
     let mut mappings = Vec::new();
@@ -264,7 +272,7 @@ fn system(rank: Rank, operation: &'static str, error: impl ToString) -> ShmError
     }
 }
 
-/// Makes this rank's own memory.
+/// Creates this rank's own memory.
 fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Mapping>), ShmError> {
     config.check()?;
     let layout = Layout::new(config);
@@ -286,7 +294,8 @@ fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Ma
     Ok((fd, Arc::new(own)))
 }
 
-/// Maps the memory of these ranks, each by its bootstrap info, and tells whose was not to be had.
+/// Maps the memory of these ranks, using their bootstrap information. Also returns the ranks whose
+/// memory could not be obtained.
 fn meet(
     rank: Rank,
     ranks: &[Rank],
@@ -303,7 +312,7 @@ fn meet(
         compare(rank, info, peer, &theirs)?;
         addresses.push((peer, theirs.address));
     }
-    // Not everybody asks the same rank first.
+    // Spreads the load: not every rank asks the same rank first.
     let behind = addresses.partition_point(|(peer, _)| *peer < rank);
     addresses.rotate_left(behind);
     let this = Met {
@@ -334,16 +343,16 @@ fn meet(
 /// Maps a peer's memory.
 fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Mapping, String> {
     let layout = Layout::new(config);
-    let refused = |error: rustix::io::Errno| format!("its memory can't be examined: {error}");
+    let refused = |error: rustix::io::Errno| format!("cannot examine its memory: {error}");
     let (bytes, is_sealed) = sealed_file::examine(memory).map_err(refused)?;
     if bytes != layout.total as u64 || !is_sealed {
         return Err(format!(
-            "its memory is a file of {bytes} bytes (sealed: {is_sealed}), not of {} that can't shrink",
+            "its memory file has {bytes} bytes (sealed: {is_sealed}), expected {} bytes, sealed against shrinking",
             layout.total
         ));
     }
     let mapping = Mapping::new(memory, &layout, config.huge_pages)
-        .map_err(|e| format!("mapping its memory (bounded by ulimit -v): {e}"))?;
+        .map_err(|e| format!("cannot map its memory (bounded by ulimit -v): {e}"))?;
     let control = mapping.control();
     let found = (
         control.magic.load(Ordering::Acquire),
@@ -354,7 +363,7 @@ fn map(memory: &OwnedFd, config: &ShmConfig, peer: Rank, size: u32) -> Result<Ma
     let expected = (MAGIC, VERSION, peer, settings_hash(config, size));
     if found != expected {
         return Err(format!(
-            "its memory begins with magic, version, rank and settings {found:x?} instead of {expected:x?}"
+            "its memory begins with magic, version, rank and settings {found:x?}, expected {expected:x?}"
         ));
     }
     Ok(mapping)
@@ -377,7 +386,7 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let other = rustix::fs::memfd_create("other", flags).unwrap();
         assert!(map(&other, &config, 1, 2).is_err());
-        // It could still shrink under whoever maps it.
+        // Without the seal, the file could still shrink while it is mapped.
         rustix::fs::ftruncate(&other, Layout::new(&config).total as u64).unwrap();
         let error = map(&other, &config, 1, 2).unwrap_err();
         assert!(error.contains("shrink"), "{error}");
@@ -393,7 +402,7 @@ mod tests {
         }
         let later = SealFlags::FUTURE_WRITE;
         assert_eq!(rustix::fs::fcntl_add_seals(&memory, later), refused);
-        // Where the system knows of it.
+        // If the system supports the flag.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         if rustix::fs::memfd_create("probe", flags).is_ok() {
             let mode = Mode::from_raw_mode(fstat(&memory).unwrap().st_mode);

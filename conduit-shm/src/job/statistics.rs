@@ -1,4 +1,4 @@
-//! What a rank has seen that it should not have.
+//! Counters of a rank: dropped messages, peers' errors, lanes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -9,18 +9,18 @@ const NONE: u32 = u32::MAX;
 /// Counts since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Messages that no entry took.
+    /// Messages that no entry accepted.
     pub dropped: u64,
-    /// Messages that made no sense and were passed over.
+    /// Malformed messages that were skipped.
     pub bad_messages: u64,
-    /// The source of the first of these, where it is known.
+    /// The source of the first malformed message, if known.
     pub bad_peer: Option<Rank>,
-    /// What its lanes did, those that it lends and those that it has.
+    /// Counters of the lanes that this rank lends and holds.
     pub lanes: ::lanes::Statistics,
 }
 
 impl Statistics {
-    /// All counters with their names.
+    /// Returns all counters with their names.
     pub fn each(&self) -> [(&'static str, u64); 7] {
         [
             ("dropped", self.dropped),
@@ -58,7 +58,7 @@ impl Counters {
     pub(super) fn note_bad(&self, peer: Option<Rank>) {
         self.bad_messages.fetch_add(1, Ordering::Relaxed);
         let peer = peer.unwrap_or(NONE);
-        // The first stays.
+        // The first peer is kept.
         let _ = self
             .bad_peer
             .compare_exchange(NONE, peer, Ordering::Relaxed, Ordering::Relaxed);

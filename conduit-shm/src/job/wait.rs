@@ -1,4 +1,4 @@
-//! Sleeping until a message comes, and waking those who sleep. The protocol is [`crate::doorbell`]'s.
+//! Sleeping until a message comes, and waking sleepers. The protocol is in [`crate::doorbell`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn doorbell_of(mapping: &Mapping) -> Doorbell<'_> {
     }
 }
 
-/// Wakes all threads of a rank that sleep.
+/// Wakes all sleeping threads of a rank.
 #[cold]
 fn wake(rank: &Mapping) {
     let woken = futex::wake(
@@ -33,12 +33,13 @@ fn wake(rank: &Mapping) {
         i32::MAX as u32,
     );
     if let Err(error) = woken {
-        tracing::warn!(%error, "waking a peer");
+        tracing::warn!(%error, "cannot wake a peer");
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// What wakes this rank from any thread, for something that shared memory does not show.
+    /// Returns a function that wakes this rank from any thread, for events that shared memory does
+    /// not show.
     pub fn waker(&self) -> impl Fn() + Send + Sync + 'static {
         let own = self.peers[self.rank as usize].mapping.clone();
         move || {
@@ -48,7 +49,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// After a commit into a ring of `peer`.
+    /// Rings the doorbell of `peer` after a commit into one of its rings.
     #[inline]
     pub(super) fn ring_bell(&self, peer: &Peer) {
         if doorbell(peer).ring_after_message() {
@@ -76,7 +77,8 @@ impl<M: Mode> Shm<M> {
                 tv_sec: 0,
                 tv_nsec: stretch.as_nanos() as i64,
             };
-            // Woken, interrupted, late or no longer asleep: the caller looks again in any case.
+            // Woken, interrupted, timed out or no longer asleep: the caller checks again in any
+            // case.
             let _ = futex::wait(
                 doorbell(own).sleeping,
                 futex::Flags::empty(),
@@ -84,13 +86,15 @@ impl<M: Mode> Shm<M> {
                 Some(&timeout),
             );
         }
-        // The last one out says so. Should it take away the announcement of one who comes just now, that one returns early.
+        // The last thread out clears the word. If that removes the announcement of a thread that is
+        // just coming in, that one returns early.
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             doorbell(own).retire();
         }
     }
 
-    /// Whether a poll of any queue would find something. A queue that another thread polls now counts.
+    /// Returns whether a poll of any queue would find something. A queue that another thread is
+    /// polling counts.
     pub(super) fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
         self.is_replied()

@@ -1,7 +1,7 @@
-//! Addresses: which host, and the name of a socket there.
+//! Addresses: the host, and the name of a socket there.
 //!
 //! ```text
-//! host: u64, little-endian | user's number, '.', name
+//! host: u64, little-endian | user id, '.', name
 //! ```
 //!
 //! As text, `<host in hexadecimal>/<user>.<name>`. The socket's name is `conduit-na.<user>.<name>`
@@ -9,27 +9,27 @@
 
 use conduit_portals::transport::open::{ConnectError, MAX_ADDRESS};
 
-/// Before the name, in the abstract namespace of sockets.
+/// The prefix of the name, in the abstract namespace of sockets.
 const PREFIX: &[u8] = b"conduit-na.";
-/// Bytes that tell the host.
+/// Bytes that identify the host.
 const HOST: usize = 8;
-/// The most bytes behind [`HOST`]: what a socket's name has room for.
+/// The most bytes behind [`HOST`], limited by the length of a socket's name.
 const MAX_SOCKET: usize = 107 - PREFIX.len();
 
 const _: () = assert!(HOST + MAX_SOCKET <= MAX_ADDRESS);
 
-/// The address of a process.
+/// Returns the address of a process.
 pub(super) fn encode(host: u64, user: u32, name: &str) -> Box<[u8]> {
     let socket = format!("{user}.{name}");
     [&host.to_le_bytes()[..], socket.as_bytes()].concat().into()
 }
 
-/// An address, checked: the host, and what names the socket there.
+/// Checks an address. Returns the host and the name that identifies the socket there.
 pub(super) fn decode(address: &[u8]) -> Result<(u64, &str), ConnectError> {
     let wrong = ConnectError::Malformed;
     let (host, socket) = address
         .split_first_chunk::<HOST>()
-        .ok_or(wrong("an address has at least eight bytes"))?;
+        .ok_or(wrong("it has fewer than eight bytes"))?;
     if socket.is_empty() || socket.len() > MAX_SOCKET {
         return Err(wrong("its name is not 1 to 96 bytes long"));
     }
@@ -38,11 +38,11 @@ pub(super) fn decode(address: &[u8]) -> Result<(u64, &str), ConnectError> {
         Ok(socket) if socket.as_bytes().iter().all(is_named) => {
             Ok((u64::from_le_bytes(*host), socket))
         }
-        _ => Err(wrong("its name has other characters than names have")),
+        _ => Err(wrong("its name contains invalid characters")),
     }
 }
 
-/// The name of an address's socket. The address has been checked.
+/// Returns the socket name of an address that has been checked.
 pub(super) fn socket_name(address: &[u8]) -> Vec<u8> {
     [PREFIX, address.get(HOST..).unwrap_or_default()].concat()
 }

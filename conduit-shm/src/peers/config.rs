@@ -2,30 +2,31 @@
 
 use super::LocalError;
 
-/// Limits and sizes of a [`Local`](super::Local), each process's own.
+/// Limits and sizes of a [`Local`](super::Local). Processes may differ in them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// What others can reach this process by, up to [`MAX_NAME`] characters of `[A-Za-z0-9._-]`.
-    /// `None`: something random. One process of a user has a name at a time.
+    /// The name by which others reach this process, up to [`MAX_NAME`] characters of
+    /// `[A-Za-z0-9._-]`. `None` picks a random name. Only one process of a user has a given name at
+    /// a time.
     pub name: Option<String>,
-    /// Bytes of a ring, a power of two from [`MIN_RING`] to [`MAX_RING`]. Each two peers have four.
-    /// The process that connects decides.
+    /// Bytes of a ring, a power of two from [`MIN_RING`] to [`MAX_RING`]. Each pair of peers has
+    /// four. The process that connects decides.
     pub ring: usize,
     /// The most peers that have numbers at once, from 1 to [`MAX_PEERS`].
     pub max_peers: u32,
-    /// Whether memory of peers' processes may be copied by the system's cross-memory attach, and
-    /// that of this process by them. Where the system lets only parents attach (Yama), this allows
-    /// it to all processes of the user.
+    /// Whether this process may copy memory of its peers by cross-memory attach, and they may copy
+    /// its memory. Where the system lets only parents attach (Yama), this allows it to all
+    /// processes of the user.
     pub copy: bool,
 }
 
 /// The longest [`LocalConfig::name`].
 pub const MAX_NAME: usize = 64;
-/// The least [`LocalConfig::ring`]: room for some of the longest tiny fragments.
+/// The smallest [`LocalConfig::ring`]: room for some of the longest tiny fragments.
 pub const MIN_RING: usize = 4 << 10;
-/// The greatest [`LocalConfig::ring`].
+/// The largest [`LocalConfig::ring`].
 pub const MAX_RING: usize = 4 << 20;
-/// The greatest [`LocalConfig::max_peers`].
+/// The largest [`LocalConfig::max_peers`].
 pub const MAX_PEERS: u32 = 1 << 16;
 
 impl Default for LocalConfig {

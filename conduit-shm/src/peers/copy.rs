@@ -1,4 +1,4 @@
-//! Memory of peers' processes, copied by the system (cross-memory attach).
+//! Copies between this process's memory and that of peers, by the system (cross-memory attach).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,9 +13,9 @@ use super::packet::Terms;
 use super::session::Copying;
 use super::socket::is_hung_up;
 
-/// Tries whether the memory of the process at the other end of a socket can be copied.
+/// Tests whether the memory of the process at the other end of a socket can be copied.
 pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
-    // No number: its namespace is not visible here. A probe of zero: it does not want to.
+    // A process id of 0: its namespace is not visible here. A probe of 0: the peer forbids copying.
     let Ok(process) = credentials(socket).map(|found| found.pid) else {
         return Copying::No;
     };
@@ -33,11 +33,11 @@ pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
 }
 
 impl Local {
-    /// The process of a peer whose memory can be copied.
+    /// Returns the process of a peer whose memory can be copied.
     ///
-    /// It has not ended: then its socket would be closed. It could end between this and the copy,
-    /// and its number be given to another process: that takes as many new processes meanwhile as
-    /// the system has numbers, since it gives them out in a circle.
+    /// The process has not ended, because its socket is open. It could still end between this check
+    /// and the copy, and its id be reused: that would take as many new processes in the meantime as
+    /// there are ids, because the system assigns them cyclically.
     pub(super) fn process_of(&self, peer: Rank) -> io::Result<Pid> {
         let session = self.peers.session(peer);
         let session = session.ok_or(io::ErrorKind::NotConnected)?;

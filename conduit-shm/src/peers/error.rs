@@ -1,30 +1,30 @@
-//! Failures of starting the local network.
+//! Errors that can occur while the local network starts.
 
 use std::io;
 
 use super::config::{MAX_NAME, MAX_PEERS, MAX_RING, MIN_RING};
 
-/// Why the network could not be started.
+/// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
-    /// This can't be a name.
-    #[error("the name {0:?} is not 1 to {MAX_NAME} characters of [A-Za-z0-9._-]")]
+    /// The name is invalid.
+    #[error("the name is {0:?}, accepted: 1 to {MAX_NAME} characters of [A-Za-z0-9._-]")]
     Name(String),
     /// The size of a ring is out of its range.
-    #[error("a ring of {0} bytes is not a power of two from {MIN_RING} to {MAX_RING}")]
+    #[error("a ring has {0} bytes, accepted: a power of two from {MIN_RING} to {MAX_RING}")]
     Ring(usize),
     /// The number of peers is out of its range.
-    #[error("{0} peers are not between 1 and {MAX_PEERS}")]
+    #[error("the limit of peers is {0}, accepted: 1 to {MAX_PEERS}")]
     Peers(u32),
     /// Another process has this name.
-    #[error("the name {0:?} is taken: another process of this user can be reached by it")]
+    #[error("the name {0:?} is taken by another process of this user")]
     Taken(String),
-    /// The operating system refused.
+    /// The operating system refused an operation.
     #[error("{operation}: {reason}")]
     System {
-        /// What was asked.
+        /// The operation.
         operation: &'static str,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
 }

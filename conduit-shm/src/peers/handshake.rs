@@ -1,4 +1,4 @@
-//! How two processes set up a session.
+//! The handshake by which two processes set up a session.
 //!
 //! ```text
 //! connects                          accepts
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Either side sends through the rings once it has the other's front page. If both connect to each
-//! other at once, the attempt of the one whose address is less goes first, once its Hello is on the
-//! way; no fragment has been accepted by either side before that is settled.
+//! other at once, the attempt of the process with the smaller address wins, once its Hello has been
+//! sent; neither side accepts a fragment before that is settled.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -28,14 +28,14 @@ use super::socket::{self, Incoming, Received, is_hung_up, is_passing};
 use super::table::{Attempt, PeerState};
 use super::{Local, address};
 
-/// The most that have connected and not said who they are.
+/// The most connections that have not sent a Hello yet.
 const MAX_STRANGERS: usize = 128;
-/// Connections that are accepted before peers have their turn.
+/// Connections that are accepted before peers get their turn.
 const BATCH: u32 = 64;
-/// Attempts that a peer may refuse in favour of its own.
+/// The most attempts that a peer may refuse in favour of its own.
 const MAX_DUPLICATES: u32 = 4;
 
-/// A Hello that makes sense.
+/// A valid Hello.
 struct Greeting {
     address: Vec<u8>,
     pair: Pair,
@@ -61,7 +61,7 @@ impl Local {
         self.generation
     }
 
-    /// What a peer with this number has to know of this process.
+    /// Returns the terms on which a peer with this number can use this process's memory.
     fn terms(&self, number: Rank) -> Terms {
         let probe = self.probe.as_deref();
         Terms {
@@ -72,7 +72,7 @@ impl Local {
         }
     }
 
-    /// Begins a handshake with a peer that is idle.
+    /// Begins a handshake with an idle peer.
     #[cold]
     pub(super) fn begin(&mut self, number: Rank, duplicates: u32) {
         let generation = self.next_generation();
@@ -94,7 +94,7 @@ impl Local {
         }
     }
 
-    /// Notes that there is no session, for the next pass to tell.
+    /// Notes the failure to open a session; the next pass reports it.
     fn fail(&mut self, number: Rank, failure: Failure) {
         if let Some(peer) = self.peers.get_mut(number) {
             peer.state = PeerState::Failing(failure);
@@ -102,7 +102,7 @@ impl Local {
         }
     }
 
-    /// Takes an attempt as far as it goes now.
+    /// Takes an attempt as far as currently possible.
     fn go_on(&mut self, number: Rank, mut attempt: Box<Attempt>) {
         match self.try_go_on(number, &mut attempt) {
             Ok(is_sent) => {
@@ -158,7 +158,7 @@ impl Local {
         epoll::add(&*self.epoll, socket, event, EventFlags::IN)
     }
 
-    /// Whether a process of this user is at the other end.
+    /// Checks that a process of this user is at the other end.
     fn check_user(&self, socket: &OwnedFd) -> Result<(), Refusal> {
         match credentials(socket) {
             Ok(found) if found.uid == self.user => Ok(()),
@@ -167,7 +167,7 @@ impl Local {
         }
     }
 
-    /// Goes on with what could not go on before.
+    /// Continues handshakes that could not continue before.
     pub(super) fn retry(&mut self) {
         for number in std::mem::take(&mut self.retrying) {
             let Some(peer) = self.peers.get_mut(number) else {
@@ -176,7 +176,7 @@ impl Local {
             match std::mem::replace(&mut peer.state, PeerState::Idle) {
                 PeerState::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
                 PeerState::Open(mut session) if session.is_welcome_due => {
-                    // If the peer is gone, its socket says so.
+                    // If the peer is gone, its socket shows it.
                     session.is_welcome_due = self.welcome(number, &session.socket) == Ok(false);
                     if session.is_welcome_due {
                         self.retrying.push(number);
@@ -194,7 +194,7 @@ impl Local {
         }
     }
 
-    /// Tells a peer that there is a session. `Ok(false)`: not now.
+    /// Sends a peer the Welcome for its session. Returns `Ok(false)` if that is not possible now.
     fn welcome(&self, number: Rank, socket: &OwnedFd) -> io::Result<bool> {
         let welcome = Packet::Welcome(self.terms(number));
         match socket::send(socket, &welcome, &[self.front_file.as_fd()]) {
@@ -204,7 +204,7 @@ impl Local {
         }
     }
 
-    /// Looks at the socket of an attempt.
+    /// Handles a packet on the socket of an attempt.
     pub(super) fn look_at_attempt(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
         let Some(peer) = self.peers.get_mut(number) else {
             return;
@@ -232,7 +232,7 @@ impl Local {
             Ok(Packet::Refused(Refusal::Duplicate)) if attempt.duplicates < MAX_DUPLICATES => {
                 let duplicates = attempt.duplicates + 1;
                 self.forget(number);
-                // The peer's own attempt was there before it refused this one.
+                // The peer's own attempt arrived before it refused this one.
                 self.accept(handler);
                 if (self.peers.get(number))
                     .is_some_and(|peer| matches!(peer.state, PeerState::Idle))
@@ -246,18 +246,18 @@ impl Local {
             Err(Unreadable::Version) => {
                 self.end(number, Failure::Network(Refusal::Version.reason()), handler);
             }
-            _ => self.end(number, Failure::Broken("its answer is none"), handler),
+            _ => self.end(number, Failure::Broken("its reply is invalid"), handler),
         }
     }
 
     /// Begins to use a session.
     fn open(&mut self, number: Rank, session: Session) {
         self.set_state(number, PeerState::Open(Box::new(session)));
-        // The peer may have sent something already, and its bit may have been taken.
+        // The peer may have sent something already, and its bit may have been taken before.
         self.mark_pending(number);
     }
 
-    /// Takes those in that have connected.
+    /// Accepts the waiting connections.
     pub(super) fn accept(&mut self, handler: &mut impl FragmentHandler) {
         for _ in 0..BATCH {
             let Some(listener) = &self.listener else {
@@ -276,17 +276,17 @@ impl Local {
                 }
                 Err(Errno::AGAIN) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "accepting peers of the local network");
+                    tracing::warn!(%error, "cannot accept peers of the local network");
                     return self.pause_listener();
                 }
             }
         }
     }
 
-    /// Refuses the next that has connected, with the help of the spare descriptor. False if that
-    /// can't be done, now.
+    /// Refuses the next connection, with the help of the spare descriptor. Returns false if that is
+    /// not possible now.
     fn refuse_without_descriptors(&mut self) -> bool {
-        tracing::warn!("a peer of the local network is refused: too many open files");
+        tracing::warn!("refused a peer of the local network: too many open files");
         self.spare = None;
         if let Some(listener) = &self.listener
             && let Ok(socket) = socket::accept(listener)
@@ -300,15 +300,15 @@ impl Local {
         self.spare.is_some()
     }
 
-    /// Lets those wait that connect: nothing can be done for them, and the listener would wake this
-    /// process all the time.
+    /// Leaves further connections in the backlog: they cannot be served, and the listener would
+    /// wake this process constantly.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.is_listener_paused = epoll::delete(&*self.epoll, listener).is_ok();
         }
     }
 
-    /// Looks at the listener again.
+    /// Watches the listener again.
     pub(super) fn resume_listener(&mut self) {
         if let Some(listener) = &self.listener {
             let added = epoll::add(&*self.epoll, listener, LISTENER, EventFlags::IN);
@@ -319,7 +319,7 @@ impl Local {
         }
     }
 
-    /// Somebody has connected, and may have said something.
+    /// Handles a new connection, which may have sent a packet already.
     pub(super) fn greet(&mut self, socket: OwnedFd, handler: &mut impl FragmentHandler) {
         match socket::receive(&socket) {
             Ok(Incoming::Nothing) => {
@@ -338,7 +338,7 @@ impl Local {
             Ok(Incoming::Packet(received)) => {
                 let greeting = self.examine(&socket, &received);
                 let admitted = match greeting {
-                    // An attempt that was given up.
+                    // The peer has given up this attempt.
                     Ok(_) if is_hung_up(&socket) => return,
                     Ok(greeting) => self.admit(socket, greeting, handler),
                     Err(refusal) => Err((socket, refusal)),
@@ -351,7 +351,7 @@ impl Local {
         }
     }
 
-    /// What a Hello has brought.
+    /// Examines the contents of a Hello.
     fn examine(&self, socket: &OwnedFd, received: &Received) -> Result<Greeting, Refusal> {
         let (terms, shift, address) = match Packet::decode(received.bytes()) {
             Ok(Packet::Hello {
@@ -364,7 +364,7 @@ impl Local {
         };
         let [pair, front] = match &received.descriptors[..] {
             [pair, front] if !received.lacks_descriptors => [pair, front],
-            // As many were sent, but this process had no room for them.
+            // Both were sent, but this process had no room for them.
             [] | [_] if received.lacks_descriptors => return Err(Refusal::Descriptors),
             _ => return Err(Refusal::Malformed),
         };
@@ -385,7 +385,7 @@ impl Local {
         })
     }
 
-    /// Opens a session with a process that has greeted.
+    /// Opens a session with the process that sent a valid Hello.
     fn admit(
         &mut self,
         socket: OwnedFd,
@@ -432,7 +432,8 @@ impl Local {
         Ok(())
     }
 
-    /// Whether this process's own attempt to reach a peer goes before that of the peer.
+    /// Returns whether this process's own attempt to reach a peer takes precedence over the peer's
+    /// attempt.
     fn is_ours_first(&self, number: Rank, theirs: &[u8]) -> bool {
         match self.peers.get(number).map(|peer| &peer.state) {
             // Not if it was an attempt to reach an earlier process at that address.
@@ -443,15 +444,15 @@ impl Local {
         }
     }
 
-    /// Ends what there is with a peer, because it begins anew.
+    /// Ends the existing relation with a peer that begins anew.
     fn make_way(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
-        // It may tell how the session ended.
+        // The socket may show how the session ended.
         self.look_at_session(number, handler);
         match self.peers.get(number).map(|peer| &peer.state) {
             Some(PeerState::Open(session)) => {
                 let failure = match is_hung_up(&session.socket) {
-                    true => Failure::Network("it was restarted"),
-                    false => Failure::Broken("it begins a session beside the one that it has"),
+                    true => Failure::Network("the process was restarted"),
+                    false => Failure::Broken("it begins a second session"),
                 };
                 self.end(number, failure, handler);
             }
@@ -461,12 +462,12 @@ impl Local {
     }
 }
 
-/// The session that follows from a Welcome.
+/// Creates the session that follows from a Welcome.
 fn accepted(attempt: Attempt, terms: Terms, received: &Received) -> Result<Session, Failure> {
     let front = match &received.descriptors[..] {
         _ if received.lacks_descriptors => return Err(failure(Errno::MFILE)),
         [front] if terms.number < terms.peers => front,
-        _ => return Err(Failure::Broken("its answer lacks its front page")),
+        _ => return Err(Failure::Broken("its reply lacks its front page")),
     };
     let front = FrontPage::of_peer(front, terms.peers).map_err(failure_of)?;
     let copying = try_copying(&attempt.socket, &terms);
@@ -481,9 +482,9 @@ fn accepted(attempt: Attempt, terms: Terms, received: &Received) -> Result<Sessi
     ))
 }
 
-/// Says why there is no session, if anybody still listens.
+/// Sends the reason for a refusal, if the peer still listens.
 fn refuse(socket: &OwnedFd, refusal: Refusal) {
     if let Err(error) = socket::send(socket, &Packet::Refused(refusal), &[]) {
-        tracing::debug!(%error, "refusing a peer");
+        tracing::debug!(%error, "cannot send a refusal to a peer");
     }
 }

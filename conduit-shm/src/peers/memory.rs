@@ -1,8 +1,8 @@
-//! The memory that processes share: the front page of each process, and what each pair of peers
-//! has.
+//! The memory that processes share: the front page of each process, and the memory of each pair of
+//! peers.
 //!
-//! A *front page* says what its process has to look at ([`ReadySet`]); all its peers map it.
-//! A *pair* is four rings, one each way for each channel:
+//! A *front page* shows its process which rings have something ([`ReadySet`]); all its peers map
+//! it. A *pair* is four rings, one in each direction for each channel:
 //!
 //! ```text
 //! front page: FrontWords | a bit for each peer
@@ -25,37 +25,37 @@ use super::config::{MAX_PEERS, MAX_RING, MIN_RING};
 
 /// The first word of a pair.
 const PAIR_MAGIC: u64 = 0x5249_4150_5f41_4e43;
-/// Changes with any change of this file, or of [`super::record`].
+/// The layout version. Must change with any change of this file or of [`super::record`].
 const VERSION: u32 = 1;
-/// What the slots of a pair begin behind, and files are multiples of.
+/// Offset of a pair's slots; file sizes are multiples of it.
 const PAGE: usize = 4096;
-/// Slots of a ring, as a power of two, that are used while the consumer keeps up.
+/// Base-2 logarithm of the slots of a ring that are used while the consumer keeps up.
 const PART: u32 = 6;
 
-/// Channels of a way.
+/// Channels of a way (one direction of a pair).
 pub(super) const CHANNELS: usize = 2;
 /// The channel of copied fragments.
 pub(super) const COMMANDS: usize = 0;
-/// The channel of fragments that are read.
+/// The channel of fragments that are read when there is room.
 pub(super) const DATA: usize = 1;
 
-/// All peers can write here, so it has nothing that a new peer relies on.
+/// The words of a front page. All peers can write here, so a new peer relies on none of them.
 #[derive(Debug)]
 #[repr(C)]
 struct FrontWords {
     sleeping: CachePadded<AtomicU32>,
-    /// The owner polls it: on a line of its own.
+    /// Alone on its cache line, because the owner polls it.
     summary: CachePadded<AtomicU64>,
 }
 
-/// What the two ends of a way tell each other, beside the rings.
+/// The shared words of one direction of a pair, besides the rings' slots.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Way {
     rings: [RingControl; CHANNELS],
-    /// The consumer polls these rings. See [`crate::ready_set`].
+    /// 1 while the consumer polls these rings. See [`crate::ready_set`].
     pub(super) watched: CachePadded<AtomicU32>,
-    /// The producer waits for room.
+    /// 1 while the producer waits for room.
     pub(super) waiting: CachePadded<AtomicU32>,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct Way {
 struct PairWords {
     magic: AtomicU64,
     version: AtomicU32,
-    /// Slots of a ring, as a power of two.
+    /// Base-2 logarithm of the slots of a ring.
     shift: AtomicU32,
-    /// From the process that connects, and to it.
+    /// From the connecting process, and to it.
     ways: [CachePadded<Way>; 2],
 }
 
@@ -89,12 +89,12 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: the pointer names memory shared between processes, which is only accessed by atomics, or
-// as rings say; neither cares which thread does it.
+// SAFETY: the pointer names memory shared between processes, accessed only through atomics or by
+// the ring's protocol; neither depends on the thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps a file of `bytes` bytes, whole pages, which can't shrink.
+    /// Maps a file of `bytes` bytes, whole pages, that cannot shrink.
     fn new(file: impl AsFd, bytes: usize) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the system's choice.
         let base = unsafe {
@@ -111,14 +111,14 @@ impl Mapping {
         Ok(Self { base, bytes })
     }
 
-    /// Maps a file that a peer made.
+    /// Maps a file that a peer created.
     fn of_peer(file: impl AsFd, bytes: usize) -> Result<Self, Unfit> {
         match sealed_file::examine(&file) {
             Ok((found, is_sealed)) if found == bytes as u64 && is_sealed => {
                 Self::new(file, bytes).map_err(Unfit::System)
             }
             _ => Err(Unfit::Wrong(
-                "its memory is no sealed file of the right size",
+                "its memory is not a sealed file of the right size",
             )),
         }
     }
@@ -126,7 +126,7 @@ impl Mapping {
     /// # Safety
     /// `T` consists of atomics and lies within the mapping.
     unsafe fn at<T>(&self, offset: usize) -> NonNull<T> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.base.byte_add(offset).cast() }
     }
 }
@@ -136,17 +136,17 @@ impl Drop for Mapping {
         // SAFETY: mapped by `new` with this length; its owner is gone.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         if let Err(error) = unmapped {
-            tracing::debug!(%error, "unmapping shared memory");
+            tracing::debug!(%error, "cannot unmap shared memory");
         }
     }
 }
 
-/// Why memory of a peer is not used.
+/// The reason why a peer's memory cannot be used.
 #[derive(Debug)]
 pub(super) enum Unfit {
     /// The peer's fault.
     Wrong(&'static str),
-    /// The system's.
+    /// A system error.
     System(io::Errno),
 }
 
@@ -162,7 +162,7 @@ impl FrontPage {
         (size_of::<FrontWords>() + peers as usize / 8).next_multiple_of(PAGE)
     }
 
-    /// Makes one with bits for so many peers or a few more.
+    /// Creates a front page with bits for at least `peers` peers.
     pub(super) fn create(peers: u32) -> io::Result<(OwnedFd, Self)> {
         let peers = peers.next_multiple_of(64);
         let file = sealed_file::create("conduit-na-front", Self::bytes(peers))?;
@@ -170,16 +170,16 @@ impl FrontPage {
         Ok((file, Self { mapping, peers }))
     }
 
-    /// Maps a peer's, which has bits for so many.
+    /// Maps a peer's front page, which has bits for `peers` peers.
     pub(super) fn of_peer(file: impl AsFd, peers: u32) -> Result<Self, Unfit> {
         if !peers.is_multiple_of(64) || !(64..=MAX_PEERS).contains(&peers) {
-            return Err(Unfit::Wrong("its front page has an impossible size"));
+            return Err(Unfit::Wrong("its front page has an invalid size"));
         }
         let mapping = Mapping::of_peer(file, Self::bytes(peers))?;
         Ok(Self { mapping, peers })
     }
 
-    /// Peers that there are bits for.
+    /// Returns the number of peers that have bits.
     pub(super) fn peers(&self) -> u32 {
         self.peers
     }
@@ -193,7 +193,7 @@ impl FrontPage {
     #[inline]
     pub(super) fn ready_set(&self) -> ReadySet<'_> {
         let words = self.words();
-        // SAFETY: as many words lie behind `FrontWords` (`bytes`), aligned; they are atomics.
+        // SAFETY: this many words lie behind `FrontWords` (`bytes`), aligned; they are atomics.
         let bits = unsafe {
             let first = self.mapping.at::<AtomicU64>(size_of::<FrontWords>());
             std::slice::from_raw_parts(first.as_ptr(), self.peers as usize / 64)
@@ -206,12 +206,12 @@ impl FrontPage {
     }
 }
 
-/// Which side of a pair a process is.
+/// The side of a pair that a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It has made the pair.
+    /// It created the pair.
     Connects,
-    /// It was given the pair.
+    /// It received the pair.
     Accepts,
 }
 
@@ -228,7 +228,7 @@ impl Pair {
         PAGE + 2 * CHANNELS * (SLOT << shift)
     }
 
-    /// Makes one with rings of so many bytes, a valid [`LocalConfig::ring`].
+    /// Creates a pair with rings of `ring` bytes, a valid [`LocalConfig::ring`].
     ///
     /// [`LocalConfig::ring`]: super::LocalConfig::ring
     pub(super) fn create(ring: usize) -> io::Result<(OwnedFd, Self)> {
@@ -246,11 +246,11 @@ impl Pair {
         Ok((file, pair))
     }
 
-    /// Maps one that a peer made, with rings of so many slots, as a power of two.
+    /// Maps a pair that a peer created, with rings of `2^shift` slots.
     pub(super) fn of_peer(file: impl AsFd, shift: u32) -> Result<Self, Unfit> {
         let ring = SLOT.checked_shl(shift).unwrap_or(0);
         if shift >= usize::BITS || !(MIN_RING..=MAX_RING).contains(&ring) {
-            return Err(Unfit::Wrong("its rings have an impossible size"));
+            return Err(Unfit::Wrong("its rings have an invalid size"));
         }
         let pair = Self {
             mapping: Mapping::of_peer(file, Self::bytes(shift))?,
@@ -263,12 +263,14 @@ impl Pair {
             || words.version.load(Ordering::Relaxed) != VERSION
             || words.shift.load(Ordering::Relaxed) != shift
         {
-            return Err(Unfit::Wrong("its rings are none"));
+            return Err(Unfit::Wrong(
+                "its rings have a wrong magic, version or size",
+            ));
         }
         Ok(pair)
     }
 
-    /// Slots of a ring, as a power of two.
+    /// Returns the base-2 logarithm of the slots of a ring.
     pub(super) fn shift(&self) -> u32 {
         self.shift
     }
@@ -279,13 +281,13 @@ impl Pair {
         unsafe { self.mapping.at(0).as_ref() }
     }
 
-    /// The way from this process.
+    /// Returns the way from this process.
     #[inline]
     pub(super) fn outbound(&self) -> &Way {
         &self.words().ways[usize::from(self.side == Side::Accepts)]
     }
 
-    /// The way to this process.
+    /// Returns the way to this process.
     #[inline]
     pub(super) fn inbound(&self) -> &Way {
         &self.words().ways[usize::from(self.side == Side::Connects)]
@@ -298,10 +300,10 @@ impl Pair {
         }
     }
 
-    /// The memory of a ring.
+    /// Returns the memory of a ring.
     ///
     /// # Safety
-    /// It is not used when this is gone.
+    /// The view is not used after this pair is dropped.
     pub(super) unsafe fn ring(&self, is_outbound: bool, channel: usize) -> RingView {
         let is_second = is_outbound == (self.side == Side::Accepts);
         let way = &self.words().ways[usize::from(is_second)];

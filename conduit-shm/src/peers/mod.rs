@@ -1,21 +1,21 @@
-//! The network in shared memory between processes of a host that were not started together
+//! The shared-memory network between processes of a host that were not started together
 //! ([`OpenTransport`](conduit_portals::transport::open::OpenTransport)).
 //!
 //! A process is reached by the abstract name of a Unix socket (`address`). The process that
-//! connects hands over a file with four rings, and each side its *front page*, which says which of
-//! its peers have something for it (`memory`, `handshake`). From then on records go through the
-//! rings (`record`, `session`), and the socket has two tasks: it wakes a peer that sleeps, and its
-//! end says that the peer is gone.
+//! connects hands over a file with four rings, and each side its *front page*, which shows which of
+//! its peers have sent something (`memory`, `handshake`). From then on records go through the rings
+//! (`record`, `session`), and the socket has two tasks: it wakes a sleeping peer, and its end of
+//! file shows that the peer is gone.
 //!
-//! **Promises.** Nothing has a name in any file system, so nothing is left behind however a process
-//! ends. Both sides are the same user's, by the system's word; others are refused. What a peer says
-//! and writes is checked, so that it can't make this process access memory outside of the rings,
-//! nor wait for it. It can end the session, delay wake-ups, or change a record while that is handed
-//! over.
+//! **Guarantees.** Nothing has a name in a file system, so a process leaves nothing behind, no
+//! matter how it ends. The kernel attests that both sides belong to the same user; other users are
+//! refused. Everything that a peer sends or writes is checked: it can neither make this process
+//! access memory outside of the rings nor make it wait. It can only end the session, delay
+//! wake-ups, or change a record during its handover.
 //!
 //! **Costs.** A session takes one descriptor, two mappings and about 1 KiB of private memory on
-//! each side, and 132 KiB of addresses that both share. A process polls the rings of a few peers,
-//! those that have sent last, and learns of the others by its front page (`receive`,
+//! each side, and 132 KiB of shared address space. A process polls the rings of a few peers, those
+//! that have sent last, and learns of the others from its front page (`receive`,
 //! `crate::ready_set`).
 
 mod address;
@@ -56,35 +56,36 @@ pub struct Local {
     address: Box<[u8]>,
     host: u64,
     user: u32,
-    /// Bytes of the rings of pairs that this process makes.
+    /// Bytes of each ring of the pairs that this process creates.
     ring: usize,
-    /// What peers try to copy, in memory of its own. `None`: they shall not.
+    /// A word in its own allocation that peers try to copy. `None`: they must not copy memory.
     probe: Option<Box<u64>>,
     /// `None` after [`leave`](conduit_portals::transport::open::OpenTransport::leave).
     listener: Option<OwnedFd>,
-    /// The listener is not looked at for a while: there are no descriptors for who connects.
+    /// Whether the listener is ignored for a while, because no descriptors are left for new
+    /// connections.
     is_listener_paused: bool,
-    /// Given up for a moment to refuse somebody when there are no others.
+    /// A spare descriptor, released temporarily to refuse a connection when none are left.
     spare: Option<OwnedFd>,
     /// Over the listener and the sockets of all peers.
     epoll: Arc<OwnedFd>,
     front: FrontPage,
     front_file: OwnedFd,
     peers: Peers,
-    /// Those that have connected and not said yet who they are, oldest first.
+    /// Sockets that have connected and not sent a Hello yet, oldest first.
     strangers: VecDeque<(u32, OwnedFd)>,
-    /// Told to sockets, so that their events can be told apart.
+    /// A counter attached to sockets, so that stale events can be recognised.
     generation: u32,
     watched: Vec<Watched>,
-    /// Peers to be drained with the next pass, besides those that are watched.
+    /// Peers to drain in the next pass, besides the watched ones.
     pending: Vec<Rank>,
-    /// Peers with fragments to be read.
+    /// Peers with fragments to read.
     sending: Vec<Rank>,
     /// Peers whose rings were too full.
     wanting: Vec<Rank>,
-    /// Peers with a handshake that could not go on.
+    /// Peers with a handshake that could not continue.
     retrying: Vec<Rank>,
-    /// Peers of whose failure the handler has not been told.
+    /// Peers whose failure has not been reported to the handler.
     failing: Vec<Rank>,
     found: Found,
     is_asleep: bool,
@@ -92,7 +93,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Whether an address is of this host and user, and so of a process that may be reached.
+    /// Returns whether an address belongs to this host and user, and so to a process that may be
+    /// reached.
     pub fn is_near(&self, address: &[u8]) -> bool {
         let user = |address| {
             let (host, socket) = address::decode(address).ok()?;

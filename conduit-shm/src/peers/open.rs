@@ -1,4 +1,4 @@
-//! The contract of open networks, for this one.
+//! The implementation of the contract of open networks.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,12 +13,12 @@ use super::session::Copying;
 use super::table::PeerState;
 use super::{Local, address, socket};
 
-/// Tells the peer of a session, if it is one, that it ends in good order.
+/// Announces to the peer of an open session that it ends normally.
 fn say_goodbye(state: &PeerState) {
     if let PeerState::Open(session) = state
         && let Err(error) = socket::send(&session.socket, &Packet::Goodbye, &[])
     {
-        tracing::debug!(%error, "taking leave of a peer");
+        tracing::debug!(%error, "cannot say goodbye to a peer");
     }
 }
 
@@ -38,7 +38,7 @@ impl OpenTransport for Local {
     fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError> {
         let (host, _) = address::decode(address)?;
         if host != self.host {
-            return Err(ConnectError::Malformed("it is an address of another host"));
+            return Err(ConnectError::Malformed("it belongs to another host"));
         }
         if address == &*self.address {
             return Err(ConnectError::Own);
@@ -119,7 +119,7 @@ impl OpenTransport for Local {
         length: usize,
     ) -> io::Result<()> {
         let process = self.process_of(peer)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { process_memory::read(local, process, remote, length) }
     }
 
@@ -131,7 +131,7 @@ impl OpenTransport for Local {
         length: usize,
     ) -> io::Result<()> {
         let process = self.process_of(peer)?;
-        // SAFETY: the caller's promise; the peer has given this memory.
+        // SAFETY: guaranteed by the caller; the peer has offered this memory.
         unsafe { process_memory::write(process, remote, local, length) }
     }
 }

@@ -1,4 +1,4 @@
-//! What two processes say to each other over their socket, besides handing over descriptors.
+//! Packets that two processes exchange over their socket, some with descriptors.
 //!
 //! ```text
 //! magic: u32 | version: u16 | kind: u16 | fields, little-endian
@@ -9,7 +9,7 @@
 use conduit_portals::transport::open::MAX_ADDRESS;
 
 const MAGIC: u32 = 0x4c4e_4443;
-/// Changes with any change of this file or of the order of descriptors.
+/// Must change with any change of this file or of the order of descriptors.
 const VERSION: u16 = 2;
 const LEAD: usize = 8;
 /// The most bytes of a packet.
@@ -21,58 +21,58 @@ const REFUSED: u16 = 3;
 const WAKE: u16 = 4;
 const GOODBYE: u16 = 5;
 
-/// How to use the memory of the process that says this.
+/// How the receiver of this may use the sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// Its number for the other one, which is a bit of its front page.
+    /// The number that the sender assigns to the receiver: a bit of the sender's front page.
     pub(super) number: u32,
-    /// Peers that its front page has bits for.
+    /// Number of peers that the sender's front page has bits for.
     pub(super) peers: u32,
-    /// A word in its memory, for trying whether it can be copied.
+    /// Address of a word in the sender's memory, for testing whether it can be copied.
     pub(super) probe: u64,
-    /// What is there.
+    /// The value of that word.
     pub(super) probe_value: u64,
 }
 
 /// A message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
-    /// From the process that connects. With it come the descriptors of the pair's memory and of its
-    /// own front page.
+    /// From the connecting process, with the descriptors of the pair's memory and of its own front
+    /// page.
     Hello {
         terms: Terms,
-        /// Slots of a ring, as a power of two.
+        /// Base-2 logarithm of the slots of a ring.
         shift: u32,
-        /// Its address.
+        /// The sender's address.
         address: &'a [u8],
     },
-    /// The answer: there is a session. With it comes the descriptor of its front page.
+    /// The reply that opens the session, with the descriptor of the sender's front page.
     Welcome(Terms),
-    /// The answer: there is none.
+    /// The reply that refuses the session.
     Refused(Refusal),
-    /// Whoever sleeps shall look at its front page.
+    /// Tells a sleeping peer to check its front page.
     Wake,
-    /// The session ends in good order.
+    /// The session ends normally.
     Goodbye,
 }
 
-/// Why there is no session.
+/// The reason why a process refuses a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Refusal {
-    /// The other process connects, too, and its attempt goes first.
+    /// It connects, too, and its own attempt takes precedence.
     Duplicate = 1,
-    /// It speaks another version.
+    /// It uses another version of the protocol.
     Version,
     /// It belongs to another user.
     User,
-    /// It knows as many peers as it may.
+    /// It has reached its limit of peers.
     Peers,
     /// It has no descriptors left.
     Descriptors,
-    /// It can't make sense of what it was sent.
+    /// It received a malformed packet.
     Malformed,
-    /// Its system refuses something else.
+    /// Its system refused another operation.
     System,
 }
 
@@ -87,21 +87,22 @@ impl Refusal {
         Self::System,
     ];
 
-    /// In [`Failure::Network`](conduit_portals::transport::fragment::Failure::Network).
+    /// Returns the text for
+    /// [`Failure::Network`](conduit_portals::transport::fragment::Failure::Network).
     pub(super) fn reason(self) -> &'static str {
         match self {
-            Self::Duplicate => "it refuses each attempt in favour of its own",
-            Self::Version => "it speaks another version of the protocol",
+            Self::Duplicate => "it refuses each attempt in favour of its own attempts",
+            Self::Version => "it uses another version of the protocol",
             Self::User => "it belongs to another user",
-            Self::Peers => "it knows as many peers as it may",
+            Self::Peers => "it has reached its limit of peers",
             Self::Descriptors => "it has no file descriptors left (limit of open files)",
-            Self::Malformed => "it makes no sense of this process's greeting",
-            Self::System => "its system refuses the shared memory or the socket",
+            Self::Malformed => "it rejects the greeting of this process as malformed",
+            Self::System => "its system refused the shared memory or the socket",
         }
     }
 }
 
-/// Why bytes are no [`Packet`].
+/// The reason why bytes are not a valid [`Packet`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unreadable {
     Version,
@@ -109,7 +110,7 @@ pub(super) enum Unreadable {
 }
 
 impl<'a> Packet<'a> {
-    /// Into a packet of up to [`MAX_PACKET`] bytes; its length.
+    /// Encodes the packet into up to [`MAX_PACKET`] bytes. Returns its length.
     pub(super) fn encode(&self, into: &mut [u8; MAX_PACKET]) -> usize {
         let mut writer = Writer { into, at: 0 };
         writer.put(&MAGIC.to_le_bytes());
@@ -202,7 +203,7 @@ struct Writer<'a> {
     at: usize,
 }
 
-// The longest packet fits, with the longest address.
+// The longest packet fits, even with the longest address.
 const _: () = assert!(LEAD + 24 + 4 + MAX_ADDRESS <= MAX_PACKET);
 
 impl Writer<'_> {

@@ -1,4 +1,4 @@
-//! The passes in which this process looks at what its peers have for it.
+//! The passes in which this process takes what its peers have sent.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -17,29 +17,29 @@ use super::{Local, address};
 
 /// The most peers whose rings are polled.
 const MAX_WATCHED: usize = 8;
-/// After so many passes without a record a watched ring may make way for another one.
+/// After this many passes without a record, a watched ring may make way for another one.
 const IDLE_PASSES: u32 = 64;
-/// The sockets are looked at with each of so many passes,
+/// The sockets are checked in every pass whose number is a multiple of this,
 const LOOK_INTERVAL: u32 = 256;
-/// and with each of so many, if the system's coarse clock has ticked: who calls seldom shall not
-/// keep others waiting.
+/// and in every pass whose number is a multiple of this if the system's coarse clock has ticked, so
+/// that infrequent passes don't keep peers waiting.
 const CLOCK_INTERVAL: u32 = 8;
-/// Events that are taken at once.
+/// The most events taken at once.
 const EVENTS: usize = 64;
-/// Packets that are taken from a session's socket at once.
+/// The most packets taken from a session's socket at once.
 const PACKETS: u32 = 16;
 
 /// The listener's event.
 pub(super) const LISTENER: EventData = EventData::new_u64(u64::MAX);
-/// Of those that have not said yet who they are; no peer has this number.
+/// Stands for connections that have not sent a Hello yet; no peer has this number.
 const STRANGER: u32 = u32::MAX - 1;
 
-/// The event of a peer's socket.
+/// Returns the event data of a peer's socket.
 pub(super) fn peer_event(number: Rank, generation: u32) -> EventData {
     EventData::new_u64(u64::from(number) << 32 | u64::from(generation))
 }
 
-/// The event of one that has not said yet who it is.
+/// Returns the event data of a connection that has not sent a Hello yet.
 pub(super) fn stranger_event(generation: u32) -> EventData {
     peer_event(STRANGER, generation)
 }
@@ -48,25 +48,25 @@ pub(super) fn stranger_event(generation: u32) -> EventData {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watched {
     number: Rank,
-    /// The pass in which it last had something.
+    /// The pass in which it last had a record.
     last: u32,
 }
 
-/// How often the front page is checked at most. Users of this network sleep for seconds at most, so
-/// a sleeper checks as well.
+/// The shortest interval between checks of the front page. Users of this network sleep for seconds
+/// at most, so a sleeper checks as well.
 const CHECK: Duration = Duration::from_millis(250);
 
-/// What a pass uses, and when the sockets were last looked at.
+/// The state of the passes: buffers, and the times of the last checks.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pass: u32,
-    /// By the coarse clock.
+    /// The last check of the sockets, by the coarse clock.
     looked: Duration,
     numbers: Vec<Rank>,
-    /// When the front page was last checked, and whose records were overlooked then.
+    /// The last check of the front page, and the peers whose records it found overlooked.
     checked: Duration,
     overlooked: Vec<Rank>,
-    /// How often peers' records were found although the front page did not say so.
+    /// Number of records found although the front page did not show them.
     healed: u64,
 }
 
@@ -76,7 +76,7 @@ fn coarse_time() -> Duration {
 }
 
 impl Local {
-    /// Hands over what has come. Whether that was anything.
+    /// Hands over what has arrived. Returns whether that was anything.
     pub(super) fn pass(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if !self.standing.stands() {
             return false;
@@ -93,7 +93,7 @@ impl Local {
         while let Some(&Watched { number, .. }) = self.watched.get(at) {
             if self.drain(number, handler) {
                 any = true;
-                // The peer is there no more if it has broken the protocol.
+                // The peer is no longer in the list if it has broken the protocol.
                 if let Some(watched) = self.watched.get_mut(at) {
                     watched.last = pass;
                 }
@@ -126,9 +126,9 @@ impl Local {
         any
     }
 
-    /// Finds records of peers whose announcement was lost because another peer has overwritten the
-    /// front page. A peer may stand between a record and its announcement, so a record has to be
-    /// found twice.
+    /// Finds peers' records whose announcement was lost because another peer has overwritten the
+    /// front page. A peer may be between a record and its announcement, so a record has to be found
+    /// twice.
     fn check_front(&mut self, handler: &mut impl FragmentHandler) -> bool {
         self.found.checked = self.found.looked;
         let sessions = self.peers.sessions();
@@ -143,7 +143,7 @@ impl Local {
                 self.found.healed += 1;
                 if self.found.healed.is_power_of_two() {
                     tracing::warn!(
-                        "a process of this user damages the shared front page of {}: messages \
+                        "a process of this user corrupts the shared front page of {}: messages \
                          were found late {} times",
                         address::to_text(&self.address).unwrap_or_default(),
                         self.found.healed
@@ -154,7 +154,7 @@ impl Local {
         any
     }
 
-    /// Hands over what a peer's rings hold.
+    /// Hands over the records in a peer's rings.
     #[inline]
     fn drain(&mut self, number: Rank, handler: &mut impl FragmentHandler) -> bool {
         let Some(session) = self.peers.session_mut(number) else {
@@ -169,7 +169,7 @@ impl Local {
         }
     }
 
-    /// A peer has set its bit: its rings have something, or have room again.
+    /// Handles a peer's bit: its rings have records, or have room again.
     fn attend(&mut self, number: Rank, handler: &mut impl FragmentHandler) -> bool {
         let Some(session) = self.peers.session_mut(number) else {
             return false;
@@ -183,7 +183,7 @@ impl Local {
         any || had_no_room
     }
 
-    /// Polls the rings of a peer, if there is a place for it.
+    /// Starts polling the rings of a peer, if there is a place for it.
     fn watch(&mut self, number: Rank) {
         let pass = self.found.pass;
         let watched = Watched { number, last: pass };
@@ -207,7 +207,7 @@ impl Local {
         }
     }
 
-    /// Has a peer's rings drained by the next pass.
+    /// Has the next pass drain a peer's rings.
     pub(super) fn mark_pending(&mut self, number: Rank) {
         self.mark_pending_if(number, |_| true);
     }
@@ -225,7 +225,7 @@ impl Local {
 
     fn attend_pending(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut any = false;
-        // Those that this appends have their turn with the next pass.
+        // Peers that this appends wait for the next pass.
         let numbers = std::mem::take(&mut self.pending);
         for &number in &numbers {
             if let Some(session) = self.peers.session_mut(number) {
@@ -248,14 +248,14 @@ impl Local {
         }
     }
 
-    /// Looks at the sockets.
+    /// Checks the sockets.
     fn look(&mut self, handler: &mut impl FragmentHandler) -> bool {
         self.found.looked = coarse_time();
         let mut space = [MaybeUninit::uninit(); EVENTS];
         let found = match epoll::wait(&*self.epoll, &mut space, Some(&Timespec::default())) {
             Ok((found, _)) => &*found,
             Err(error) => {
-                tracing::debug!(%error, "looking at the sockets of the local network");
+                tracing::debug!(%error, "cannot check the sockets of the local network");
                 &[]
             }
         };
@@ -282,7 +282,7 @@ impl Local {
             if let Some(at) = strangers.position(|(stranger, _)| *stranger == generation)
                 && let Some((_, socket)) = self.strangers.remove(at)
             {
-                // It may have nothing to say after all, and is looked at later again.
+                // It may still have sent nothing; then it is watched again.
                 let _ = epoll::delete(&*self.epoll, &socket);
                 self.greet(socket, handler);
             }
@@ -295,12 +295,12 @@ impl Local {
             Some(PeerState::Open(session)) if session.generation == generation => {
                 self.look_at_session(number, handler);
             }
-            // It was closed meanwhile.
+            // It was closed in the meantime.
             _ => {}
         }
     }
 
-    /// Looks at the socket of a session, if there is one.
+    /// Handles the packets on the socket of a session, if there is one.
     pub(super) fn look_at_session(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
         for _ in 0..PACKETS {
             let Some(session) = self.peers.session(number) else {
@@ -313,14 +313,14 @@ impl Local {
                 Ok(Incoming::Packet(received)) => match Packet::decode(received.bytes()) {
                     Ok(Packet::Wake) if received.descriptors.is_empty() => continue,
                     Ok(Packet::Goodbye) => Failure::Left,
-                    _ => Failure::Broken("its socket holds what is no message"),
+                    _ => Failure::Broken("its socket delivers an invalid packet"),
                 },
             };
             return self.end(number, failure, handler);
         }
     }
 
-    /// Ends what there is with a peer, and tells the handler.
+    /// Ends the relation with a peer, and tells the handler.
     pub(super) fn end(
         &mut self,
         number: Rank,
@@ -336,7 +336,7 @@ impl Local {
         handler.failed(number, failure);
     }
 
-    /// Ends what there is with a peer.
+    /// Ends the relation with a peer.
     pub(super) fn forget(&mut self, number: Rank) {
         let Some(peer) = self.peers.get_mut(number) else {
             return;
@@ -348,7 +348,7 @@ impl Local {
             _ => None,
         };
         if let Some(socket) = socket {
-            // A child of this process may have the socket, too, and keep its events coming.
+            // A forked child may have the socket, too, and keep its events coming.
             let _ = epoll::delete(&*self.epoll, socket);
         }
         self.watched.retain(|watched| watched.number != number);

@@ -1,4 +1,4 @@
-//! Records: what the slots of a ring hold.
+//! Records: the contents of a ring's slots.
 //!
 //! ```text
 //! the ring's word | length: u32 | header | padding to a multiple of 8 | payload
@@ -9,32 +9,32 @@
 use crate::ring::{Consumer, Frame, Producer, RingView, SLOT};
 use conduit_portals::transport::fragment::MAX_HEADER;
 
-/// A fragment; `length` is its payload's.
+/// A fragment; `length` is that of its payload.
 pub(super) const WHOLE: u8 = 1;
-/// The header of a longer fragment; `length` is that of the payload, which comes in chunks.
+/// The header of a longer fragment; `length` is that of the payload, which follows in chunks.
 pub(super) const BEGIN: u8 = 2;
 /// The next part of the fragment that has begun; `length` is that of the part.
 pub(super) const CHUNK: u8 = 3;
 
-/// Where `length` lies in the first slot.
+/// Offset of `length` in the first slot.
 const LENGTH: usize = 8;
-/// Where the header lies.
+/// Offset of the header.
 const HEADER: usize = 12;
 
 const _: () = assert!(payload_offset(MAX_HEADER) <= 2 * SLOT && MAX_HEADER <= u8::MAX as usize);
 
-/// Where the payload lies, from the start of the first slot.
+/// Returns the payload's offset from the start of the first slot.
 const fn payload_offset(header: usize) -> usize {
     (HEADER + header).next_multiple_of(8)
 }
 
-/// The longest payload of a record of so many slots.
+/// Returns the longest payload of a record of `slots` slots.
 pub(super) const fn room(slots: u32, header: usize) -> usize {
     slots as usize * SLOT - payload_offset(header)
 }
 
-/// Writes a record whose payload, of `bytes` bytes, is written by `fill`. False if there is no
-/// room.
+/// Writes a record whose payload of `bytes` bytes is written by `fill`. Returns false if there is
+/// no room.
 #[inline]
 pub(super) fn write(
     ring: &Producer<RingView>,
@@ -50,8 +50,8 @@ pub(super) fn write(
     };
     let first = ring.slots().address(ring.slot(reserved));
     // SAFETY: the reserved slots follow one another from `first` and hold what `slots` was computed
-    // for; nobody else looks at more than their first words before the commit. The bytes have
-    // values: files begin with zeros.
+    // for; before the commit the consumer reads at most their first words. The bytes are
+    // initialised: files begin with zeros.
     unsafe {
         first.add(LENGTH).cast::<u32>().write(length);
         header
@@ -63,21 +63,21 @@ pub(super) fn write(
     true
 }
 
-/// A record as its consumer finds it.
+/// A record as its consumer sees it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Record<'a> {
     pub(super) kind: u8,
     pub(super) length: u32,
     pub(super) header: &'a [u8],
-    /// Of a [`BEGIN`]: nothing.
+    /// Empty in a [`BEGIN`].
     pub(super) payload: &'a [u8],
 }
 
-/// The record that the consumer has found; `None` if it makes no sense.
+/// Returns the record that the consumer has found; `None` if it is malformed.
 #[inline]
 pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Option<Record<'_>> {
     let first = ring.slots().address(slot).cast_const();
-    // SAFETY: in the first slot, aligned. Read once: the peer could change it.
+    // SAFETY: in the first slot, aligned. Read once, because the peer could change it.
     let length = unsafe { first.add(LENGTH).cast::<u32>().read_volatile() };
     let header = usize::from(frame.index);
     let offset = payload_offset(header);
@@ -91,8 +91,8 @@ pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Opti
         return None;
     }
     // SAFETY: within the record's slots, which lie within the ring (`Consumer::peek`) and are not
-    // released while this is borrowed. The peer writes them no more, unless it breaks the protocol:
-    // then there may be any bytes here.
+    // released while this is borrowed. The peer no longer writes them, unless it breaks the
+    // protocol; in that case any bytes may be here.
     unsafe {
         Some(Record {
             kind: frame.kind,

@@ -1,4 +1,5 @@
-//! What two processes have set up after their handshake: rings each way, and who waits for what.
+//! The session of two processes after their handshake: rings in both directions, and the state of
+//! who waits for what.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -16,9 +17,9 @@ use super::packet::Packet;
 use super::record::{self, BEGIN, CHUNK, Record, WHOLE};
 use super::socket;
 
-/// Records that are taken from a ring before other rings have their turn.
+/// The most records taken from a ring before other rings get their turn.
 const BATCH: u32 = 64;
-/// Fragments that may wait to be read.
+/// The most fragments that may wait to be read.
 const MAX_QUEUE: usize = 64;
 
 /// A fragment whose bytes are read when the ring has room.
@@ -28,11 +29,11 @@ struct Outgoing {
     header_length: u8,
     token: u64,
     length: u32,
-    /// Bytes that have gone; `None`: not even the header has.
+    /// Payload bytes written so far; `None`: not even the header has been written.
     gone: Option<u32>,
 }
 
-/// A long fragment that has begun to come.
+/// A long fragment that is arriving.
 #[derive(Debug)]
 struct Arriving {
     id: u64,
@@ -44,56 +45,56 @@ struct Arriving {
 #[derive(Debug)]
 struct Inbound {
     ring: Consumer<RingView>,
-    /// Up to where the peer has been told of room.
+    /// The position up to which the peer was notified of room.
     told: u64,
-    /// The handler has refused the record at the head.
+    /// Whether the handler has refused the record at the head.
     is_refused: bool,
-    /// The last drain has brought something.
+    /// Whether the last drain took a record.
     has_brought: bool,
 }
 
-/// How a peer's memory can be copied.
+/// Whether and how a peer's memory can be copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copying {
     No,
-    /// By the number of its process.
+    /// By its process id.
     Of(Pid),
 }
 
-/// See the module.
+/// A session, see the module.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) socket: OwnedFd,
-    /// Tells this session's events from those of an earlier one.
+    /// Distinguishes this session's events from those of an earlier one.
     pub(super) generation: u32,
-    /// The peer has yet to be told that there is a session.
+    /// Whether the Welcome has yet to be sent to the peer.
     pub(super) is_welcome_due: bool,
     pub(super) copying: Copying,
-    /// This process polls the rings from this peer.
+    /// Whether this process polls the rings from this peer.
     pub(super) is_watched: bool,
-    /// Listed for another drain.
+    /// Whether the peer is listed for another drain.
     pub(super) is_pending: bool,
-    /// Listed as one with fragments to be read.
+    /// Whether the peer is in the list of peers with fragments to read.
     pub(super) is_sending: bool,
-    /// Listed as one that may wait for room.
+    /// Whether the peer is in the list of peers that may wait for room.
     pub(super) is_wanting: bool,
-    /// No memory of the handler is read any more for this peer.
+    /// Whether the handler's memory must no longer be read for this peer.
     is_abandoned: bool,
-    /// The peer's front page, and its number for this process there.
+    /// The peer's front page; `number` is this process's bit there.
     front: FrontPage,
     number: u32,
     inbound: [Inbound; CHANNELS],
     outbound: [Producer<RingView>; CHANNELS],
-    /// The head of a ring when it was too full.
+    /// The head of a ring at the time it was too full.
     full: [Option<u64>; CHANNELS],
     queue: VecDeque<Outgoing>,
     arriving: Option<Arriving>,
-    /// The rings above lie in it.
+    /// The memory of the rings above.
     pair: Pair,
 }
 
 impl Session {
-    /// Over rings that nothing has gone through. `number` is a bit of the peer's front page.
+    /// Creates a session over unused rings. `number` is a bit of the peer's front page.
     pub(super) fn new(
         socket: OwnedFd,
         generation: u32,
@@ -133,16 +134,16 @@ impl Session {
         }
     }
 
-    /// The peer, if it sleeps, has something to look at.
+    /// Wakes the peer if it sleeps, because there is something for it.
     #[cold]
     fn wake(&self) {
-        // If its queue is full, it is awake. If it is gone, the socket says so.
+        // If its queue is full, it is awake. If it is gone, the socket shows it.
         if let Err(error) = socket::send(&self.socket, &Packet::Wake, &[]) {
-            tracing::debug!(%error, "waking a peer");
+            tracing::debug!(%error, "cannot wake a peer");
         }
     }
 
-    /// After something was published.
+    /// Notifies the peer after a record was published.
     #[inline]
     fn notify(&self) {
         let watched = &self.pair.outbound().watched;
@@ -195,7 +196,7 @@ impl Session {
         false
     }
 
-    /// Accepts a fragment that [`Self::stream`] reads.
+    /// Accepts a fragment whose bytes [`Self::stream`] reads.
     pub(super) fn queue(&mut self, header: &[u8], token: u64, length: u32) -> Result<(), Refused> {
         let mut copy = [0; MAX_HEADER];
         match copy.get_mut(..header.len()) {
@@ -215,9 +216,9 @@ impl Session {
         Ok(())
     }
 
-    /// Reads fragments into the ring while there is room. Whether all have gone.
+    /// Reads fragments into the ring while there is room. Returns whether all have been written.
     pub(super) fn stream(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
-        // So that the peer takes one part while the next is read.
+        // Half, so that the peer takes one part while the next is read.
         let slots = self.outbound[DATA].max_slots() / 2;
         while let Some(mut first) = self.queue.pop_front() {
             let header = &first.header[..usize::from(first.header_length)];
@@ -248,7 +249,7 @@ impl Session {
             self.notify();
             let gone = gone + bytes as u32;
             if kind != BEGIN && gone == first.length {
-                // The peer's ring has the bytes; the handler's are not read again.
+                // The peer's ring has the bytes; the handler's memory is not read again.
                 handler.sent(peer, first.token);
             } else {
                 first.gone = Some(gone);
@@ -258,13 +259,13 @@ impl Session {
         true
     }
 
-    /// Reads no memory of the handler any more.
+    /// Stops reading the handler's memory.
     pub(super) fn abandon(&mut self) {
         self.is_abandoned = true;
         self.queue.clear();
     }
 
-    /// Bytes, about, that the peer has not taken.
+    /// Returns the approximate number of bytes that the peer has not taken.
     pub(super) fn outstanding(&self) -> usize {
         let queued = self.queue.iter().map(|fragment| {
             // A fragment without bytes counts, too.
@@ -274,7 +275,7 @@ impl Session {
         queued.sum::<usize>() + slots as usize * SLOT
     }
 
-    /// What a hostile peer might say of what it has freed.
+    /// Sets the head that a hostile peer might claim.
     #[cfg(test)]
     pub(super) fn set_head_for_test(&self, head: u64) {
         for ring in &self.outbound {
@@ -282,12 +283,13 @@ impl Session {
         }
     }
 
-    /// Whether fragments wait that could go now, as far as is known.
+    /// Returns whether fragments wait that could be written now, as far as is known.
     pub(super) fn could_stream(&self) -> bool {
         !self.queue.is_empty() && self.full[DATA].is_none()
     }
 
-    /// Hands over what has come. Whether that was anything; or what the peer has done wrong.
+    /// Hands over what has arrived. Returns whether that was anything, or the peer's protocol
+    /// error.
     #[inline]
     pub(super) fn drain(
         &mut self,
@@ -298,7 +300,7 @@ impl Session {
         if commands.ring.is_ready() || data.ring.is_ready() {
             return self.drain_ready(peer, handler);
         }
-        // Not together with the records: what their handler sends should not wait for this.
+        // Separate from the records, so that messages sent by their handler need not wait for this.
         if commands.ring.position() != commands.told || data.ring.position() != data.told {
             self.inbound
                 .iter_mut()
@@ -320,18 +322,19 @@ impl Session {
             if !inbound.ring.is_ready() {
                 continue;
             }
-            // A look behind the record takes a line from its sender, and what the handler sends
-            // next would wait for that. So a single record is handed over without.
+            // Checking behind the record takes a line from its sender, and the next message that
+            // the handler sends would wait for that. A single record is therefore handed over
+            // without that check.
             let looks_on = inbound.has_brought || !self.is_watched;
             inbound.has_brought = true;
             for _ in 0..BATCH {
                 let (slot, frame) = match inbound.ring.next() {
                     Next::Empty => break,
-                    Next::Broken => return Err("a ring holds what is no record"),
+                    Next::Broken => return Err("a ring contains an invalid record"),
                     Next::Message { slot, frame } => (slot, frame),
                 };
                 let record = record::read(&inbound.ring, slot, frame)
-                    .ok_or("a record's lengths are impossible")?;
+                    .ok_or("a record has invalid lengths")?;
                 let is_taken = take(channel, &record, &mut self.arriving, peer, handler)?;
                 inbound.is_refused = !is_taken;
                 if !is_taken {
@@ -346,14 +349,14 @@ impl Session {
             let freed = inbound.ring.position().wrapping_sub(inbound.told);
             publishes |= freed >= 1 << (self.pair.shift() - 2);
         }
-        // Nothing: the handler has no room for what is at the head.
+        // If nothing was taken, the handler has no room for the record at the head.
         if publishes || !any {
             self.publish_room();
         }
         Ok(any)
     }
 
-    /// Frees the slots of what was handed over, and tells the peer if it waits for that.
+    /// Frees the slots of the records handed over, and notifies the peer if it waits for room.
     pub(super) fn publish_room(&mut self) {
         let mut any = false;
         for inbound in &mut self.inbound {
@@ -372,9 +375,9 @@ impl Session {
         }
     }
 
-    /// Drains until nothing is left, or the handler has no room. For a peer that is gone.
+    /// Drains the rings of a peer that is gone, until nothing is left or the handler has no room.
     pub(super) fn drain_last(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
-        // As many records as the rings have slots, in case it is not gone.
+        // Bounded by the rings' slots, in case the peer is not gone.
         for _ in 0..=(1 << self.pair.shift()) / BATCH {
             if self.drain(peer, handler) != Ok(true) {
                 break;
@@ -382,64 +385,64 @@ impl Session {
         }
     }
 
-    /// Whether records wait, also such that the handler has refused.
+    /// Returns whether records wait, including those that the handler has refused.
     pub(super) fn has_records(&self) -> bool {
         self.inbound.iter().any(|inbound| inbound.ring.is_ready())
     }
 
-    /// Whether records wait that nobody has announced, as far as this process knows.
+    /// Returns whether records wait that were not announced, as far as this process knows.
     pub(super) fn is_overlooked(&self) -> bool {
         !self.is_watched && !self.is_pending && self.has_new_records()
     }
 
-    /// Whether records wait that the handler has not refused.
+    /// Returns whether records wait that the handler has not refused.
     pub(super) fn has_new_records(&self) -> bool {
         (self.inbound.iter()).any(|inbound| inbound.ring.is_ready() && !inbound.is_refused)
     }
 
-    /// Polls the rings from this peer from now on.
+    /// Starts polling the rings from this peer.
     pub(super) fn watch(&mut self) {
         ready_set::watch(&self.pair.inbound().watched);
         self.is_watched = true;
-        // Until now several may have come.
+        // Several records may have arrived until now.
         self.inbound
             .iter_mut()
             .for_each(|inbound| inbound.has_brought = true);
     }
 
-    /// Polls them no more. They must be looked at once more.
+    /// Stops polling the rings. They must be checked once more.
     pub(super) fn unwatch(&mut self) {
         ready_set::unwatch(&self.pair.inbound().watched);
         self.is_watched = false;
     }
 
-    /// Whether a ring was too full.
+    /// Returns whether a ring was too full.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
         self.full != [None; CHANNELS]
     }
 
-    /// Asks to be told of room, before this process sleeps.
+    /// Asks to be notified of room, before this process sleeps.
     pub(super) fn ask_for_room(&self) {
         ready_set::ask_for_room(&self.pair.outbound().waiting);
     }
 
-    /// Whether a ring that was too full has room again.
+    /// Returns whether a ring that was too full has room again.
     pub(super) fn has_room_again(&self) -> bool {
         let mut rings = self.outbound.iter().zip(self.full);
-        // Acquire: as if the producer looked.
+        // Acquire, as when the producer reads the head.
         rings.any(|(ring, full)| {
             full.is_some_and(|head| ring.slots().head().load(Ordering::Acquire) != head)
         })
     }
 
-    /// No ring is too full any more, as far as is known. Whether one was.
+    /// Notes that no ring is known to be full. Returns whether one was.
     pub(super) fn forget_full(&mut self) -> bool {
         std::mem::take(&mut self.full) != [None; CHANNELS]
     }
 }
 
-/// Hands a record over. `Ok(false)`: the handler has no room.
+/// Hands over a record. Returns `Ok(false)` if the handler has no room.
 #[inline]
 fn take(
     channel: usize,

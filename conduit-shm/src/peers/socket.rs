@@ -1,5 +1,4 @@
-//! Sockets between the processes of a host, and what can be asked of them. None of these calls
-//! waits.
+//! Sockets between the processes of a host, and operations on them. None of these calls waits.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -15,21 +14,21 @@ use rustix::net::{
 
 use super::packet::{MAX_PACKET, Packet};
 
-/// Connections that may wait to be accepted, if the system allows as many.
+/// The most connections that may wait to be accepted, if the system allows as many.
 const BACKLOG: i32 = 4096;
-/// The most descriptors that come with a packet.
+/// The most descriptors in a packet.
 const MAX_DESCRIPTORS: usize = 2;
 
 fn flags() -> SocketFlags {
     SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
 }
 
-/// A socket without a peer. Packets keep their bounds.
+/// Creates a socket without a peer. It preserves packet boundaries.
 pub(super) fn create() -> io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags(), None)
 }
 
-/// A socket that others connect to by this name.
+/// Creates a socket that others connect to by this name.
 pub(super) fn listen_as(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = create()?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
@@ -37,23 +36,24 @@ pub(super) fn listen_as(name: &[u8]) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to whoever listens as `name`. [`Errno::AGAIN`]: its backlog is full, try again.
+/// Connects to the process that listens as `name`. [`Errno::AGAIN`] means that its backlog is full:
+/// try again.
 pub(super) fn connect_to(socket: impl AsFd, name: &[u8]) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name)?)
 }
 
-/// The next that has connected.
+/// Accepts the next connection.
 pub(super) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     accept_with(listener, flags())
 }
 
-/// Whether an error of [`send`] or [`connect_to`] passes: a queue is full, or so many descriptors
-/// of this user are under way.
+/// Returns whether an error of [`send`] or [`connect_to`] is temporary: a queue is full, or too
+/// many descriptors of this user are in flight.
 pub(super) fn is_passing(error: Errno) -> bool {
     [Errno::AGAIN, Errno::INTR, Errno::TOOMANYREFS, Errno::NOBUFS].contains(&error)
 }
 
-/// Sends a packet, with descriptors.
+/// Sends a packet with descriptors.
 pub(super) fn send(
     socket: impl AsFd,
     packet: &Packet<'_>,
@@ -71,20 +71,21 @@ pub(super) fn send(
     sendmsg(socket, &bytes, &mut control, flags).map(drop)
 }
 
-/// A packet that has come.
+/// A received packet.
 #[derive(Debug)]
 pub(super) struct Received {
     bytes: [u8; MAX_PACKET],
     length: usize,
-    /// The packet was longer than any may be.
+    /// Whether the packet was longer than allowed.
     is_truncated: bool,
     pub(super) descriptors: Vec<OwnedFd>,
-    /// More descriptors came, for which this process has no room, or which none may bring.
+    /// Whether more descriptors were sent than this process has room for, or than a packet may
+    /// bring.
     pub(super) lacks_descriptors: bool,
 }
 
 impl Received {
-    /// No bytes if it was too long.
+    /// Returns the packet's bytes; none if it was too long.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.is_truncated {
             true => &[],
@@ -93,16 +94,16 @@ impl Received {
     }
 }
 
-/// What [`receive`] has found.
+/// The result of [`receive`].
 #[derive(Debug)]
 pub(super) enum Incoming {
     Packet(Box<Received>),
     Nothing,
-    /// There is nobody at the other end any more.
+    /// The peer has closed its end.
     End,
 }
 
-/// The next packet.
+/// Receives the next packet.
 pub(super) fn receive(socket: impl AsFd) -> io::Result<Incoming> {
     let mut received = Box::new(Received {
         bytes: [0; MAX_PACKET],
@@ -120,7 +121,7 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Incoming> {
         match recvmsg(&socket, &mut into, &mut control, flags) {
             Ok(found) => break found,
             Err(Errno::INTR) => {}
-            // Told once, before what the peer has sent to the end.
+            // Reported once, before the last packets that the peer has sent.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(Errno::CONNRESET) => return Ok(Incoming::End),
             Err(Errno::AGAIN) if was_reset => return Ok(Incoming::End),
@@ -142,7 +143,7 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Incoming> {
     Ok(Incoming::Packet(received))
 }
 
-/// Whether there is nobody at the other end any more.
+/// Returns whether the peer has closed its end.
 pub(super) fn is_hung_up(socket: impl AsFd) -> bool {
     let mut asked = [PollFd::new(&socket, PollFlags::RDHUP)];
     let closed = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;

@@ -1,4 +1,4 @@
-//! How a process opens its end.
+//! Start of a process's end of the network.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::table::Peers;
 use super::{Local, LocalConfig, LocalError, address, socket};
 
 impl Local {
-    /// Opens an end of the network. Others can connect at once; they are answered by
-    /// [`Transport::receive`](conduit_portals::transport::Transport::receive).
+    /// Opens an end of the network. Others can connect at once;
+    /// [`Transport::receive`](conduit_portals::transport::Transport::receive) answers them.
     ///
     /// # Errors
-    /// [`LocalError`]: nothing is left behind.
+    /// [`LocalError`]; in that case nothing is left behind.
     pub fn start(config: &LocalConfig) -> Result<Self, LocalError> {
         config.check()?;
-        let random = || getrandom::u64().map_err(LocalError::system("drawing random numbers"));
-        let host = host().map_err(LocalError::system("telling hosts apart"))?;
+        let random = || getrandom::u64().map_err(LocalError::system("cannot get random numbers"));
+        let host = host().map_err(LocalError::system("cannot identify the host"))?;
         let user = geteuid().as_raw();
         let name = match &config.name {
             Some(name) => name.clone(),
@@ -33,16 +33,16 @@ impl Local {
         let listener =
             socket::listen_as(&address::socket_name(&address)).map_err(|error| match error {
                 Errno::ADDRINUSE => LocalError::Taken(name),
-                error => LocalError::system("listening on a socket")(error),
+                error => LocalError::system("cannot listen on a socket")(error),
             })?;
         let (front_file, front) = FrontPage::create(config.max_peers)
-            .map_err(LocalError::system("making shared memory"))?;
+            .map_err(LocalError::system("cannot create shared memory"))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(LocalError::system("making an epoll descriptor"))?;
+            .map_err(LocalError::system("cannot create an epoll descriptor"))?;
         let spare = rustix::io::fcntl_dupfd_cloexec(&epoll, 0)
-            .map_err(LocalError::system("reserving a descriptor"))?;
+            .map_err(LocalError::system("cannot reserve a descriptor"))?;
         epoll::add(&epoll, &listener, LISTENER, epoll::EventFlags::IN)
-            .map_err(LocalError::system("watching a socket"))?;
+            .map_err(LocalError::system("cannot watch a socket"))?;
         if config.copy {
             allow_copying();
         }
@@ -77,13 +77,13 @@ impl Local {
     }
 }
 
-/// Lets processes of this user copy this one's memory where only its parents could (Yama). All of
-/// them: the system knows one at a time or all, and there are many peers.
+/// Lets all processes of this user copy this one's memory where only its parents could (Yama). The
+/// system can allow one process or all, and there are many peers.
 fn allow_copying() {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     if scope.is_ok_and(|scope| scope.trim() == "1")
         && let Err(error) = set_ptracer(PTracer::Any)
     {
-        tracing::debug!(%error, "peers can't copy this process's memory");
+        tracing::debug!(%error, "cannot let peers copy the memory of this process");
     }
 }

@@ -1,4 +1,4 @@
-//! The peers that have numbers. The table grows and shrinks with them.
+//! The table of peers that have numbers. It grows and shrinks with them.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -12,31 +12,31 @@ use conduit_portals::transport::fragment::Failure;
 use super::memory::Pair;
 use super::session::Session;
 
-/// A smaller table keeps its memory.
+/// A table with less capacity keeps its memory.
 const MIN_SHRINK: usize = 64;
 
-/// An attempt to set up a session, by this process.
+/// An attempt by this process to set up a session.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) socket: OwnedFd,
-    /// Tells its events from those of other attempts.
+    /// Distinguishes its events from those of other attempts.
     pub(super) generation: u32,
     pub(super) pair: Pair,
     pub(super) pair_file: OwnedFd,
-    /// The socket is connected: the peer will find it, once it accepts.
+    /// Whether the socket is connected: the peer will find it when it accepts.
     pub(super) is_connected: bool,
-    /// The peer has been sent all that it needs.
+    /// Whether the peer has been sent everything it needs.
     pub(super) is_sent: bool,
-    /// How many earlier attempts were refused in favour of the peer's own.
+    /// Number of earlier attempts that were refused in favour of the peer's own.
     pub(super) duplicates: u32,
 }
 
-/// What there is with a peer.
+/// The state of the relation with a peer.
 #[derive(Debug)]
 pub(super) enum PeerState {
     /// No session.
     Idle,
-    /// No session, and the handler has yet to be told why.
+    /// No session; the reason has yet to be reported to the handler.
     Failing(Failure),
     /// A handshake is under way.
     Connecting(Box<Attempt>),
@@ -59,7 +59,7 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    /// For up to `limit`.
+    /// Creates a table for up to `limit` peers.
     pub(super) fn new(limit: u32) -> Self {
         Self {
             table: Slab::new(),
@@ -68,18 +68,18 @@ impl Peers {
         }
     }
 
-    /// How many peers there may be.
+    /// Returns the most peers that the table may have.
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// The number of the peer with this address.
+    /// Returns the number of the peer with this address.
     pub(super) fn find(&self, address: &[u8]) -> Option<Rank> {
         self.numbers.get(address).copied()
     }
 
-    /// Gives a number, which is below the limit, to an address that has none. `None`: all are
-    /// given.
+    /// Assigns a number below the limit to an address that has none. Returns `None` if all are in
+    /// use.
     pub(super) fn add(&mut self, address: &[u8]) -> Option<Rank> {
         if self.table.len() >= self.limit as usize {
             return None;
@@ -130,7 +130,7 @@ impl Peers {
         }
     }
 
-    /// All sessions, with their peers' numbers.
+    /// Returns all sessions with their peers' numbers.
     pub(super) fn sessions(&self) -> impl Iterator<Item = (Rank, &Session)> {
         self.table
             .iter()
@@ -144,7 +144,7 @@ impl Peers {
         self.table.iter_mut().map(|(_, peer)| peer)
     }
 
-    /// Entries that the table has room for.
+    /// Returns the number of entries that the table has room for.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.table.capacity()

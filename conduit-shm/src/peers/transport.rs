@@ -1,4 +1,4 @@
-//! The contract of all transports, for this one.
+//! The implementation of the contract of all transports.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use conduit_portals::transport::{Transport, Wait, timespec};
 use super::table::PeerState;
 use super::{Local, address};
 
-/// After what time what could not go on is tried again.
+/// The time after which stalled work is tried again.
 const RETRY: Duration = Duration::from_millis(10);
 
 impl Transport for Local {
@@ -94,7 +94,8 @@ impl Transport for Local {
         }
     }
 
-    /// Sleeps until the descriptor is readable, so `OpenTransport::prepare_sleep` comes first.
+    /// Returns a waiter that sleeps until the descriptor is readable.
+    /// `OpenTransport::prepare_sleep` must be called before.
     fn waiter(&self) -> Arc<dyn Wait> {
         Arc::new(Waiter(self.epoll.clone()))
     }
@@ -110,7 +111,7 @@ impl Transport for Local {
     fn describe(&self, peer: Rank) -> String {
         let address = (self.peers.get(peer)).and_then(|peer| address::to_text(&peer.address));
         address.map_or_else(
-            || "nobody".to_owned(),
+            || "an unknown peer".to_owned(),
             |address| format!("the process at {address}"),
         )
     }
@@ -123,7 +124,7 @@ impl Wait for Waiter {
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut asked = vec![PollFd::new(&*self.0, PollFlags::IN)];
         asked.extend(also.map(|also| PollFd::new(also, PollFlags::IN)));
-        // Interrupted: as if something had arrived.
+        // An interrupted call counts as an arrival.
         poll(&mut asked, limit.map(timespec).as_ref()).is_err() || !asked[0].revents().is_empty()
     }
 }

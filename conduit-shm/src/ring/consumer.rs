@@ -4,31 +4,31 @@ use conduit_portals::sync::{AtomicU64, Ordering};
 
 use super::{Extent, Frame, KIND_SKIP, ReservedTags, Slots, frame_in, tag, tag_in, word};
 
-/// What a consumer finds at its position.
+/// The state at the consumer's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// Nothing yet.
     Empty,
     /// A message that begins at `slot`. It stays there until [`Consumer::release`].
     Message {
-        /// Its first slot.
+        /// The message's first slot.
         slot: usize,
-        /// Its frame; `slots` lies within the ring.
+        /// The message's frame; its slots lie within the ring.
         frame: Frame,
     },
-    /// A frame that makes no sense. Nothing after it can be found any more.
+    /// A malformed frame. Nothing behind it can be found.
     Broken,
 }
 
-/// Consecutive messages of one lap with the same frame, which are passed one by one and freed together.
-/// See [`Consumer::run`].
+/// Consecutive messages of one lap with the same frame, which are passed one by one and released
+/// together. See [`Consumer::run`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotRun {
-    /// The slot of the next one.
+    /// The slot of the next message.
     next: u32,
-    /// The last slot at which one can begin.
+    /// The last slot at which a message can begin.
     last: u32,
-    /// Their first word.
+    /// The first word of each message.
     word: u64,
     frame: Frame,
     /// The slot behind the last one that was scrubbed.
@@ -36,20 +36,21 @@ pub(crate) struct SlotRun {
 }
 
 impl SlotRun {
-    /// Their frame.
+    /// Returns the frame of these messages.
     #[inline]
     pub(crate) fn frame(&self) -> Frame {
         self.frame
     }
 
-    /// Goes on behind the next message, which stays in use until the one after it has been passed or the row is released.
+    /// Passes the next message, which stays in use until the one after it is passed or the run is
+    /// released.
     #[inline(always)]
     pub(crate) fn pass(&mut self) {
         self.next += u32::from(self.frame.slots());
     }
 }
 
-/// The receiving end. There is one.
+/// The receiving end. Each ring has one.
 #[derive(Debug)]
 pub(crate) struct Consumer<S> {
     slots: S,
@@ -57,21 +58,21 @@ pub(crate) struct Consumer<S> {
     capacity: u32,
     /// Position at which the lap began.
     lap: u64,
-    /// The slot at the head, and the tag that is awaited there.
+    /// The slot at the head, where `tag` is awaited.
     pub(super) slot: u32,
     tag: u32,
-    /// The slot, in this lap, up to which the head was published last.
+    /// The slot, in this lap, up to which the head was last published.
     pub(super) published: u32,
-    /// The slot at which something is to be done: the head is to be published, or the lap ends.
+    /// The slot at which the head has to be published, or the lap ends.
     due: u32,
-    /// Messages have been released since then whose slots are to be scrubbed.
+    /// Whether messages released since then have slots to scrub.
     unscrubbed: bool,
-    /// Slots that wrap markers have passed over.
+    /// Slots passed over by wrap markers.
     passed_over: u64,
 }
 
 impl<S: Slots> Consumer<S> {
-    /// The end of a ring of zeroed slots.
+    /// Creates the receiving end of a ring of zeroed slots.
     pub(crate) fn new(slots: S, extent: Extent) -> Self {
         debug_assert!(extent.shift < 32);
         let mut ring = Self {
@@ -90,7 +91,7 @@ impl<S: Slots> Consumer<S> {
         ring
     }
 
-    /// The memory below.
+    /// Returns the ring's memory.
     #[inline]
     pub(crate) fn slots(&self) -> &S {
         &self.slots
@@ -106,50 +107,54 @@ impl<S: Slots> Consumer<S> {
         self.lap.wrapping_add(self.slot.into())
     }
 
-    /// Slots of all messages that were taken.
+    /// Returns the number of slots of all messages taken.
     pub(crate) fn taken(&self) -> u64 {
         self.position().wrapping_sub(self.passed_over)
     }
 
-    /// Whether anything (also a Skip) is there. Changes nothing.
+    /// Returns whether anything (including a Skip) is there. Changes nothing.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         // SYNC (tag): see `peek`.
         tag_in(self.slots.word(self.slot()).load(Ordering::Acquire)) == self.tag
     }
 
-    /// The word and the tag that will publish the next message; `None` if [`Self::next`] has something to publish itself.
+    /// Returns the word and the tag that will publish the next message; `None` if [`Self::next`]
+    /// still has slots to free.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
     }
 
-    /// The slot and frame at the head, if anything (also a Skip) that ends within the ring is there. Changes nothing.
+    /// Returns the slot and frame at the head, if anything (including a Skip) is there that ends
+    /// within the ring. Changes nothing.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
         let (slot, left) = (self.slot(), self.capacity - self.slot);
-        // SYNC (tag): with the awaited tag comes all that the producer wrote before it. Pairs with `Producer::commit`.
+        // SYNC (tag): everything the producer wrote before the awaited tag is visible with it.
+        // Pairs with `Producer::commit`.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         if tag_in(word) != self.tag {
             return None;
         }
         let frame = frame_in(word);
-        // At least one slot, at most those that are left.
+        // At least one slot, at most as many as are left.
         let fits = u32::from(frame.slots()).wrapping_sub(1) < left;
         fits.then_some((slot, frame))
     }
 
-    /// Whether another message lies behind the one at the head, which has this frame. Behind the last slot: no.
+    /// Returns whether another message follows the one at the head, which has this frame. Always
+    /// false behind the last slot.
     #[inline(always)]
     pub(crate) fn is_followed(&self, frame: Frame) -> bool {
         let next = self.slot + u32::from(frame.slots());
-        // Relaxed: nothing is read of it here.
+        // Relaxed: nothing of the message is read here.
         next < self.capacity
             && tag_in(self.slots.word(next as usize).load(Ordering::Relaxed)) == self.tag
     }
 
-    /// The messages with this frame that lie behind one another from the head on. The frame is one that [`Self::peek`] has
-    /// given.
+    /// Returns the run of consecutive messages with this frame, starting at the head. The frame
+    /// must come from [`Self::peek`].
     #[inline(always)]
     pub(crate) fn run(&self, frame: Frame) -> SlotRun {
         SlotRun {
@@ -161,18 +166,18 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// The next message of a run, if it is there. Changes nothing.
+    /// Returns the slot of the next message of a run, if it is there. Changes nothing.
     #[inline(always)]
     pub(crate) fn peek_run(&self, run: &SlotRun) -> Option<usize> {
         let slot = run.next as usize;
-        // Beyond the last slot at which one can begin there may be the end of the ring.
+        // The ring may end behind the last slot at which a message can begin.
         // SYNC (tag): as in `peek`.
         let there =
             run.next <= run.last && self.slots.word(slot).load(Ordering::Acquire) == run.word;
         there.then_some(slot)
     }
 
-    /// Ends the use of the last message of a row that was passed, if there is one.
+    /// Ends the use of the last message of a run that was passed, if any.
     #[inline(always)]
     pub(crate) fn release_last(&self, run: &mut SlotRun) {
         if run.frame.needs_scrub() && run.released != run.next {
@@ -181,7 +186,7 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Ends the use of a run: frees the messages that were passed.
+    /// Ends the use of a run: releases the messages that were passed.
     #[inline(always)]
     pub(crate) fn release_run(&mut self, mut run: SlotRun) {
         self.release_last(&mut run);
@@ -191,7 +196,7 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// The message at the head, if there is one.
+    /// Returns the message at the head, if any.
     #[inline]
     pub(crate) fn next(&mut self) -> Next {
         loop {
@@ -212,16 +217,17 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Ends the lap.
+    /// Ends the lap at a wrap marker.
     #[cold]
     fn wrap_early(&mut self) {
-        // The producer has seen all before it published, so what the marker passes over needs no scrubbing.
+        // The producer published only when it had seen all slots free, so the slots that the marker
+        // passes over need no scrubbing.
         self.passed_over += u64::from(self.capacity - self.slot);
         self.slot = self.capacity;
         self.publish_head();
     }
 
-    /// Ends the use of the message that [`Self::next`] or [`Self::peek`] gave.
+    /// Ends the use of the message that [`Self::next`] or [`Self::peek`] returned.
     #[inline(always)]
     pub(crate) fn release(&mut self, frame: Frame) {
         self.unscrubbed |= frame.needs_scrub();
@@ -231,15 +237,16 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Keeps the module's invariant for the slots from one at which a message begins up to `end`.
+    /// Restores the module's invariant for the slots between `first`, where a message begins, and
+    /// `end`.
     #[inline]
     fn scrub(&self, first: u32, end: u32) {
-        // All these slots are of one lap.
+        // All these slots belong to one lap.
         let reserved_tags = ReservedTags::after(self.tag);
         for slot in first + 1..end {
             let word = self.slots.word(slot as usize);
-            // Relaxed: the message's tag has brought this word, and `publish_head` orders the store before any
-            // producer's.
+            // Relaxed: the message's tag made this word visible, and `publish_head` orders the
+            // store before any producer's.
             let found = word.load(Ordering::Relaxed);
             // Other messages may begin here, too. This lap's tag is not awaited again in its epoch.
             if reserved_tags.is_in(found) && tag_in(found) != self.tag {
@@ -248,7 +255,7 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Frees the slots of all messages that were released.
+    /// Frees the slots of all released messages.
     #[inline]
     pub(crate) fn publish(&mut self) {
         if self.published != self.slot {
@@ -259,16 +266,17 @@ impl<S: Slots> Consumer<S> {
     #[inline(never)]
     fn publish_head(&mut self) {
         if self.unscrubbed {
-            // Not earlier: scrubbing takes a while, and a peer may wait for what the messages' handlers have sent.
+            // Deferred to here: scrubbing takes a while, and a peer may be waiting for what the
+            // messages' handlers have sent.
             self.scrub(self.published, self.slot);
             self.unscrubbed = false;
         }
         if self.lap == 0 && self.published == 0 {
-            // The producer has made the pages with its first messages.
+            // The producer has allocated the pages with its first messages.
             self.slots.warm(1 << self.extent.part);
         }
-        // SYNC (head): our reads of the released slots, and our zeros, come before a producer's stores into them. Pairs
-        // with `Producer::refresh_head`.
+        // SYNC (head): our reads of the released slots, and our scrubbing, come before a producer's
+        // stores into them. Pairs with `Producer::refresh_head`.
         self.slots.head().store(self.position(), Ordering::Release);
         if self.slot == self.capacity {
             self.lap = self.position();

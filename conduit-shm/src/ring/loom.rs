@@ -1,7 +1,8 @@
-//! The ring under the model checker: every interleaving, and every value that the orderings allow a load to return.
+//! The ring under the model checker: every interleaving, and every value that the orderings allow a
+//! load to return.
 //!
-//! A slot is its first word and a cell without synchronisation for the payload: the checker reports any access to it that
-//! the ring's own orderings don't separate.
+//! A slot is its first word and an unsynchronised cell for the payload: the checker reports any
+//! concurrent access to the cell that the ring's own orderings don't exclude.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-shm --release --lib loom`.
 
@@ -49,7 +50,7 @@ impl Slots for Arc<Memory> {
     }
     fn warm(&self, _count: usize) {}
     fn claim(&self, slot: usize) {
-        // SAFETY: free, and the caller's; the checker watches it.
+        // SAFETY: free, and owned by the caller; the checker verifies that.
         self.slots[slot]
             .payload
             .with_mut(|payload| unsafe { *payload = u32::MAX });
@@ -58,8 +59,8 @@ impl Slots for Arc<Memory> {
 
 const KIND: u8 = 7;
 
-/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the first; unless that is a
-/// reserved tag, the message is clean.
+/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the
+/// first; unless it is a reserved tag, the message is clean.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     producer.claim_ahead();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
@@ -72,7 +73,7 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     }
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
-        // SAFETY: reserved; the checker watches it.
+        // SAFETY: reserved; the checker verifies that.
         slot.payload.with_mut(|payload| unsafe { *payload = value });
         if i > 0 {
             slot.word.store(stale.into(), Ordering::Relaxed);
@@ -91,12 +92,12 @@ fn send_waiting(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) {
 fn receive(consumer: &mut Consumer<Arc<Memory>>) -> Option<Vec<u32>> {
     match consumer.next() {
         Next::Empty => None,
-        Next::Broken => panic!("a frame that nobody wrote"),
+        Next::Broken => panic!("malformed frame"),
         Next::Message { slot, frame } => {
             assert_eq!(frame.kind, KIND);
             let read = |s: usize| {
                 let slot = &consumer.slots().slots[s];
-                // SAFETY: committed and not yet released; the checker watches it.
+                // SAFETY: committed and not yet released; the checker verifies that.
                 slot.payload.with(|payload| unsafe { *payload })
             };
             let values = (slot..slot + usize::from(frame.slots()))
@@ -117,7 +118,7 @@ fn receive_waiting(consumer: &mut Consumer<Arc<Memory>>) -> Vec<u32> {
     }
 }
 
-/// A ring of one thread, and its ends.
+/// Returns the two ends of a ring of one thread.
 fn ends(extent: Extent) -> (Producer<Arc<Memory>>, Consumer<Arc<Memory>>) {
     let memory = memory(1 << extent.shift);
     let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
@@ -138,7 +139,7 @@ fn checker(preemptions: usize) -> loom::model::Builder {
 fn loom_two_processes_share_a_ring_that_wraps() {
     checker(2).check(|| {
         let memory = memory(4);
-        // Three of four slots are used up, so one of the two messages meets the end and skips.
+        // Three of four slots are used up, so one of the two messages reaches the end and skips.
         let first = Producer::new(memory.clone(), whole(2), Discipline::Shared);
         let mut consumer = Consumer::new(memory.clone(), whole(2));
         for value in 1..=3 {
@@ -168,7 +169,8 @@ fn loom_threads_of_a_process_share_their_tail() {
         let producer = Arc::new(Producer::new(memory.clone(), whole(2), Discipline::Process));
         let mut consumer = Consumer::new(memory.clone(), whole(2));
         let other = producer.clone();
-        // Five slots in all through four: one of the threads may learn of the free slot from the other.
+        // Five slots pass through four: one of the threads may learn of the free slot from the
+        // other.
         let thread = thread::spawn(move || {
             send_waiting(&other, &[20], 0);
             send_waiting(&other, &[21], 0);
@@ -198,8 +200,8 @@ fn loom_a_thread_learns_of_free_slots_from_another() {
         let mut consumer = Consumer::new(memory.clone(), whole(1));
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
-        // The ring is full. Both slots come free at some time; whichever thread looks first, the other may write the
-        // second slot without having looked at the head itself.
+        // The ring is full. Both slots are freed at some time; whichever thread checks first, the
+        // other may write the second slot without having read the head itself.
         let other = producer.clone();
         let thread = thread::spawn(move || send(&other, &[20], 0));
         let consuming = thread::spawn(move || {
@@ -217,7 +219,7 @@ fn loom_stale_words_are_no_commits() {
     loom::model(|| {
         let (producer, mut consumer) = ends(whole(2));
         let sending = thread::spawn(move || {
-            // The second slot of each message holds what the next lap awaits there.
+            // The second slot of each message holds the tag awaited there in the next lap.
             send_waiting(&producer, &[1, 2], tag(4, 2));
             send_waiting(&producer, &[3, 4], tag(4, 2));
             send_waiting(&producer, &[5], 0);
@@ -290,7 +292,7 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
             while let Some(slot) = consumer.peek_run(&run) {
                 run.pass();
                 let slot = &consumer.slots().slots[slot];
-                // SAFETY: committed and not yet released; the checker watches it.
+                // SAFETY: committed and not yet released; the checker verifies that.
                 let value = slot.payload.with(|payload| unsafe { *payload });
                 assert_eq!(value, last + 1);
                 last = value;
@@ -301,7 +303,7 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
     });
 }
 
-/// Behind two of four slots the lap may end, wherever the producer finds the ring empty there.
+/// The lap may end behind two of four slots, if the producer finds the ring empty there.
 #[test]
 fn loom_laps_end_before_the_ring_does() {
     checker(3).check(|| {
@@ -347,8 +349,9 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
     });
 }
 
-/// While the consumer stands before a wrap marker, slots behind it are used that it has read in the lap before; also by a thread that has
-/// not seen that by itself.
+/// While the consumer stands before a wrap marker, the producer uses slots behind it that the
+/// consumer read in the lap before. This also holds for a thread that has not seen those reads
+/// itself.
 #[test]
 fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     checker(2).check(|| {
@@ -378,12 +381,13 @@ fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     });
 }
 
-/// A slot that a wrap marker has passed over still has no tag that is awaited when a later lap gets there.
+/// A slot that a wrap marker has passed over does not hold an awaited tag when a later lap gets
+/// there.
 #[test]
 fn loom_what_a_turn_passes_over_is_no_commit() {
     checker(3).check(|| {
         let (producer, mut consumer) = ends(Extent { shift: 2, part: 1 });
-        // Lap 0: slots 0 and 1, then 2 and 3, of which the last holds what lap 2 awaits there.
+        // Lap 0: slots 0 and 1, then 2 and 3; slot 3 holds the tag that lap 2 awaits there.
         assert!(send(&producer, &[1, 2], 0));
         assert!(send(&producer, &[3, 4], tag(8, 2)));
         assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
@@ -406,11 +410,11 @@ fn loom_what_a_turn_passes_over_is_no_commit() {
     });
 }
 
-/// Sends a message of a slot that asks for a reply.
+/// Sends a message of one slot that offers its slot for a reply.
 fn offer(producer: &Producer<Arc<Memory>>, value: u32) {
     let reserved = producer.reserve(1).expect("a free slot");
     let slot = &producer.slots().slots[producer.slot(reserved)];
-    // SAFETY: reserved; the checker watches it.
+    // SAFETY: reserved; the checker verifies that.
     slot.payload.with_mut(|payload| unsafe { *payload = value });
     producer.offer();
     producer.commit(reserved, Frame::new(1, KIND, 0));
@@ -421,7 +425,7 @@ fn reply(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
     loop {
         if let Some((slot, frame)) = consumer.peek() {
             let cell = &consumer.slots().slots[slot].payload;
-            // SAFETY: committed and not yet released; the checker watches it.
+            // SAFETY: committed and not yet released; the checker verifies that.
             let offered = cell.with(|payload| unsafe { *payload });
             // SAFETY: as above.
             cell.with_mut(|payload| unsafe { *payload = value });
@@ -437,7 +441,7 @@ fn reply(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
 fn take_reply(producer: &Producer<Arc<Memory>>) -> Option<u32> {
     let (slot, _) = producer.reply()?;
     let cell = &producer.slots().slots[slot].payload;
-    // SAFETY: published, and not yet taken; the checker watches it.
+    // SAFETY: published, and not yet taken; the checker verifies that.
     let value = cell.with(|payload| unsafe { *payload });
     producer.end_offer();
     Some(value)
@@ -463,7 +467,8 @@ fn loom_an_answer_comes_back_in_its_slot() {
     });
 }
 
-/// A slot that was offered for a reply is not written again before the reply was taken, however full the ring is.
+/// A slot that was offered for a reply is not written again before the reply was taken, even if the
+/// ring is full.
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {
@@ -490,7 +495,7 @@ fn loom_an_answer_stays_until_it_is_taken() {
     });
 }
 
-/// Where there was none, the head says so, and the slot is free.
+/// Without a reply, the head shows that, and the slot is free.
 #[test]
 fn loom_a_message_that_was_passed_has_no_answer() {
     loom::model(|| {
@@ -514,7 +519,8 @@ fn loom_a_message_that_was_passed_has_no_answer() {
     });
 }
 
-/// A ring changes hands: the first producer sends `before` and leaves; then the second one sends `after`.
+/// Hands a ring over: the first producer sends `before` and leaves; then the second one sends
+/// `after`.
 fn change_hands(
     extent: Extent,
     before: &'static [&'static [u32]],
@@ -532,7 +538,8 @@ fn change_hands(
         while !first.is_drained() {
             thread::yield_now();
         }
-        // Stands for the messages by which the owner takes a lane back, and offers it to somebody else.
+        // Stands for the messages by which the owner takes a lane back and offers it to another
+        // rank.
         thread::spawn(move || {
             second.resume();
             after
@@ -547,21 +554,21 @@ fn change_hands(
     leaving.join().unwrap().join().unwrap();
 }
 
-/// The second one meets the ring's end, and slots whose words look like those of the next lap.
+/// The second producer reaches the ring's end, and slots whose words look like the next lap's tags.
 #[test]
 fn loom_a_ring_changes_hands() {
     checker(2).check(|| change_hands(whole(1), &[&[1]], &[&[2], &[3]], 0));
     checker(2).check(|| change_hands(whole(2), &[&[1, 2], &[3]], &[&[4, 5], &[6]], tag(4, 2)));
 }
 
-/// The same where laps end early: whoever comes knows nothing of the markers of the one before.
+/// The same where laps end early: the second producer does not know the first one's wrap markers.
 #[test]
 fn loom_a_ring_changes_hands_in_a_short_lap() {
     let extent = Extent { shift: 2, part: 1 };
     checker(2).check(move || change_hands(extent, &[&[1], &[2], &[3]], &[&[4], &[5]], 0));
 }
 
-/// A ring is not left as long as a reply waits in one of its slots.
+/// A ring is not left while a reply waits in one of its slots.
 #[test]
 fn loom_a_ring_with_an_answer_is_not_left() {
     checker(2).check(|| {
@@ -576,7 +583,11 @@ fn loom_a_ring_with_an_answer_is_not_left() {
                 reply = reply.or_else(|| take_reply(&first));
                 thread::yield_now();
             }
-            assert_eq!(reply, Some(11), "it was not left before");
+            assert_eq!(
+                reply,
+                Some(11),
+                "the reply was taken before the ring was left"
+            );
             second.resume();
             send_waiting(&second, &[2], 0);
             send_waiting(&second, &[3], 0);

@@ -1,31 +1,32 @@
 //! A ring of 64-byte slots in memory that processes share: reservation, publication and release.
 //!
-//! **Positions** are counts of slots since the start; slot `position % capacity` holds it, lap
-//! `position / capacity`. The capacity is a power of two. A message takes `n` consecutive slots;
-//! where the ring's end is too near, a *Skip* covers the rest, and is reserved in one step with the
-//! message that comes after it.
+//! **Positions** count slots since the start: slot `position % capacity`, lap `position /
+//! capacity`. The capacity is a power of two. A message takes `n` consecutive slots. Where the
+//! ring's end is too near, a *Skip* covers the rest; it is reserved in one step with the message
+//! that follows it.
 //!
-//! **Publication.** The first word of a message's first slot holds its *tag*, a function of the lap,
-//! and its [`Frame`]. Storing it publishes the message, so header, short payload and flag travel as
-//! one cache line, and a consumer polls exactly the line that brings the message. Slots are never
-//! cleared, so what an earlier lap left in one must not look like the awaited tag. The consumer
-//! keeps this invariant:
+//! **Publication.** The first word of a message's first slot holds its *tag*, a function of the
+//! lap, and its [`Frame`]. Storing it publishes the message, so header, short payload and flag
+//! travel as one cache line, and a consumer polls exactly the line that brings the message. Slots
+//! are never cleared, so an earlier lap's leftovers must not look like the awaited tag. The
+//! consumer keeps this invariant:
 //!
 //! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
 //! > lap from `k + 1` to the one in which `s` is written again.
 //!
-//! A slot that began a message holds `tag(k)`, which differs. One inside a message (or under a Skip)
-//! holds anything: the consumer reads its first word when it releases the message, and *scrubs* it
-//! to 0, which has no tag, if it holds a reserved one. A *clean* message needs none of this
-//! ([`Frame::clean`]): its producer has checked the bytes while it copied them.
+//! A slot that began a message holds `tag(k)`, which differs. A slot inside a message (or under a
+//! Skip) may hold anything: the consumer reads its first word when it releases the message, and if
+//! that holds a reserved tag *scrubs* it to 0, which is no tag. A *clean* message needs none of
+//! this ([`Frame::clean`]): its producer checked the bytes while copying them.
 //!
-//! **Promises.** No one waits for a lock. A producer that dies between reservation and commit leaves
-//! a hole: its consumers see nothing more of this ring, others' rings go on, and the job ends because
-//! the dead rank is noticed by other means. *SYNC* marks both sides of each ordering.
+//! **Guarantees.** The ring has no locks. If a producer dies between reservation and commit, it
+//! leaves a hole: the consumer sees nothing more of this ring, other rings continue, and the job
+//! ends because the rank's death is detected by other means. *SYNC* marks both sides of each
+//! ordering.
 //!
 //! **Costs.** With one producing process ([`Discipline`]) the tail is private: a locked instruction
-//! would make every message wait until the stores of the one before have left the store buffer (20
-//! million messages a second were measured instead of 160).
+//! would make every message wait until the previous one's stores have left the store buffer
+//! (measured: 20 million messages per second instead of 160).
 
 use conduit_portals::sync::{AtomicU64, Ordering};
 
@@ -45,36 +46,39 @@ pub(crate) use view::{RingControl, RingView};
 
 /// Bytes of a slot: a cache line.
 pub(crate) const SLOT: usize = 64;
-/// The frame kind of a Skip. All others belong to the ring's user.
+/// The frame kind of a Skip. All other kinds belong to the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
 /// The index of a Skip that is a wrap marker.
 const EARLY_WRAP: u8 = 1;
-/// Laps go together by `2^EPOCH`. The last of each epoch does not wrap early, so that each slot is written in every epoch.
+/// An epoch is `2^EPOCH` laps. Its last lap does not wrap early, so each slot is written in every
+/// epoch.
 const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
-/// Slots, at least, of a lap that ends early. Measured on Zen 4, mediums there and back: 512 bytes 267 ns with up to 128, 329 with 256,
-/// 325 with 4,096; 1 KiB 300, 368 and 405; 4 KiB 723, 753 and 896.
+/// The fewest slots in a lap that ends early. Measured on Zen 4, round trip of mediums: 512 bytes
+/// 267 ns with up to 128 slots, 329 with 256, 325 with 4,096; 1 KiB 300, 368 and 405; 4 KiB 723,
+/// 753 and 896.
 const LEAST_LAP: u64 = if cfg!(test) { 4 } else { 64 };
-/// Slots of the longest message, by the width of the frame's field, of which one bit is [`CLEAN`].
+/// Slots of the longest message: limited by the width of the frame's field, of which one bit is
+/// [`CLEAN`].
 pub(crate) const MAX_SLOTS: u32 = (CLEAN - 1) as u32;
-/// The frame says of its message that it is clean.
+/// Flag in the frame: the message is clean.
 const CLEAN: u16 = 1 << 15;
-/// Set in every tag, so that 0 (fresh memory, a cleared word) has none.
+/// Set in every tag, so that 0 (fresh memory, a scrubbed word) is no tag.
 const TAG: u32 = 1 << 31;
 
-/// The second half of a message's first word: how far it reaches, and two bytes of its user.
+/// The second half of a message's first word: its length, and two bytes for the ring's user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Slots that the message covers, from 1, and [`CLEAN`].
+    /// Slots that the message covers, at least 1, and [`CLEAN`].
     extent: u16,
-    /// What it is; [`KIND_SKIP`] is the ring's own.
+    /// The message's kind; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
-    /// The user's; of a Skip, whether it is a wrap marker.
+    /// For the ring's user; in a Skip, whether it is a wrap marker.
     pub(crate) index: u8,
 }
 
 impl Frame {
-    /// Of a message that covers so many slots, at most [`MAX_SLOTS`].
+    /// Creates the frame of a message that covers `slots` slots, at most [`MAX_SLOTS`].
     #[inline]
     pub(crate) const fn new(slots: u16, kind: u8, index: u8) -> Self {
         Self {
@@ -83,7 +87,8 @@ impl Frame {
             index,
         }
     }
-    /// No slot after the first begins with one of [`Producer::reserved_tags`], and all of their first words were written.
+    /// Marks the message as clean: no slot after the first begins with one of
+    /// [`Producer::reserved_tags`], and the first words of all were written.
     #[inline]
     pub(crate) const fn clean(self) -> Self {
         Self {
@@ -91,12 +96,12 @@ impl Frame {
             ..self
         }
     }
-    /// Slots that the message covers.
+    /// Returns the number of slots that the message covers.
     #[inline]
     pub(crate) const fn slots(self) -> u16 {
         self.extent & !CLEAN
     }
-    /// Whether the consumer has to scrub the slots after the first.
+    /// Returns whether the consumer has to scrub the slots after the first.
     #[inline]
     const fn needs_scrub(self) -> bool {
         self.extent > 1 && self.extent < CLEAN
@@ -109,7 +114,7 @@ impl Frame {
     const fn to_bits(self) -> u32 {
         self.extent as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
     }
-    /// Kind and index as one number.
+    /// Returns kind and index in one number.
     #[inline]
     pub(crate) const fn use_word(self) -> u16 {
         self.kind as u16 | (self.index as u16) << 8
@@ -124,12 +129,13 @@ impl Frame {
     }
 }
 
-/// How many slots a ring has.
+/// The size of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
-    /// All are `2^shift`.
+    /// The ring has `2^shift` slots.
     pub(crate) shift: u32,
-    /// The first part, which is mapped from the start, has `2^part`; all of it where laps don't wrap early.
+    /// The first part, which is mapped from the start, has `2^part` slots. Equal to `shift` if laps
+    /// don't wrap early.
     pub(crate) part: u32,
 }
 
@@ -140,7 +146,7 @@ impl Extent {
     const fn part(self) -> u64 {
         1 << self.part
     }
-    /// Slots after which a lap may wrap early.
+    /// Returns the number of slots after which a lap may wrap early.
     const fn least_lap(self) -> u64 {
         if self.part == self.shift {
             self.slots()
@@ -152,82 +158,86 @@ impl Extent {
     }
 }
 
-/// Tags that a slot must not begin with when its lap is over: those of the next lap's epoch. By the end of that epoch
-/// the slot is written again.
+/// The tags that a slot must not begin with when its lap is over: those of the next lap's epoch.
+/// The slot is written again by the end of that epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReservedTags(u32);
 
 impl ReservedTags {
-    /// Behind the lap that has this tag.
+    /// Returns the tags reserved after the lap with this tag.
     #[inline]
     pub(crate) const fn after(tag: u32) -> Self {
         Self(next_tag(tag) >> EPOCH)
     }
-    /// Whether the first word of a slot has one.
+    /// Returns whether the first word of a slot holds a reserved tag.
     #[inline(always)]
     pub(crate) const fn is_in(self, word: u64) -> bool {
         tag_in(word) >> EPOCH == self.0
     }
 }
 
-/// A ring's memory, as one process sees it. All indices are below the capacity.
+/// A ring's memory, as seen by one process. All indices are below the capacity.
 pub(crate) trait Slots {
-    /// The first word of a slot.
+    /// Returns the first word of a slot.
     fn word(&self, slot: usize) -> &AtomicU64;
-    /// Position up to which slots are free again. Written by the consumer only.
+    /// Returns the position up to which slots are free again. Only the consumer writes it.
     fn head(&self) -> &AtomicU64;
-    /// Position of the next reservation, where producers are several processes.
+    /// Returns the position of the next reservation, if several processes produce.
     fn tail(&self) -> &AtomicU64;
-    /// Maps `count` slots from the first now instead of one page at a time at each first touch.
+    /// Maps the first `count` slots now instead of page by page at each first touch.
     fn warm(&self, count: usize);
-    /// Takes a slot's line for writing, by a store after the first word. The slot is free, and no other end produces.
+    /// Takes ownership of a slot's cache line by a store behind the first word. The slot must be
+    /// free, and no other end may produce.
     fn claim(&self, slot: usize);
 }
 
-/// Laps are counted from here, because the first epochs' tags stay reserved for long and should not be what payloads are
-/// full of (small negative numbers, zeros with a sign). The bits within an epoch begin with 0.
+/// The lap at which counting starts. The first epochs' tags stay reserved for long, so they should
+/// not be common payload (small negative numbers, zeros with a sign). The bits within an epoch
+/// start at 0.
 const FIRST_LAP: u32 = 0x2d5b << 16;
 
-/// The tag of the message that begins at `position`.
+/// Returns the tag of the message that begins at `position`.
 #[inline]
 fn tag(position: u64, shift: u32) -> u32 {
     ((position >> shift) as u32).wrapping_add(FIRST_LAP) | TAG
 }
 
-/// The tag a lap after this one.
+/// Returns the tag one lap later.
 #[inline]
 const fn next_tag(tag: u32) -> u32 {
     tag.wrapping_add(1) | TAG
 }
 
-/// The tag of the reply to the message that has this one. No message has it.
+/// Returns the tag of the reply to the message with this tag. No message has it.
 #[inline]
 const fn reply_tag(tag: u32) -> u32 {
     tag & !TAG
 }
 
-/// Publishes the reply to the message that begins with `offered`. All but this word has been written; the message has not been released.
+/// Publishes the reply to the message whose first word is `offered`. All of the slot but this word
+/// must be written, and the message must not be released yet.
 #[inline(always)]
 pub(crate) fn publish_reply(offered: &AtomicU64, frame: Frame) {
-    // Relaxed: the message has been found.
+    // Relaxed: the message has already been found.
     let tag = reply_tag(tag_in(offered.load(Ordering::Relaxed)));
-    // SYNC (reply): with this word comes all that was written into the slot before. Pairs with `Producer::reply`.
+    // SYNC (reply): everything written into the slot before becomes visible with this word. Pairs
+    // with `Producer::reply`.
     offered.store(word(tag, frame), Ordering::Release);
 }
 
-/// The first word of a message.
+/// Returns the first word of a message.
 #[inline]
 const fn word(tag: u32, frame: Frame) -> u64 {
     tag as u64 | (frame.to_bits() as u64) << 32
 }
 
-/// The frame in the first word of a message.
+/// Returns the frame in the first word of a message.
 #[inline]
 pub(crate) const fn frame_in(word: u64) -> Frame {
     Frame::from_bits((word >> 32) as u32)
 }
 
-/// The tag in the first word of a slot.
+/// Returns the tag in the first word of a slot.
 #[inline]
 pub(crate) const fn tag_in(word: u64) -> u32 {
     word as u32

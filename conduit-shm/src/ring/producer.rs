@@ -1,21 +1,21 @@
 //! The sending end of a ring.
 //!
-//! **Early wrap.** A flood should go through more memory than a core's cache holds, because a store
-//! to a line that is still in the consumer's cache has to take it from there. Messages that are
-//! waited for should use few lines, which stay in both caches. So a ring is large, and a producer
+//! **Early wrap.** A flood should use more memory than a core's cache holds, because a store to a
+//! line that is still in the consumer's cache has to fetch it from there. Messages that are waited
+//! for should use few lines, which stay in both caches. A ring is therefore large, and a producer
 //! that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there with a wrap
 //! marker: a Skip to the ring's end, of which only the first slot is read. The slots that it passes
-//! over are written again in the last lap of an epoch at the latest, which has no early wrap; so
-//! the tags of a whole epoch are reserved ([`ReservedTags`]). Until the consumer has passed the
-//! marker, all slots of the next lap but the marker's own are free, and an ordinary Skip steps over
-//! that one. So a short lap does not make the ring small.
+//! over are written again no later than in the last lap of an epoch, which has no early wrap;
+//! therefore the tags of a whole epoch are reserved ([`ReservedTags`]). Until the consumer has
+//! passed the marker, all slots of the next lap but the marker's own are free, and an ordinary Skip
+//! steps over that one. A short lap thus does not make the ring small.
 //!
 //! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for
-//! it ([`Producer::offer`]): the consumer may write the reply there instead of releasing the
-//! message as it is. One cache line then goes there and back, which takes two thirds of the time of
-//! two lines that go one way each. An offered slot is not written again before the reply has been
-//! taken, or the head shows that there is none; so a producer may have to take a reply before there
-//! is room behind it. A reply's tag is no message's.
+//! it ([`Producer::offer`]): the consumer may write the reply there before it releases the message.
+//! One cache line then travels in both directions, which takes two thirds of the time of two lines
+//! that travel in one direction each. An offered slot is not written again until the reply has been
+//! taken, or the head shows that there is none; a producer may therefore have to take a reply
+//! before it finds room. A reply's tag is never a message's tag.
 
 use std::sync::atomic::AtomicBool;
 
@@ -26,47 +26,50 @@ use super::{
     reply_tag, tag, tag_in, word,
 };
 
-/// Slots whose lines are asked for at once. Measured on Zen 4, messages with 24 other stores for each: 145 ns without, 88 with two, 49
-/// with four, 77 with eight, where the consumer takes some away again. A smaller ring never has room for them.
+/// Slots whose lines are claimed at once. Measured on Zen 4, messages with 24 other stores each:
+/// 145 ns without, 88 with two, 49 with four, and 77 with eight, because the consumer takes some
+/// lines away again. A smaller ring never has room for them.
 const TOGETHER: u64 = 4;
 
-/// The last lap of an epoch, in the bits that count within it.
+/// The last lap of an epoch: the value of the lap bits that count within it.
 const EPOCH_END: u64 = (1 << EPOCH) - 1;
-/// Slots, at least, until it is checked again whether a lap can end.
+/// The fewest slots between two checks whether the lap can end.
 const AGAIN: u64 = if cfg!(test) { 3 } else { 64 };
 
-/// Who produces into a ring.
+/// The producers of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discipline {
-    /// One thread of one process: the tail is private, a plain store moves it.
+    /// One thread of one process: the tail is private, and a plain store moves it.
     Thread,
-    /// Several threads of one process: the tail is private, compare-and-swap moves it.
+    /// Several threads of one process: the tail is private, and a compare-and-swap moves it.
     Process,
-    /// Several processes: the tail is shared. The private one is the last value seen, tried first without looking, so
-    /// that the shared line moves once.
+    /// Several processes: the tail is shared. The private tail caches the last value seen and is
+    /// tried first without a load, so that the shared line moves only once.
     Shared,
 }
 
-/// A process's end for sending.
+/// A process's sending end.
 #[derive(Debug)]
 pub(crate) struct Producer<S> {
     slots: S,
     extent: Extent,
-    /// Slots, less one.
+    /// The number of slots, less one.
     mask: u64,
     discipline: Discipline,
     tail: AtomicU64,
-    /// Where slots stop being free, by a head that was read some time ago; or where the lap could end before.
+    /// Position at which slots stop being free, by a head read some time ago, or at which the lap
+    /// could end, if that comes first.
     room: AtomicU64,
-    /// The slots behind the first part have been mapped, see [`Slots::warm`].
+    /// Whether the slots behind the first part have been mapped, see [`Slots::warm`].
     warm: AtomicBool,
-    /// The position of the message whose slot is offered for a reply, plus 1; 0 for none.
+    /// The position of the message whose slot is offered for a reply, plus 1; 0 if none.
     offered: AtomicU64,
-    /// The position of the last wrap marker; 0 for none.
+    /// The position of the last wrap marker; 0 if none.
     wrapped: AtomicU64,
 }
 
-/// Slots that are this producer's until [`Producer::commit`] or [`Producer::abandon`]; one of them must follow.
+/// Slots reserved for this producer. Must be followed by [`Producer::commit`] or
+/// [`Producer::abandon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Reserved {
@@ -75,7 +78,8 @@ pub(crate) struct Reserved {
 }
 
 impl<S: Slots> Producer<S> {
-    /// An end for a ring of which nothing has been sent by this process. One for several processes never wraps early.
+    /// Creates an end for a ring into which this process has sent nothing. An end shared by several
+    /// processes never wraps early.
     pub(crate) fn new(slots: S, extent: Extent, discipline: Discipline) -> Self {
         slots.warm(1 << extent.part);
         Self {
@@ -91,12 +95,12 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Goes on in a ring that another process has sent by before: where its consumer is, which has
-    /// taken all that was sent. Nobody else sends by it any more, and what this end has sent before
-    /// was taken, too.
+    /// Takes over a ring that another process has sent through, at the consumer's position. The
+    /// consumer must have taken all that was sent, including what this end has sent before, and no
+    /// other process may send through the ring any more.
     ///
-    /// So positions go on, and with them laps, tags and epochs: what the consumer keeps, see the module, holds whoever has
-    /// written a slot.
+    /// Positions continue, and with them laps, tags and epochs, so the module's invariant holds no
+    /// matter which process wrote a slot.
     pub(crate) fn resume(&self) {
         // SYNC (head): as in `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
@@ -108,21 +112,22 @@ impl<S: Slots> Producer<S> {
         self.wrapped.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the consumer has freed all that was sent, and no reply is to come or to be taken: then
-    /// another process may [go on](Self::resume).
+    /// Returns whether the consumer has freed all that was sent, and no reply is outstanding or
+    /// waits to be taken. Another process may then [take over](Self::resume).
     pub(crate) fn is_drained(&self) -> bool {
-        // SYNC (head): as in `refresh_head`: whoever goes on learns of it by messages that come behind.
+        // SYNC (head): as in `refresh_head`; the process that takes over is notified by later
+        // messages.
         let head = self.slots.head().load(Ordering::Acquire);
         head == self.tail.load(Ordering::Relaxed) && self.has_no_reply()
     }
 
-    /// Whether one thread of one process sends by this ring.
+    /// Returns whether one thread of one process sends through this ring.
     #[inline(always)]
     pub(crate) fn is_of_one_thread(&self) -> bool {
         self.discipline == Discipline::Thread
     }
 
-    /// The memory below.
+    /// Returns the ring's memory.
     #[inline]
     pub(crate) fn slots(&self) -> &S {
         &self.slots
@@ -132,22 +137,23 @@ impl<S: Slots> Producer<S> {
         self.mask + 1
     }
 
-    /// Slots that a message may cover: with more, a message and the Skip before it might never fit together.
+    /// Returns the most slots that a message may cover. With more, a message and the Skip before it
+    /// might never fit together.
     #[inline]
     pub(crate) fn max_slots(&self) -> u32 {
         (self.capacity() / 2).min(u64::from(MAX_SLOTS)) as u32
     }
 
-    /// Slots, about, of messages that the consumer has not freed.
+    /// Returns the approximate number of slots that the consumer has not freed.
     pub(crate) fn unfreed(&self) -> u64 {
-        // Relaxed: nothing is written because of it.
+        // Relaxed: no write depends on it.
         let head = self.slots.head().load(Ordering::Relaxed);
         let left = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
-        // Signed: the head is another process's word.
+        // Signed: the head is a word that another process writes.
         (left.cast_signed()).max(0).cast_unsigned()
     }
 
-    /// The first slot of a reservation; the others follow it in memory.
+    /// Returns the first slot of a reservation; the others follow it in memory.
     #[inline]
     pub(crate) fn slot(&self, reserved: Reserved) -> usize {
         reserved.slot
@@ -161,11 +167,13 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Several messages of a slot each are likely to follow one another: asks for the cache lines of a few at once, by a store into each.
+    /// Claims the cache lines of the next few slots, by a store into each, if several messages of
+    /// one slot each are likely to follow.
     ///
-    /// Without it, stores that belong to something else stand between the messages', and a core asks ahead for the lines of only so
-    /// many stores: with more than some ten for each message it waits for one line after the other. What asks for a line to write it
-    /// does nothing where the core has fetched it ahead to read it, as it does with lines that follow one another.
+    /// Without it, unrelated stores lie between the messages' stores, and a core prefetches for
+    /// writing only for a limited number of pending stores: with more than about ten per message it
+    /// waits for one line after the other. A write prefetch has no effect where the core has
+    /// already prefetched the line for reading, as it does with consecutive lines.
     #[inline(always)]
     pub(crate) fn claim_ahead(&self) {
         let position = self.tail.load(Ordering::Relaxed);
@@ -176,14 +184,15 @@ impl<S: Slots> Producer<S> {
         {
             return;
         }
-        // Free, and nobody else reserves any.
+        // Free, and no other thread reserves slots here.
         for ahead in 0..TOGETHER {
             let slot = position.wrapping_add(ahead) & self.mask;
             self.slots.claim(slot as usize);
         }
     }
 
-    /// Reserves `n` slots, at most [`Self::max_slots`]; `None` (and nothing has changed) while the ring is too full.
+    /// Reserves `n` slots, at most [`Self::max_slots`]. Returns `None`, and changes nothing, while
+    /// the ring is too full.
     #[inline(always)]
     pub(crate) fn reserve(&self, n: u32) -> Option<Reserved> {
         debug_assert!(n >= 1 && n <= self.max_slots());
@@ -205,7 +214,8 @@ impl<S: Slots> Producer<S> {
         Some(self.reserved(position.wrapping_add(skip)))
     }
 
-    /// Where `n` slots would be taken: the tail, how many are to be skipped there, and the tail afterwards.
+    /// Returns where `n` slots would be taken: the tail, the number of slots to skip there, and the
+    /// tail afterwards.
     #[inline(always)]
     fn place(&self, n: u32) -> (u64, u64, u64) {
         let position = self.tail.load(Ordering::Relaxed);
@@ -215,16 +225,17 @@ impl<S: Slots> Producer<S> {
         (position, skip, position.wrapping_add(skip + n))
     }
 
-    /// Whether all slots before `end` are known to be free.
+    /// Returns whether all slots before `end` are known to be free.
     #[inline(always)]
     fn has_room(&self, end: u64) -> bool {
         // Signed: a guess at the shared tail can lie behind the head.
-        // SYNC (head): pairs with the store in `refresh_head`, so that what one thread has learnt of the consumer also
-        // holds for the others.
+        // SYNC (head): pairs with the store in `refresh_head`, so that what one thread has learnt
+        // of the consumer also holds for the others.
         self.room.load(Ordering::Acquire).wrapping_sub(end) as i64 >= 0
     }
 
-    /// The tail and what is skipped there, where others may be reserving too.
+    /// Reserves slots while others may be reserving too. Returns the tail and the number of slots
+    /// skipped there.
     fn reserve_among_others(&self, n: u32) -> Option<(u64, u64)> {
         loop {
             let place = self.place(n);
@@ -232,8 +243,8 @@ impl<S: Slots> Producer<S> {
             if !self.has_room(end) && !self.refresh_head(n, place)? {
                 continue;
             }
-            // The tail only shares out slots; what may be written into them follows from the head alone. So neither
-            // compare-and-swap orders anything.
+            // The tail only assigns slots; whether they may be written follows from the head alone.
+            // Therefore neither compare-and-swap orders anything.
             if self.discipline == Discipline::Process {
                 let moved = self.tail.compare_exchange_weak(
                     position,
@@ -262,27 +273,29 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Looks at the shared head because the ring seemed too full for `n` slots at a place, or the lap could end. `None`: it is too
-    /// full. `Some(false)`: the tail is another one, start again. `Some(true)`: there is room.
+    /// Reads the shared head because the ring seemed too full for `n` slots at a place, or the lap
+    /// could end. Returns `None` if the ring is too full, `Some(false)` if the tail has moved
+    /// (start again), and `Some(true)` if there is room.
     #[cold]
     #[inline(never)]
     fn refresh_head(&self, n: u32, (tail, _, end): (u64, u64, u64)) -> Option<bool> {
-        // SYNC (head): the consumer has read everything before `head`, and made its first words harmless, before it
-        // stored it. Pairs with `Consumer::publish_head`; so our stores into these slots come after its reads.
+        // SYNC (head): the consumer has read everything before `head`, and scrubbed its first
+        // words, before it stored `head`. Pairs with `Consumer::publish_head`, so our stores into
+        // these slots come after its reads.
         let head = self.slots.head().load(Ordering::Acquire);
         let head = self.before_offered(head);
         if head == tail && self.can_wrap_early(n, tail) {
             self.wrap_early(tail);
             return Some(false);
         }
-        // Not at the first look there: the last message may just not have been released yet.
+        // Not at the first check there: the last message may simply not have been released yet.
         let far = tail & self.mask >= self.extent.part() + AGAIN;
         if far && !self.warm.swap(true, Ordering::Relaxed) {
             self.slots.warm(1 << self.extent.shift);
         }
         let free = self.free(tail, head);
-        // SYNC (head): hands the above on to other threads, see `has_room`. An older head may overwrite a newer one, which
-        // costs another look.
+        // SYNC (head): hands the above on to other threads, see `has_room`. An older head may
+        // overwrite a newer one, which costs another check.
         let until = self.next_look(tail, end).wrapping_sub(end);
         let left = free.wrapping_sub(end) as i64;
         let looks = left.min(until as i64);
@@ -304,8 +317,9 @@ impl<S: Slots> Producer<S> {
         None
     }
 
-    /// Asks for a reply to the message reserved last, of one slot, which is to be committed next. One at a time; for one thread.
-    /// Gives the word and the tag that will publish it.
+    /// Offers the slot of the message reserved last for a reply. The message has one slot and must
+    /// be committed next. One offer at a time, and only for one thread. Returns the word and the
+    /// tag that will publish the reply.
     #[inline(always)]
     pub(crate) fn offer(&self) -> (&AtomicU64, u32) {
         debug_assert!(self.discipline == Discipline::Thread);
@@ -315,14 +329,15 @@ impl<S: Slots> Producer<S> {
         (self.slots.word(slot), reply_tag(tag))
     }
 
-    /// The message that has offered.
+    /// Returns the position of the message whose slot is offered.
     #[inline(always)]
     fn offered(&self) -> Option<u64> {
         let offered = self.offered.load(Ordering::Relaxed);
         (offered != 0).then(|| offered.wrapping_sub(1))
     }
 
-    /// The reply, if there is one: its slot, where it stays until [`Self::end_offer`], and its frame.
+    /// Returns the reply if it is there: its slot, where it stays until [`Self::end_offer`], and
+    /// its frame.
     #[inline(always)]
     pub(crate) fn reply(&self) -> Option<(usize, Frame)> {
         self.reply_at(self.offered()?)
@@ -331,18 +346,19 @@ impl<S: Slots> Producer<S> {
     #[inline(always)]
     fn reply_at(&self, position: u64) -> Option<(usize, Frame)> {
         let Reserved { slot, tag } = self.reserved(position);
-        // SYNC (reply): with the tag comes all that the consumer has written into the slot. Pairs with `publish_reply`.
+        // SYNC (reply): everything the consumer wrote into the slot is visible with the tag. Pairs
+        // with `publish_reply`.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         (tag_in(word) == reply_tag(tag)).then(|| (slot, frame_in(word)))
     }
 
-    /// Waits for no reply any more: it has been taken.
+    /// Ends the offer, after the reply has been taken.
     #[inline(always)]
     pub(crate) fn end_offer(&self) {
         self.offered.store(0, Ordering::Relaxed);
     }
 
-    /// Whether no reply is to come; so not if one waits to be taken.
+    /// Returns whether no reply is outstanding or waits to be taken.
     pub(crate) fn has_no_reply(&self) -> bool {
         // SYNC (head): as in `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
@@ -350,11 +366,12 @@ impl<S: Slots> Producer<S> {
         self.offered().is_none()
     }
 
-    /// A head, or, if that lies before it, the message whose slot is offered. Where the head shows that there is no reply, none is waited for.
+    /// Returns `head`, or the position of the offered slot if that comes first. Ends the offer if
+    /// the head rules out a reply.
     fn before_offered(&self, head: u64) -> u64 {
         match self.offered() {
             Some(offered) if head.wrapping_sub(offered) as i64 <= 0 => head,
-            // Written before the head, if at all.
+            // A reply is written before the head, if at all.
             Some(offered) if self.reply_at(offered).is_some() => offered,
             Some(_) => {
                 self.end_offer();
@@ -364,8 +381,8 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Whether the lap can end at a position of an empty ring, so that the next one begins with `n` slots: those are free behind the
-    /// wrap marker.
+    /// Returns whether the lap can end at a position of an empty ring, and `n` slots be free behind
+    /// the wrap marker at the start of the next lap.
     fn can_wrap_early(&self, n: u32, position: u64) -> bool {
         let (slot, lap) = (position & self.mask, position >> self.extent.shift);
         // One slot before the marker's is left for the Skip that steps over it.
@@ -374,22 +391,24 @@ impl<S: Slots> Producer<S> {
             && lap & EPOCH_END != EPOCH_END
     }
 
-    /// Ends the lap at a position, if it is still the tail.
+    /// Ends the lap at a position, if that is still the tail.
     fn wrap_early(&self, position: u64) {
         let next = (position | self.mask).wrapping_add(1);
         let moved =
             self.tail
                 .compare_exchange(position, next, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
-            // SYNC (wrap): the slots behind it are as free as those before it are, by the head that was read. Pairs with
-            // `marker_again`. Before the consumer, and so the next marker, can pass it.
+            // SYNC (wrap): by the head that was read, the slots behind the marker are as free as
+            // those before it. Pairs with `marker_again`. Stored before the consumer can pass the
+            // marker, and so before the next marker.
             self.wrapped.store(position, Ordering::Release);
             let frame = Frame::new(1, KIND_SKIP, EARLY_WRAP);
             self.commit(self.reserved(position), frame);
         }
     }
 
-    /// Where the slot of the last marker comes again in the tail's lap, if the consumer may not have passed it.
+    /// Returns the position at which the last marker's slot recurs in the tail's lap, if the
+    /// consumer may not have passed the marker.
     fn marker_again(&self, tail: u64, head: u64) -> Option<u64> {
         // SYNC (wrap): see `wrap_early`.
         let wrapped = self.wrapped.load(Ordering::Acquire);
@@ -399,8 +418,9 @@ impl<S: Slots> Producer<S> {
         (wrapped != 0 && !is_passed && is_next).then_some(again)
     }
 
-    /// Where slots stop being free. While the consumer stands before a marker all slots of the next lap but the marker's
-    /// are free; the one before that is left for the Skip that steps over it.
+    /// Returns the position at which slots stop being free. While the consumer stands before a
+    /// marker, all slots of the next lap but the marker's are free; the slot before the marker's is
+    /// left for the Skip that steps over it.
     fn free(&self, tail: u64, head: u64) -> u64 {
         match self.marker_again(tail, head) {
             None => head.wrapping_add(self.capacity()),
@@ -409,8 +429,8 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Goes on behind a marker's slot that the consumer has not passed; false if something else is in the way, or `n` slots
-    /// don't fit behind it either.
+    /// Continues behind the slot of a marker that the consumer has not passed. Returns false if
+    /// something else is in the way, or `n` slots don't fit behind it either.
     fn step_over_wrap(&self, n: u32, tail: u64, head: u64) -> bool {
         let Some(again) = self.marker_again(tail, head) else {
             return false;
@@ -429,7 +449,8 @@ impl<S: Slots> Producer<S> {
         true
     }
 
-    /// Up to where slots behind `end` may be reserved before it is checked again whether the lap can end.
+    /// Returns the position up to which slots behind `end` may be reserved before the next check
+    /// whether the lap can end.
     fn next_look(&self, tail: u64, end: u64) -> u64 {
         if self.discipline == Discipline::Shared {
             return end.wrapping_add(self.capacity());
@@ -438,7 +459,7 @@ impl<S: Slots> Producer<S> {
         let first = tail - slot + least;
         let look = match slot < least {
             true => first,
-            // Twice as far from there as this one, so that a flood checks seldom.
+            // Twice as far from there as this one, so that a flood checks rarely.
             false => tail.wrapping_add((slot - least).max(AGAIN)),
         };
         let lap_end = (tail | self.mask).wrapping_add(1);
@@ -450,24 +471,25 @@ impl<S: Slots> Producer<S> {
         look.max(end)
     }
 
-    /// The tags with which no slot of a clean message behind its first begins ([`Frame::clean`]).
+    /// Returns the tags with which no slot but the first of a clean message may begin
+    /// ([`Frame::clean`]).
     #[inline]
     pub(crate) fn reserved_tags(&self, reserved: Reserved) -> ReservedTags {
         ReservedTags::after(reserved.tag)
     }
 
-    /// Publishes a message whose slots have been written, all but the first word of the first.
+    /// Publishes a message. All its slots have been written, except the first word of the first.
     #[inline]
     pub(crate) fn commit(&self, reserved: Reserved, frame: Frame) {
         let word = word(reserved.tag, frame);
-        // SYNC (tag): everything written into the message's slots becomes visible with this word. Pairs with the load in
-        // `Consumer::peek`.
+        // SYNC (tag): everything written into the message's slots becomes visible with this word.
+        // Pairs with the load in `Consumer::peek`.
         self.slots
             .word(self.slot(reserved))
             .store(word, Ordering::Release);
     }
 
-    /// Gives `n` reserved slots up: the consumer will pass over them.
+    /// Gives up `n` reserved slots: the consumer will pass over them.
     pub(crate) fn abandon(&self, reserved: Reserved, n: u32) {
         self.publish_skip(reserved, n as u16);
     }

@@ -1,4 +1,4 @@
-//! The ring against a queue as the model, and with real threads.
+//! The ring checked against a queue as its model, and with real threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,10 +12,11 @@ use conduit_portals::sync::{AtomicU64, Ordering};
 
 const WORDS: usize = SLOT / 8;
 const KIND: u8 = 3;
-/// Of a reply.
+/// The frame of a reply.
 const ANSWER: Frame = Frame::new(1, 5, 8);
 
-/// Ring memory of a test. All words are atomics, so that a broken ring shows as wrong values, not as undefined behaviour.
+/// The ring's memory in a test. All words are atomics, so that a broken ring shows as wrong values,
+/// not as undefined behaviour.
 #[derive(Debug, Clone)]
 struct Memory {
     head: Arc<AtomicU64>,
@@ -52,7 +53,7 @@ impl Slots for Memory {
     }
 }
 
-/// Sends `payload` after the first word; the words that begin the other slots are part of it.
+/// Sends `payload` after the first word; it includes the words that begin the other slots.
 fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     assert_eq!(payload.len(), slots as usize * WORDS - 1);
     producer.claim_ahead();
@@ -80,7 +81,7 @@ fn read(consumer: &Consumer<Memory>, slot: usize, frame: Frame) -> Vec<u64> {
     words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
 }
 
-/// Up to `most` messages that are as long as the next one.
+/// Receives up to `most` messages that are as long as the next one.
 fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
     let mut payloads = Vec::new();
     let Some((_, frame)) = consumer.peek().filter(|(_, frame)| frame.kind != KIND_SKIP) else {
@@ -96,11 +97,11 @@ fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
         consumer.release_last(&mut run);
     }
     consumer.release_run(run);
-    assert!(!payloads.is_empty(), "the message that was seen");
+    assert!(!payloads.is_empty(), "peek found a message");
     payloads
 }
 
-/// Sends a message of a slot that asks for a reply.
+/// Sends a message of one slot that offers its slot for a reply.
 fn offer(producer: &Producer<Memory>, payload: u64) -> bool {
     let Some(reserved) = producer.reserve(1) else {
         return false;
@@ -123,7 +124,7 @@ fn write_reply(consumer: &Consumer<Memory>, payload: u64) {
     publish_reply(consumer.slots().word(consumer.slot as usize), ANSWER);
 }
 
-/// The reply, if it is there.
+/// Returns the reply's payload, if it is there.
 fn replied(producer: &Producer<Memory>) -> Option<u64> {
     let (slot, frame) = producer.reply()?;
     assert_eq!(frame, ANSWER);
@@ -140,7 +141,7 @@ fn replied(producer: &Producer<Memory>) -> Option<u64> {
 fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
     match consumer.next() {
         Next::Empty => None,
-        Next::Broken => panic!("a frame that nobody wrote"),
+        Next::Broken => panic!("malformed frame"),
         Next::Message { slot, frame } => {
             let payload = read(consumer, slot, frame);
             consumer.release(frame);
@@ -151,19 +152,19 @@ fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Slots, and the lap whose tag fills the payload.
+    /// The number of slots, and the lap whose tag fills the payload.
     Send(u32, u32),
     Abandon(u32),
     Receive(u32),
     ReceiveRow(u32),
-    /// Messages of a slot, each received at once, so that laps end as soon as they can.
+    /// Messages of one slot, each received at once, so that laps end as early as they can.
     PingPong(u32),
-    /// Where one thread sends and no reply is awaited.
+    /// If one thread sends and no reply is outstanding.
     Offer,
     /// Receives a message, and replies to it if its slot is offered.
     Reply,
     TakeReply,
-    /// Whether a reply is to come.
+    /// Checks whether a reply is outstanding.
     Wonder,
 }
 
@@ -181,7 +182,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Without early wraps where several processes send.
+/// Returns an extent, without early wraps if several processes send.
 fn extent(discipline: Discipline, shift: u32, part: u32) -> Extent {
     let part = if discipline == Discipline::Shared {
         shift
@@ -219,22 +220,22 @@ proptest! {
         ];
         let mut consumer = Consumer::new(memory, extent);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
-        // The question that is out, and its reply.
+        // The outstanding offer, and its reply.
         let (mut offered, mut reply) = (None, None);
         for (i, step) in steps.into_iter().enumerate() {
-            // A second producer only where the ring is for several.
+            // A second producer only where the ring is shared.
             let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
             match step {
                 Step::Send(n, lap) => {
                     let n = n.min(producer.max_slots());
-                    // A payload that consists of tags of laps about to come.
+                    // The payload consists of tags of the coming laps.
                     let lap = lap + (consumer.position() >> shift) as u32;
                     let tag = tag(u64::from(lap) << shift, shift);
                     let payload = vec![tag.into(); n as usize * WORDS - 1];
                     if send(producer, n, &payload) {
                         model.push_back(payload);
                     } else {
-                        // Refused only with something to be received or released.
+                        // Refused only if there is something to receive or release.
                         prop_assert!(
                             !model.is_empty()
                                 || consumer.slot != consumer.published
@@ -408,7 +409,7 @@ fn flood(
     assert_eq!(receive(&mut consumer), None);
 }
 
-/// Rings without early wraps, and with.
+/// Rings without and with early wraps.
 const EXTENTS: [Extent; 3] = [
     Extent { shift: 4, part: 4 },
     Extent { shift: 4, part: 2 },
@@ -446,14 +447,15 @@ fn processes_flood() {
     );
 }
 
-/// Messages that are waited for stay in a lap's beginning; a flood goes on behind it; an epoch's last lap does not wrap early.
+/// Messages that are waited for stay at a lap's beginning; a flood continues behind it; an epoch's
+/// last lap does not wrap early.
 #[test]
 fn laps_end_early_while_the_ring_is_empty() {
     let extent = Extent { shift: 4, part: 2 };
     let memory = Memory::new(4);
     let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
     let mut consumer = Consumer::new(memory, extent);
-    // The messages of each lap.
+    // The number of messages in each lap.
     let mut laps = vec![];
     while laps.len() < 10 {
         assert!(send(&producer, 1, &[1; WORDS - 1]));
@@ -470,7 +472,8 @@ fn laps_end_early_while_the_ring_is_empty() {
     assert!(sent.count() > 4);
 }
 
-/// A target that has not looked since a lap ended gets a burst as long as the ring, but for the marker's slot and one before it.
+/// If the target has not polled since a lap ended, the ring still takes a burst as long as the
+/// ring, except for the marker's slot and the one before it.
 #[test]
 fn a_turn_leaves_room_for_a_burst() {
     for discipline in [Discipline::Thread, Discipline::Process] {
@@ -488,7 +491,7 @@ fn a_turn_leaves_room_for_a_burst() {
             let sent = (0..)
                 .take_while(|&count| send(&producer, slots, &payload(count)))
                 .count();
-            // What is before the marker, and what is behind it.
+            // The slots before the marker, and those behind it.
             let most = 3 / slots as usize + 59 / slots as usize;
             assert!(consumer.is_ready(), "the lap has ended");
             assert_eq!(sent, most, "{slots} slots");
@@ -502,7 +505,7 @@ fn a_turn_leaves_room_for_a_burst() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
-    /// After the same messages as before, as many find room where a larger one has been refused.
+    /// After a larger message is refused, as many messages find room as without it.
     #[test]
     fn what_is_refused_takes_no_room(
         discipline in discipline(),

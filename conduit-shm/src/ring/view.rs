@@ -1,4 +1,4 @@
-//! The memory of a ring in a mapping that processes share.
+//! The memory of a ring in a mapping shared between processes.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -23,30 +23,33 @@ const _: () =
 
 /// One ring in a mapping.
 ///
-/// Holds pointers, not the mapping: rings are kept beside the mapping that they lie in, and dropped with it.
+/// Holds pointers, not the mapping: a ring is kept beside the mapping that it lies in, and dropped
+/// with it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RingView {
     control: NonNull<RingControl>,
     slots: NonNull<[u8; SLOT]>,
 }
 
-// SAFETY: the pointers name memory shared between processes, which is only accessed as the ring says; that does not care which
-// thread does it.
+// SAFETY: the pointers name memory shared between processes, accessed only by the ring's protocol,
+// which does not depend on the thread.
 unsafe impl Send for RingView {}
 // SAFETY: as above.
 unsafe impl Sync for RingView {}
 
 impl RingView {
     /// # Safety
-    /// The control words, and as many slots as the ends of the ring are told, lie in a mapping that outlives this view.
+    /// The control words, and as many slots as the ring's ends are created with, lie in a mapping
+    /// that outlives this view.
     pub(crate) unsafe fn new(control: NonNull<RingControl>, slots: NonNull<[u8; SLOT]>) -> Self {
         Self { control, slots }
     }
 
-    /// The first byte of a slot; those of the next ones follow.
+    /// Returns the address of a slot's first byte; the next slots follow it.
     #[inline]
     pub(crate) fn address(&self, slot: usize) -> *mut u8 {
-        // SAFETY: slots are below the ring's capacity (contract of `Slots`), and the ring lies in the mapping.
+        // SAFETY: slots are below the ring's capacity (contract of `Slots`), and the ring lies in
+        // the mapping.
         unsafe { self.slots.add(slot).cast().as_ptr() }
     }
 }
@@ -54,8 +57,9 @@ impl RingView {
 impl Slots for RingView {
     #[inline]
     fn word(&self, slot: usize) -> &AtomicU64 {
-        // SAFETY: aligned, within the mapping. Plain accesses to the same word are those of the message's producer before
-        // its commit and never meet an atomic one (see `crate::ring`).
+        // SAFETY: aligned, within the mapping. Plain accesses to the same word are made only by the
+        // message's producer before its commit and never race with an atomic one (see
+        // `crate::ring`).
         unsafe { &*self.address(slot).cast() }
     }
     #[inline]
@@ -77,14 +81,14 @@ impl Slots for RingView {
         // SAFETY: pages of the mapping, whose contents stay as they are.
         let warmed = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
         if let Err(error) = warmed {
-            // Before Linux 5.14: the pages are mapped one by one, as they are touched.
-            tracing::debug!(%error, "mapping the pages of a ring ahead");
+            // Before Linux 5.14, each page is mapped when it is first touched.
+            tracing::debug!(%error, "cannot prefault the pages of a ring");
         }
     }
     #[inline]
     fn claim(&self, slot: usize) {
-        // SAFETY: the last word of a slot of the ring, aligned. It is free, so nobody else looks at more than its first word, and
-        // the caller is the only one who writes into it.
+        // SAFETY: the last word of a slot of the ring, aligned. The slot is free, so no other end
+        // reads more than its first word, and only the caller writes to it.
         unsafe {
             let last = self.address(slot).add(SLOT - size_of::<u32>());
             last.cast::<u32>().write_volatile(0);

@@ -1,4 +1,4 @@
-//! Rings are looked at from the first message on: none before, and nobody's first message is missed.
+//! Rings are polled from the first message on: not before, and no source's first message is missed.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn open(ranks: u32) -> Vec<End<Seq>> {
             min_free: 0,
         };
         end.append(memory, MeOptions::PUT);
-        // Everything that was to be seen of the start.
+        // Consumes everything left over from the start.
         end.ni.progress();
         assert!(end.ni.ready().is_empty());
     }
@@ -42,7 +42,7 @@ fn rings_are_watched_from_the_first_message_on() {
         assert_eq!(ends[0].poll().len(), 1);
         assert!(ends[0].ni.ready().is_empty());
         assert_eq!(ends[0].watched(), number as u32 + 1);
-        // From now on it is known which queue it is.
+        // From now on the queue of the index is known.
         assert_eq!(ends[from].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
         assert_eq!(ends[0].ni.ready(), Ready::queue(ends[0].eq));
         assert_eq!(ends[0].poll().len(), 1);
@@ -57,7 +57,7 @@ fn a_sleeping_rank_wakes_for_an_activation() {
     assert_eq!(ends[0].poll().len(), 1);
 }
 
-/// Rings are not activated in a queue while it is being polled, and not forgotten either.
+/// Rings are not activated in a queue while it is being polled, but not forgotten either.
 #[test]
 fn an_activation_waits_while_its_queue_is_polled() {
     let ends = open(3);
@@ -76,7 +76,7 @@ fn an_activation_waits_while_its_queue_is_polled() {
     assert_eq!(a.watched(), 2);
 }
 
-/// A queue that is made when its peers know its index already.
+/// A queue that is created when its peers already know its index.
 #[test]
 fn a_message_may_come_before_its_queue_is_looked_at() {
     let ends = open(2);

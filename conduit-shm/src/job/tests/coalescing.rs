@@ -1,4 +1,5 @@
-//! Rests between looks: who takes a flood has them, who sends in between has none, and nothing is left behind.
+//! Receive coalescing: a receiver pauses during a flood, not if it sends in between, and no message
+//! is left behind.
 
 use conduit_core::threads::Lock;
 
@@ -7,7 +8,7 @@ use super::*;
 /// Large enough for several slots.
 const LARGE: usize = 200;
 
-/// A target that may pause, and takes large messages.
+/// A target for which pauses are enabled, and which takes large messages.
 fn resting_pair() -> (End<Seq>, End<Seq>) {
     resting_pair_with(resting())
 }
@@ -38,7 +39,7 @@ impl End<Seq> {
         inbox.rings.iter().any(|inbound| inbound.coalescing.is_on())
     }
 
-    /// Polls until something comes.
+    /// Polls until an event comes.
     fn take(&self) -> u32 {
         loop {
             let found = self.ni.poll(self.eq, 3, |_| ());
@@ -90,7 +91,7 @@ fn who_answers_does_not_rest() {
     }
 }
 
-/// Who waits comes back for a message in a ring that it does not look at yet.
+/// A waiting rank returns to a message in a ring that it does not poll yet.
 #[test]
 fn a_rest_is_not_slept_through() {
     let (a, b) = resting_pair();

@@ -1,4 +1,4 @@
-//! Full queues, limits, and peers that write nonsense.
+//! Full queues, limits, and peers that violate the protocol.
 
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn completions_wait_for_room_and_none_is_lost() {
         a.write(0, &pattern(8192, 1));
         let md = a.bind(a.region.base, 8192);
         let (mut posted, mut refused) = (0_u64, 0);
-        // Puts by reference, acknowledged puts, gets and atomics; nobody takes completions from rank 0's queue.
+        // Puts by reference, acknowledged puts, gets and atomics; rank 0's queue is not polled.
         while refused < 8 {
             let submit = match posted % 4 {
                 0 => a.put(put(md, 4096, Ack::Local, posted)),
@@ -225,11 +225,11 @@ fn more_memory_than_the_host_has_is_refused() {
     let error = ends[0].region_create(all as usize + 1).unwrap_err();
     assert!(matches!(error, NiError::System { .. }), "{error}");
     assert!(error.to_string().contains("available"), "{error}");
-    // Refused, so not counted.
+    // Refused requests are not counted.
     assert!(ends[1].region_create(4096).is_ok());
 }
 
-/// Writes a message of a peer's making straight into the ring from rank 0 to rank 1.
+/// Writes a forged message straight into the ring from rank 0 to rank 1.
 fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
     let producer = a.ni.producer(1, usize::from(a.eq.0)).unwrap();
     let reserved = producer.reserve(slots).unwrap();
@@ -241,7 +241,7 @@ fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
     producer.commit(reserved, frame);
 }
 
-/// Anything, but often near what would be right.
+/// Any word, but often near a valid value.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         0_u64..4,
@@ -282,13 +282,13 @@ proptest! {
                 flags,
                 ..Header::default()
             };
-            // The ring's own word that a lap ends, which its producer would not know of: only its own ring is lost by it.
+            // A forged wrap marker, unknown to the ring's producer, would lose only that ring.
             let index = if kind == KIND_SKIP { 0 } else { index };
             forge(&a, slots, &header, kind, index);
             b.poll();
             a.poll();
         }
-        // The ring goes on.
+        // The ring still works.
         assert_eq!(a.ni.inject(&inject(1, b"after")), Ok(Submit::Posted));
         prop_assert_eq!(b.poll().len(), 1);
         if b.ni.statistics().bad_messages > 0 {
@@ -297,7 +297,7 @@ proptest! {
     }
 }
 
-/// Only the forger's own ring is lost by a wrap marker that its producer knows nothing of.
+/// A forged wrap marker, unknown to the ring's producer, loses only that ring.
 #[test]
 fn a_forged_turn_harms_nobody_else() {
     let ends: Vec<End<Seq>> = world(3, &small());
@@ -346,7 +346,7 @@ fn a_broken_ring_leaves_the_others_going() {
     let producer = ends[0].ni.producer(1, 0).unwrap();
     let reserved = producer.reserve(1).unwrap();
     let slot = producer.slots().address(producer.slot(reserved));
-    // SAFETY: the first slot of a reservation. A frame of no slots at all.
+    // SAFETY: the first slot of a reservation. The frame has no slots.
     unsafe { header.write(slot) };
     producer.commit(reserved, header.frame);
     assert_eq!(ends[0].ni.inject(&inject(1, b"lost")), Ok(Submit::Posted));

@@ -1,4 +1,5 @@
-//! Rings that are lent: who gets them, and that nothing is lost, doubled or overtaken when they change hands.
+//! Lent rings: which sources get them, and that nothing is lost, duplicated or overtaken when they
+//! change hands.
 
 use proptest::prelude::*;
 
@@ -6,7 +7,8 @@ use super::*;
 use crate::job::message::{Header, LANE, LANE_OPENED};
 use crate::ring::Frame;
 
-/// Above this many messages a hot pair has its lane: two rounds, with what goes by until all is said.
+/// With more messages than this a hot pair has its lane: two rounds, plus the messages sent during
+/// the negotiation.
 const ENOUGH: u32 = 4096;
 
 fn config(lanes: u32, force: u32) -> ShmConfig {
@@ -41,7 +43,7 @@ impl Ranks {
         }
     }
 
-    /// Sends a message of so many bytes after its number; false if there was no room.
+    /// Sends a message with `more` bytes after its number; returns false if there was no room.
     fn send(&mut self, from: usize, to: usize, more: usize, exchange: Exchange) -> bool {
         let number = &mut self.next[from][to].0;
         let message = Inject {
@@ -54,7 +56,7 @@ impl Ranks {
         is_sent
     }
 
-    /// What a rank does when it is its turn; each message has to be the next one of its source.
+    /// A rank's turn; each message has to be the next one of its source.
     fn poll(&mut self, at: usize) {
         let end = &self.ends[at];
         end.ni.progress();
@@ -68,7 +70,7 @@ impl Ranks {
         });
     }
 
-    /// Sends so many messages, all of which arrive.
+    /// Sends `count` messages, all of which arrive.
     fn flood(&mut self, from: usize, to: usize, count: u32) {
         let mut left = count;
         while left > 0 {
@@ -78,7 +80,7 @@ impl Ranks {
         }
     }
 
-    /// Polls until nothing moves any more.
+    /// Polls until no more messages arrive.
     fn settle(&mut self) {
         let mut quiet = 0;
         while quiet < 8 {
@@ -87,7 +89,7 @@ impl Ranks {
             quiet = if before == self.next { quiet + 1 } else { 0 };
         }
         for next in self.next.iter().flatten() {
-            assert_eq!(next.0, next.1, "all that was sent has come");
+            assert_eq!(next.0, next.1, "all messages have arrived");
         }
     }
 
@@ -105,7 +107,7 @@ fn whoever_sends_most_gets_a_ring_of_its_own() {
     assert_eq!(ranks.ends[1].ni.own_rings(0), (true, false));
     assert_eq!(ranks.ends[0].ni.own_rings(1), (false, true));
     assert_eq!(ranks.statistics(0).promotions, 1);
-    // Another one takes it over, if it has much more traffic for long enough.
+    // Another source takes the lane over, if it has much more traffic for long enough.
     for _ in 0..4 {
         ranks.flood(2, 0, 8 * ENOUGH);
         ranks.flood(1, 0, 1);
@@ -117,7 +119,7 @@ fn whoever_sends_most_gets_a_ring_of_its_own() {
     assert_eq!(ranks.statistics(2).promotions, 1);
 }
 
-/// However much the ones before have sent, in three rounds and what goes by until all is said.
+/// In three rounds plus the negotiation, no matter how much earlier sources have sent.
 #[test]
 fn whoever_becomes_hot_soon_has_a_ring() {
     let mut ranks = Ranks::new(12, &config(4, 0));
@@ -157,7 +159,7 @@ fn without_lanes_all_is_as_before() {
     assert_eq!(ranks.ends[1].ni.own_rings(0), (false, false));
 }
 
-/// A rank that never polls keeps what it has, and others go on.
+/// A rank that never polls keeps its lane, and other ranks continue.
 #[test]
 fn a_source_that_is_asleep_is_in_nobody_s_way() {
     let mut ranks = Ranks::new(3, &config(1, 0));
@@ -170,7 +172,7 @@ fn a_source_that_is_asleep_is_in_nobody_s_way() {
     }
     assert_eq!(ranks.statistics(0).recalls, 1);
     assert!(!ranks.ends[2].ni.own_rings(0).0);
-    // It gives it back when it looks again.
+    // It gives the lane back when it polls again.
     ranks.settle();
     ranks.flood(2, 0, ENOUGH);
     assert!(ranks.ends[2].ni.own_rings(0).0);
@@ -190,7 +192,7 @@ fn the_death_of_a_holder_ends_all_changes() {
         ranks.flood(2, 0, 4 * ENOUGH);
         assert_eq!(ranks.statistics(0).offers, 1);
         assert!(!ranks.ends[2].ni.own_rings(0).0);
-        // What the dead one has left is nobody's fault.
+        // The dead rank's leftovers are not counted as a fault.
         ranks.flood(2, 1, ENOUGH);
         ranks.settle();
     }
@@ -202,7 +204,7 @@ fn nonsense_about_lanes_is_its_sender_s_fault() {
     ranks.flood(1, 0, ENOUGH);
     let statistics = ranks.statistics(0);
     let forged = [
-        // No kind, no length, no generation; an announcement of what is over is none.
+        // Invalid kind, length or generation; an announcement for a lane that has ended.
         (LANE, 12, u64::MAX, 0),
         (LANE, 200, 1, 0),
         (LANE_OPENED, 0, u64::MAX, 0),
@@ -263,7 +265,7 @@ fn step(ranks: usize) -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Each message comes once and in order, though rings change hands every few messages.
+    /// Each message arrives once and in order, although rings change hands every few messages.
     #[test]
     fn order_is_kept_while_rings_change_hands(
         lanes in 1_u32..3,
@@ -291,7 +293,8 @@ proptest! {
     }
 }
 
-/// A lane that was announced, and that nothing has come by, is given back at once; the announcement is met later.
+/// A lane that was announced but not used is given back at once; the announcement is received
+/// later.
 #[test]
 fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
     let mut ranks = Ranks::new(3, &config(1, 0));
@@ -299,7 +302,7 @@ fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
         ranks.flood(1, 0, 1);
     }
     ranks.ends[0].ni.progress();
-    // Looks for the ring, and then sends nothing.
+    // Looks up the ring, and then sends nothing.
     let eq = usize::from(ranks.ends[0].eq.0);
     assert!(ranks.ends[1].ni.producer(0, eq).is_some());
     ranks.ends[0].ni.recall_lanes();
@@ -337,15 +340,16 @@ fn a_forced_switch_happens_again_and_again() {
     );
 }
 
-/// A hot pair that changes again and again under a flood whose order is checked, among more ranks than there are rings: how long it
-/// takes until the new one has a ring. Takes a minute; `CONDUIT_TEST_MESSAGES` says how many there are.
+/// Measures how long a new hot pair waits for a ring. The hot pair changes again and again under a
+/// flood whose order is checked, among more ranks than rings. Takes a minute;
+/// `CONDUIT_TEST_MESSAGES` sets the number of messages.
 #[test]
 #[ignore = "a measurement"]
 fn a_hot_pair_that_changes_under_a_long_flood() {
     const RANKS: usize = 24;
     /// About a second of a flood.
     const TURN: u32 = 4_000_000;
-    /// Of these, one in so many is another rank's.
+    /// One of this many messages is another rank's.
     const OTHERS: u32 = 100;
     let all = std::env::var("CONDUIT_TEST_MESSAGES").map_or(100_000_000, |text| {
         text.parse::<u64>().expect("a number of messages")
@@ -375,7 +379,7 @@ fn a_hot_pair_that_changes_under_a_long_flood() {
             }
         }
         sent += u64::from(TURN);
-        let (messages, time) = until.expect("it has a ring before the next one's turn");
+        let (messages, time) = until.expect("it gets a ring before the next pair's turn");
         if !had_one {
             settled.push((messages, time));
         }

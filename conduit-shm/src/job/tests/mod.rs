@@ -1,5 +1,6 @@
-//! Worlds in one process. What every network must do is the conformance suite's subject; here is how this one does it:
-//! every way that bytes can travel, full queues, peers that write nonsense, threads, and start.
+//! Worlds in one process. The conformance suite covers what every network must do; these tests
+//! cover the implementation: every path that bytes can take, full queues, peers that violate the
+//! protocol, threads, and start.
 
 mod activations;
 mod coalescing;
@@ -21,7 +22,7 @@ use super::{Shm, ShmConfig, in_process};
 
 const PT: PtIndex = PtIndex(1);
 
-/// Settings that make everything small, so that limits are met.
+/// Settings with small values, so that limits are reached.
 fn small() -> ShmConfig {
     ShmConfig {
         region_bytes: 4 << 20,
@@ -31,7 +32,7 @@ fn small() -> ShmConfig {
         max_message: 8 << 10,
         max_managed: 8 << 10,
         staging_pieces: 2,
-        // A poll finds what is there.
+        // No pauses: a poll finds all that has arrived.
         max_coalescing: Duration::ZERO,
         ..ShmConfig::default()
     }
@@ -58,7 +59,7 @@ fn world<M: Mode>(ranks: u32, config: &ShmConfig) -> Vec<End<M>> {
         .collect()
 }
 
-/// An event without borrows. The bytes of a put come along.
+/// An event without borrows. It owns the bytes of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Put {
@@ -126,14 +127,14 @@ fn seen(event: Event<'_>) -> Seen {
 }
 
 impl<M: Mode> End<M> {
-    /// All events that are there.
+    /// Polls until there are no more events, and returns them all.
     fn poll(&self) -> Vec<Seen> {
         let mut all = Vec::new();
         while self.ni.poll(self.eq, 3, |event| all.push(seen(event))) > 0 {}
         all
     }
 
-    /// An entry over the whole region, with all events.
+    /// Appends an entry over the whole region, with all events.
     fn expose(&self, options: MeOptions) -> MeId {
         self.append(
             MeMemory::Region {
@@ -158,32 +159,32 @@ impl<M: Mode> End<M> {
         self.ni.me_append(PT, entry).unwrap()
     }
 
-    /// A descriptor of memory that outlives the test.
+    /// Binds a descriptor of memory that outlives the test.
     fn bind(&self, base: *mut u8, len: usize) -> MdId {
         // SAFETY: the callers keep the memory until the world is gone.
         unsafe { self.ni.md_bind(base, len, self.eq).unwrap() }
     }
 
     fn put(&self, put: Put) -> Submit {
-        // SAFETY: the tests change sources after the completion only.
+        // SAFETY: the tests change sources only after the completion.
         unsafe { self.ni.put(&put).unwrap() }
     }
 
     fn get(&self, get: Get) -> Submit {
-        // SAFETY: the tests read destinations after the reply only.
+        // SAFETY: the tests read destinations only after the reply.
         unsafe { self.ni.get(&get).unwrap() }
     }
 
-    /// Bytes of the own region.
+    /// Returns bytes of the own region.
     fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         assert!(offset + len <= self.region.len);
-        // SAFETY: within the region; no operation is under way.
+        // SAFETY: within the region; no operation is in progress.
         unsafe { std::slice::from_raw_parts(self.region.base.add(offset), len).to_vec() }
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.region.len);
-        // SAFETY: within the region; no operation is under way.
+        // SAFETY: within the region; no operation is in progress.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -240,7 +241,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// The event of a put from rank 0 as [`put`] makes it.
+/// Returns the event of a put from rank 0 as created by [`put`].
 fn arrived(offset: u64, requested: usize, length: usize, data: &[u8]) -> Seen {
     Seen::Put {
         tag: 77,

@@ -1,11 +1,11 @@
-//! Every operation by every way that its bytes can travel.
+//! Every operation by every path that its bytes can take.
 
 use super::*;
 
 /// Lengths on both sides of every boundary: slot, compact slot, inline, largest.
 const LENGTHS: [usize; 12] = [0, 1, 31, 32, 33, 64, 127, 128, 129, 1000, 4096, 8192];
 
-/// Rings of both kinds.
+/// Exclusive and shared rings.
 fn configs() -> [ShmConfig; 2] {
     [
         small(),
@@ -23,7 +23,7 @@ fn puts_arrive_from_any_memory_with_either_completion() {
         b.expose(ANY);
         let mut own = pattern(8192, 1);
         a.write(16, &pattern(8192, 2));
-        // Memory of the process; of a region; of a region and badly aligned.
+        // Memory of the process; of a region; of a region but misaligned.
         let sources = [
             (own.as_mut_ptr(), pattern(8192, 1)),
             (a.region.base.wrapping_add(16), pattern(8192, 2)),
@@ -72,7 +72,7 @@ fn gets_bring_bytes_to_any_memory() {
             let md = a.bind(base, 8300);
             for length in LENGTHS {
                 for remote_offset in [0, 24] {
-                    // SAFETY: the descriptor's memory, of which nobody holds a reference.
+                    // SAFETY: the descriptor's memory, to which no references exist.
                     unsafe { base.write_bytes(0xee, 8300) };
                     let request = Get {
                         local_offset: 8,
@@ -195,13 +195,13 @@ fn every_event_counts_against_the_limit() {
         assert_eq!(b.ni.poll(b.eq, 0, |event| panic!("{event:?}")), 0);
         let mut name = String::new();
         assert_eq!(b.ni.poll(b.eq, 1, |event| name = format!("{event:?}")), 1);
-        assert!(name.starts_with(expected), "{name} instead of {expected}");
+        assert!(name.starts_with(expected), "{name} expected {expected}");
     }
     assert_eq!(b.ni.poll(b.eq, 1, |_| ()), 0);
     assert_eq!(b.ni.poll(b.eq, 0, |_| ()), 0);
 }
 
-/// A receiver that has found nothing yet, and those that send to it.
+/// Returns a receiver that has found nothing yet, and its senders.
 fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
     let mut senders = world::<Seq>(ranks, &small());
     let receiver = senders.remove(0);
@@ -209,7 +209,7 @@ fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
     (receiver, senders)
 }
 
-/// The events of one poll: whose puts, or what else.
+/// Returns the events of one poll: sources of puts, and other events.
 fn polled(receiver: &End<Seq>, limit: u32) -> Vec<String> {
     let mut all = Vec::new();
     receiver
@@ -231,7 +231,8 @@ fn a_source_that_always_has_a_message_holds_up_nobody() {
             for sender in &senders[1..] {
                 assert_eq!(sender.ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
             }
-            // Each poll finds something of rank 1, and each of the others has its turn after at most two of it.
+            // Each poll finds a message of rank 1, and each of the other ranks gets its turn after
+            // at most two of these.
             for _ in 0..6 {
                 assert_eq!(senders[0].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
                 events.extend(polled(&receiver, limit));

@@ -1,4 +1,5 @@
-//! Replies in the slots of their requests: what goes that way, what does not, and that nothing is lost or told twice.
+//! Replies in the slots of their requests: which replies use them, which don't, and that nothing is
+//! lost or delivered twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,8 @@ use super::super::reply_slots::MOST;
 use super::*;
 use crate::ring::{Frame, Slots, publish_reply};
 
-/// Two ends with entries for messages, which have met before: a reply goes only where something went already.
+/// Returns two ends with entries for messages, which have exchanged messages before: a reply slot
+/// is used only for indices that were used already.
 fn met() -> (End<Seq>, End<Seq>) {
     let (a, b) = pair(&small());
     for end in [&a, &b] {
@@ -47,14 +49,14 @@ fn reply(bytes: &[u8], hdr_data: u64) -> Inject<'_> {
 }
 
 impl End<Seq> {
-    /// Messages and what else there was in the ring from a peer.
+    /// Returns the position in the ring from a peer: its messages and Skips.
     fn taken_from(&self, peer: Rank) -> u64 {
         let queue = self.ni.queues[usize::from(self.eq.0)].get().unwrap();
         let inbox = queue.inbox.try_lock().unwrap();
         inbox.rings[peer as usize].ring.position()
     }
 
-    /// Polls once, and replies to each message by what `replies` gives; what came.
+    /// Polls once, and answers each message with `replies`. Returns the events.
     fn poll_and_answer(&self, replies: &[Inject<'_>]) -> Vec<Seen> {
         let mut all = Vec::new();
         self.ni.poll(self.eq, 3, |event| {
@@ -67,7 +69,7 @@ impl End<Seq> {
     }
 }
 
-/// What the other end gets of [`reply`], if it is the entry's only event.
+/// Whether the event is that of [`reply`] at the other end, as the entry's only event.
 fn came(event: &Seen, source: Rank, bytes: &[u8], hdr: u64) -> bool {
     matches!(event, Seen::Put { source: from, hdr_data, data, .. }
         if (*from, *hdr_data, &data[..]) == (source, hdr, bytes))
@@ -78,7 +80,7 @@ fn short_answers_come_back_in_the_slot() {
     let (a, b) = met();
     let rings = a.taken_from(1);
     for i in 0..500 {
-        // Also of messages as long as the slot, which stay as they are while they are delivered.
+        // Includes messages as long as the slot, which don't change while they are delivered.
         let (asked, replied) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
         assert_eq!(a.ni.inject(&asking(&asked)), Ok(Submit::Posted));
         assert!(a.ni.ready().is_empty() && a.poll().is_empty());
@@ -95,11 +97,11 @@ fn short_answers_come_back_in_the_slot() {
         );
         assert!(matches!(got[0], Seen::Put { match_bits: 15, .. }));
     }
-    assert_eq!(a.taken_from(1), rings, "none came by the ring");
+    assert_eq!(a.taken_from(1), rings, "no reply came through the ring");
     assert_eq!(b.taken_from(0) - 1, 500);
 }
 
-/// An entry's only message goes the general way, which reads the slot itself.
+/// An entry's only message takes the general path, which reads the slot itself.
 #[test]
 fn what_asks_and_goes_the_general_way_is_whole() {
     let (a, b) = pair(&small());
@@ -123,7 +125,7 @@ fn what_asks_and_goes_the_general_way_is_whole() {
 fn polls_that_wait_are_told_of_from_each_question_on() {
     let (a, b) = met();
     a.ni.ready();
-    assert_eq!(a.ni.reply_slots.polls(), 0, "nothing was asked");
+    assert_eq!(a.ni.reply_slots.polls(), 0, "nothing was offered");
     for polls in [1, 5, 2] {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         for _ in 0..polls {
@@ -134,7 +136,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
-    // Nor do looks count at a reply that was seen, as a network of several takes them.
+    // Polls after the reply was seen don't count either, as a composite network makes them.
     assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
     a.ni.ready();
     assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
@@ -143,7 +145,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
     }
     assert_eq!(a.ni.reply_slots.polls(), 2);
     assert_eq!(a.poll().len(), 1);
-    // Replies that the second poll finds were just missed.
+    // Replies found by the second poll were just missed.
     let steps = |end: &End<Seq>| end.ni.reply_slots.steps();
     let before = steps(&a);
     for _ in 0..10 {
@@ -155,7 +157,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(a.poll().len(), 1);
     }
     assert!(steps(&a) > before + 10, "{before}, {}", steps(&a));
-    // Who waits late learns nothing.
+    // A rank that begins to wait late learns nothing.
     let before = steps(&a);
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
@@ -184,7 +186,8 @@ fn others_go_by_the_ring() {
     }
 }
 
-/// Messages of all kinds between questions, and replies that wait for long: nothing is lost or comes twice.
+/// Messages of all kinds between offers, and replies that wait for long: nothing is lost or
+/// delivered twice.
 #[test]
 fn answers_wait_while_other_messages_go_on() {
     let (a, b) = met();
@@ -201,7 +204,7 @@ fn answers_wait_while_other_messages_go_on() {
         };
         match a.ni.inject(&message).unwrap() {
             Submit::Posted => asked += 1,
-            // The first reply is taken only where there is no more room.
+            // The first reply is taken only when there is no more room.
             Submit::Again => {
                 waited += 1;
                 came += a.poll().len();
@@ -233,7 +236,7 @@ fn questions_in_vain_become_rare() {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         questions += u32::from(a.ni.reply_slots.is_offering());
         assert_eq!(b.poll().len(), 1);
-        // So that the message is known to be passed.
+        // Makes sure that the message is known to be passed.
         b.poll();
     }
     assert!((5..200).contains(&questions), "{questions}");
@@ -271,14 +274,14 @@ fn an_answer_goes_to_the_queue_of_its_index() {
         index: OTHER,
         ..reply(&[5], i)
     };
-    // So that the index is known to be open.
+    // Makes the index known to be open.
     assert_eq!(b.ni.inject(&elsewhere(0)), Ok(Submit::Posted));
     assert_eq!(a.ni.poll(other, 3, |_| ()), 1);
     // Frees the rings.
     assert_eq!(a.ni.poll(other, 3, |_| ()), 0);
     assert!(a.poll().is_empty());
     for i in 0..20 {
-        // One after the other in no order: what was is no sign of what comes.
+        // In no particular order: the last queue does not predict the next one.
         for there in [other, a.eq, a.eq, other, other] {
             let replies = match there == other {
                 true => [elsewhere(i)],
@@ -295,7 +298,7 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     }
 }
 
-/// Nobody is told of it, but it is taken.
+/// The reply raises no event, but it is taken.
 #[test]
 fn an_answer_may_go_to_an_index_without_a_queue() {
     const QUIET: PtIndex = PtIndex(2);
@@ -319,7 +322,7 @@ fn an_answer_may_go_to_an_index_without_a_queue() {
     }
 }
 
-/// The reply that uses up an entry, and finds none.
+/// A reply that uses up an entry, and replies that match none.
 #[test]
 fn an_answer_may_be_an_entrys_last() {
     let (a, b) = pair(&small());
@@ -337,7 +340,7 @@ fn an_answer_may_be_an_entrys_last() {
     for i in 0..3 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         b.poll_and_answer(&[reply(&[3; 16], i)]);
-        // One at a time: what follows from a reply waits for the next poll.
+        // One at a time: events deferred by a reply wait for the next poll.
         for _ in 0..4 {
             let before = events.len();
             let told = a.ni.poll(a.eq, 1, |event| events.push(seen(event)));
@@ -356,11 +359,11 @@ fn an_answer_may_be_an_entrys_last() {
     );
     assert_eq!(a.taken_from(1), before);
     assert!(a.ni.ready().is_empty());
-    // The others matched nothing.
+    // The other replies matched nothing.
     assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
 }
 
-/// A rank looks for a reply before it sleeps, and a reply wakes it.
+/// A rank checks for a reply before it sleeps, and a reply wakes it.
 #[test]
 fn an_answer_is_not_slept_through() {
     let (a, b) = met();
@@ -375,7 +378,7 @@ fn an_answer_is_not_slept_through() {
     assert!(!a.ni.is_anything_ready());
 }
 
-/// Laps end, early or not, and the replies come by the slots all the same.
+/// Laps end, early or not, and the replies still use the slots.
 #[test]
 fn every_exchange_goes_by_the_slot() {
     let (a, b) = met();
@@ -383,14 +386,14 @@ fn every_exchange_goes_by_the_slot() {
     for i in 0..20_000 {
         assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
         assert_eq!(b.poll_and_answer(&[reply(&[2], i)]).len(), 1);
-        // The ring is published, so that laps end early.
+        // The head is published, so laps end early.
         assert!(b.poll().is_empty());
         assert_eq!(a.poll().len(), 1);
     }
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// A rank that gets a reply in each poll hears of others all the same.
+/// A rank that gets a reply in each poll still receives messages from others.
 #[test]
 fn answers_keep_nobody_else_waiting() {
     let mut ends = world::<Seq>(3, &small());
@@ -418,7 +421,7 @@ fn answers_keep_nobody_else_waiting() {
     }
 }
 
-/// The next question may be sent while a reply is delivered.
+/// The next request may be sent while a reply is delivered.
 #[test]
 fn an_answer_may_lead_to_the_next_question() {
     let (a, b) = met();
@@ -435,7 +438,7 @@ fn an_answer_may_lead_to_the_next_question() {
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// A sink that panics loses its own message at most.
+/// A sink that panics loses at most its own message.
 #[test]
 fn a_panic_in_a_sink_leaves_the_ring_usable() {
     for replies in [true, false] {
@@ -458,7 +461,8 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
     }
 }
 
-/// The ring has found by itself that there is no reply, and what is in the slot now looks like one.
+/// The ring has detected the missing reply itself, and the slot now contains bytes that look
+/// like one.
 #[test]
 fn nothing_is_awaited_where_nobody_asks() {
     let (a, b) = met();
@@ -480,7 +484,7 @@ fn nothing_is_awaited_where_nobody_asks() {
     }
 }
 
-/// Modes, rings and targets without replies in slots.
+/// Modes, rings and targets without reply slots.
 #[test]
 fn others_ask_in_vain() {
     fn ask_and_answer<M: Mode>(config: &ShmConfig, target: Rank) {
@@ -517,7 +521,8 @@ fn others_ask_in_vain() {
     ask_and_answer::<conduit_core::threads::Par>(&small(), 1);
 }
 
-/// What a broken peer writes instead of a reply: the frame, and the source and length, if not those of the request.
+/// Writes a malformed reply: the frame, and the source and length if they differ from the
+/// request's.
 fn write_nonsense(b: &End<Seq>, frame: Frame, second_word: Option<u64>) {
     let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
     let inbox = queue.inbox.try_lock().unwrap();

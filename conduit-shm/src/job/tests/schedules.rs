@@ -65,7 +65,8 @@ proptest! {
         let ends: Vec<End<Seq>> = world(3, &config);
         let mut own = vec![vec![0_u8; BYTES]; 3];
         let mut model = vec![vec![0_u8; BYTES]; 3];
-        // The first half of each region is the target; puts come from, gets go to, the second or private memory.
+        // The first half of each region is the target; puts come from, gets go to, the second or
+        // private memory.
         let mds: Vec<_> = (0..3).map(|rank| {
             let end = &ends[rank];
             end.append(
@@ -77,13 +78,13 @@ proptest! {
         }).collect();
         for (i, step) in steps.into_iter().enumerate() {
             let token = i as u64;
-            // Every operation is awaited, so that the model needs no notion of what is under way; polls of others before
-            // it leave events behind.
+            // Every operation is awaited, so the model needs no notion of operations in progress;
+            // polls of other ranks before that leave events behind.
             match step {
                 Step::Put { from, to, at, length, remote } => {
                     let (base, md) = mds[from as usize];
                     let bytes = pattern(length, i as u8);
-                    // SAFETY: nothing is under way on this descriptor.
+                    // SAFETY: no operation is in progress on this descriptor.
                     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base, length) };
                     let ack = if remote { Ack::Remote } else { Ack::Local };
                     let request = Put { target: to, remote_offset: at, ..put(md, length, ack, token) };
@@ -106,12 +107,13 @@ proptest! {
                     let mut events = ends[to as usize].poll();
                     events.extend(ends[from as usize].poll());
                     prop_assert!(events.contains(&Seen::Reply(token, Outcome::Done, length, 0)), "{events:?}");
-                    // SAFETY: nothing is under way on this descriptor.
+                    // SAFETY: no operation is in progress on this descriptor.
                     let got = unsafe { std::slice::from_raw_parts(base, length) };
                     prop_assert_eq!(got, &model[to as usize][at as usize..][..length]);
                 }
                 Step::Poll(rank) => {
-                    // One thread: what is idle now stays so, and what was polled until nothing came is idle.
+                    // One thread: an idle ring stays idle, and a queue polled until nothing came is
+                    // idle.
                     let end = &ends[rank as usize];
                     let idle = end.ni.ready().is_empty();
                     let events = end.poll();

@@ -1,4 +1,5 @@
-//! Start through the exchange, with ranks that are threads: the same calls as with processes, but for the process id.
+//! Start through the exchange, with threads as ranks: the same calls as with processes, except for
+//! the process id.
 
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -144,7 +145,7 @@ fn memory_that_could_shrink_is_not_mapped() {
         table: table.clone(),
     });
     let other = std::thread::spawn(move || {
-        // As large as it should be, and without seals.
+        // Has the right size, but no seals.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = memfd_create("other", flags).unwrap();
         ftruncate(&memory, Layout::new(&small()).total as u64).unwrap();
@@ -158,7 +159,8 @@ fn memory_that_could_shrink_is_not_mapped() {
         .to_string();
     other.join().unwrap();
     assert!(
-        error.contains("rank 0 can't use the memory of rank 1") && error.contains("can't shrink"),
+        error.contains("rank 0 cannot use the memory of rank 1")
+            && error.contains("sealed against shrinking"),
         "{error}"
     );
 }

@@ -1,4 +1,4 @@
-//! Sleep and wake. What is asserted is that everything arrives; how soon is nobody's promise.
+//! Sleeping and waking. The tests assert that everything arrives, not how soon.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -40,7 +40,8 @@ fn a_sleeper_gets_its_messages() {
 fn waiting_returns_at_once_when_something_is_there() {
     let (a, b) = pair(&small());
     assert_eq!(a.ni.inject(&inject(1, b"")), Ok(Submit::Posted));
-    // Nothing takes the message away, so this would be long if any of it slept its time out.
+    // The message is never taken, so this would take long if any of the sleeps lasted until its
+    // timeout.
     for _ in 0..1000 {
         b.ni.wait(Duration::from_secs(3600));
     }
@@ -56,7 +57,7 @@ fn a_waker_ends_a_sleep_from_any_thread() {
                 wake();
             }
         });
-        // Nothing else would end any of these.
+        // Nothing else would end any of these sleeps.
         for _ in 0..100 {
             a.ni.wait(Duration::from_secs(3600));
         }
@@ -69,7 +70,7 @@ fn stores_into_a_window_are_announced() {
     let ends = world::<Par>(2, &small());
     let (a, b) = (&ends[0], &ends[1]);
     let window = a.ni.window(1, b.region.id).unwrap();
-    // SAFETY: aligned, within the region, atomics only.
+    // SAFETY: aligned, within the region, accessed only by atomics.
     let (there, here) = unsafe {
         (
             AtomicBool::from_ptr(window.base.cast()),

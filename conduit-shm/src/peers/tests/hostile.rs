@@ -1,4 +1,4 @@
-//! Processes of the same user that do what the protocol does not allow.
+//! Processes of the same user that violate the protocol.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::super::socket::{self, Incoming};
 use super::*;
 use crate::ring::{Discipline, Frame, Producer, RingView, SLOT};
 
-/// Connects by hand.
+/// Connects without a handshake.
 fn stranger(to: &Process) -> OwnedFd {
     let socket = socket::create().unwrap();
     socket::connect_to(&socket, &socket_name(to.local.address())).unwrap();
@@ -25,7 +25,7 @@ fn send_bytes(socket: &OwnedFd, bytes: &[u8]) {
     rustix::net::send(socket, bytes, rustix::net::SendFlags::NOSIGNAL).unwrap();
 }
 
-/// What a stranger is answered.
+/// Returns the refusal that a stranger receives, if any.
 fn answer(socket: &OwnedFd) -> Option<Refusal> {
     match socket::receive(socket).unwrap() {
         Incoming::Packet(received) => match Packet::decode(received.bytes()) {
@@ -36,7 +36,7 @@ fn answer(socket: &OwnedFd) -> Option<Refusal> {
     }
 }
 
-/// A server that has a peer already, which must not suffer.
+/// A server that already has a peer, which must not suffer.
 struct Victim {
     server: Process,
     client: Process,
@@ -114,7 +114,7 @@ fn strangers_who_say_nothing_or_nonsense_are_refused_and_stop_nobody() {
     victim.server.pump();
     assert!(victim.server.local.strangers.len() <= 128);
     victim.check();
-    // The last of them is honest after all.
+    // The last of them is honest.
     let files = files();
     let address = encode(victim.server.local.host, 1, "late");
     let hello = Packet::Hello {
@@ -206,7 +206,7 @@ fn greetings_that_are_wrong_are_refused() {
             refused
         );
     }
-    // Files that could shrink, are empty, or hold nothing that makes sense.
+    // Files that could shrink, are empty, or have invalid contents.
     let size = rustix::fs::fstat(pair).unwrap().st_size as u64;
     for (bytes, seals) in [(size, false), (0, true), (size - 1, true), (size, true)] {
         let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
@@ -229,7 +229,7 @@ fn greetings_that_are_wrong_are_refused() {
         probe_value: 5,
         ..TERMS
     };
-    // It works in the end; but nothing is where it said the probe is.
+    // It succeeds; but the probe is not at the announced address.
     victim.joined += 1;
     let socket = stranger(&victim.server);
     let hello = Packet::Hello {
@@ -244,7 +244,7 @@ fn greetings_that_are_wrong_are_refused() {
     assert!(!victim.server.local.can_copy(number));
     send_bytes(&socket, b"what is this");
     victim.server.pump();
-    let reason = "its socket holds what is no message";
+    let reason = "its socket delivers an invalid packet";
     assert_eq!(
         victim.server.failures(),
         [(number, Failure::Broken(reason))]
@@ -252,7 +252,7 @@ fn greetings_that_are_wrong_are_refused() {
     victim.check();
 }
 
-/// It has not ended, so it may still copy this process's memory.
+/// The process has not ended, so it may still copy this process's memory.
 #[test]
 fn a_peer_with_a_session_that_begins_another_one_breaks_the_protocol() {
     let mut server = Process::new();
@@ -271,7 +271,7 @@ fn a_peer_with_a_session_that_begins_another_one_breaks_the_protocol() {
         socket
     });
     let number = server.handler.joined[0];
-    let reason = "it begins a session beside the one that it has";
+    let reason = "it begins a second session";
     assert_eq!(server.failures(), [(number, Failure::Broken(reason))]);
     drop(sockets);
 }
@@ -291,22 +291,26 @@ fn answers_that_are_wrong_are_failures() {
     };
     let network = |refusal: Refusal| Failure::Network(refusal.reason());
     let cases: [(Packet<'_>, &[BorrowedFd<'_>], Failure); 8] = [
-        (Packet::Wake, &[], Failure::Broken("its answer is none")),
-        (Packet::Goodbye, &[], Failure::Broken("its answer is none")),
+        (Packet::Wake, &[], Failure::Broken("its reply is invalid")),
+        (
+            Packet::Goodbye,
+            &[],
+            Failure::Broken("its reply is invalid"),
+        ),
         (
             Packet::Welcome(TERMS),
             &[],
-            Failure::Broken("its answer lacks its front page"),
+            Failure::Broken("its reply lacks its front page"),
         ),
         (
             Packet::Welcome(too_great),
             &[front],
-            Failure::Broken("its answer lacks its front page"),
+            Failure::Broken("its reply lacks its front page"),
         ),
         (
             Packet::Welcome(TERMS),
             &[files.pair.as_fd()],
-            Failure::Broken("its memory is no sealed file of the right size"),
+            Failure::Broken("its memory is not a sealed file of the right size"),
         ),
         (Packet::Refused(Refusal::User), &[], network(Refusal::User)),
         (
@@ -314,7 +318,7 @@ fn answers_that_are_wrong_are_failures() {
             &[],
             network(Refusal::Peers),
         ),
-        // In favour of an attempt that there is not, again and again.
+        // Refused again and again, in favour of an attempt that does not exist.
         (
             Packet::Refused(Refusal::Duplicate),
             &[],
@@ -340,7 +344,7 @@ fn answers_that_are_wrong_are_failures() {
     assert_eq!(a.failures(), [(number, network(Refusal::Version))]);
 }
 
-/// A session with a process that writes what it likes.
+/// Opens a session with a process that writes arbitrary data.
 fn with_writer(write: impl FnOnce(&[Producer<RingView>; 2], &Pair)) -> (Process, Rank) {
     let mut server = Process::new();
     let files = files();
@@ -355,7 +359,7 @@ fn with_writer(write: impl FnOnce(&[Producer<RingView>; 2], &Pair)) -> (Process,
     socket::send(&socket, &hello, &both).unwrap();
     server.pump();
     let pair = &files.memory.0;
-    // SAFETY: they are dropped before the pair.
+    // SAFETY: the rings are dropped before the pair.
     let rings = [COMMANDS, DATA].map(|channel| unsafe {
         Producer::new(pair.ring(true, channel), pair.extent(), Discipline::Thread)
     });
@@ -366,7 +370,7 @@ fn with_writer(write: impl FnOnce(&[Producer<RingView>; 2], &Pair)) -> (Process,
 
 #[test]
 fn records_that_make_no_sense_end_the_session() {
-    let lengths = "a record's lengths are impossible";
+    let lengths = "a record has invalid lengths";
     let order = "a record does not follow from those before it";
     type Case = (usize, (u8, u32), usize, usize, &'static str);
     // Channel, kind and length, bytes of the header and of the payload.
@@ -395,7 +399,7 @@ fn records_that_make_no_sense_end_the_session() {
             let header = vec![0; header];
             assert!(record::write(&rings[channel], what, &header, bytes, |_| {}));
         });
-        // The ring's own kind is no record, but a Skip.
+        // The ring's own kind is a Skip, not a record.
         let expected = match what.0 {
             0 => vec![],
             _ => vec![(number, Failure::Broken(reason))],
@@ -403,7 +407,7 @@ fn records_that_make_no_sense_end_the_session() {
         assert_eq!(server.failures(), expected, "{what:?}");
         assert_eq!(server.local.has_session(number), what.0 == 0);
     }
-    // More than has begun, and a second one before the end.
+    // More bytes than announced, and a second fragment before the end of the first.
     for (kind, length) in [(CHUNK, 6), (BEGIN, 9), (WHOLE, 1)] {
         let (mut server, number) = with_writer(|rings, _| {
             assert!(record::write(&rings[DATA], (BEGIN, 10), b"h", 0, |_| {}));
@@ -425,21 +429,21 @@ fn records_that_make_no_sense_end_the_session() {
         let reserved = rings[DATA].reserve(1).unwrap();
         rings[DATA].commit(reserved, Frame::new(2000, WHOLE, 0));
     });
-    let reason = "a ring holds what is no record";
+    let reason = "a ring contains an invalid record";
     assert_eq!(server.failures(), [(number, Failure::Broken(reason))]);
 }
 
 #[test]
 fn bits_and_heads_that_are_wrong_harm_nobody() {
     let mut victim = Victim::new();
-    // All bits of all words, also of those that no peer has.
+    // All bits of all words, including those of no peer.
     for word in victim.server.local.front.ready_set().words {
         word.store(u64::MAX, Ordering::Relaxed);
     }
     let set = victim.server.local.front.ready_set();
     set.summary.store(u64::MAX, Ordering::Relaxed);
     victim.check();
-    // Bits alone keep producers from announcing anything.
+    // Set bits alone keep producers from notifying.
     for _ in 0..2 {
         let server = &mut victim.server;
         assert!(server.local.try_sleep());
@@ -450,11 +454,14 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
         let begin = Instant::now();
         while server.next(victim.of_client).is_none() {
             server.pump();
-            assert!(begin.elapsed() < Duration::from_secs(100), "it is lost");
+            assert!(
+                begin.elapsed() < Duration::from_secs(100),
+                "the message is lost"
+            );
         }
         victim.check();
     }
-    // The consumer's word on what it has freed.
+    // The consumer's claims of what it has freed.
     for head in [1, 1 << 10, u64::MAX, 1 << 63] {
         let (mut a, b, to_b, to_a) = connected();
         let session = a.local.peers.session(to_b).unwrap();
@@ -469,10 +476,10 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` sets a larger number.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(200)))]
 
-    /// Whatever lies in the rings: the session may end, and that is all.
+    /// With any contents of the rings, the session may end, but nothing else happens.
     #[test]
     fn any_bytes_in_the_rings_are_survived(
         words in prop::collection::vec((0usize..512, 0usize..8, any::<u64>()), 1..50),
@@ -518,7 +525,7 @@ fn a_peer_that_closes_its_socket_and_goes_on_writing_is_heard_no_more() {
     assert_eq!(a.failures(), [(to_b, Failure::Network("has ended"))]);
 }
 
-/// In a process of its own, which has few descriptors.
+/// Runs in a separate process, which has few descriptors.
 #[test]
 fn without_descriptors_peers_are_refused_by_name() {
     if std::env::var_os("CONDUIT_TEST_ALONE").is_none() {
@@ -535,7 +542,7 @@ fn without_descriptors_peers_are_refused_by_name() {
     let to_server = other.connect(&victim.server);
     let new = Process::new();
     let to_new = victim.client.connect(&new);
-    // The attempt has what it needs; then there is nothing left.
+    // The attempt has all that it needs; then no descriptors are left.
     assert_eq!(other.send(to_server, b"h", b""), Err(Refused::Full));
     let mut taken = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {
@@ -550,7 +557,7 @@ fn without_descriptors_peers_are_refused_by_name() {
     let reason = Refusal::Descriptors.reason();
     assert_eq!(other.failures(), [(to_server, Failure::Network(reason))]);
     victim.check();
-    // One descriptor is enough to accept somebody, but not for what it brings.
+    // One descriptor is enough to accept a connection, but not for the descriptors it brings.
     taken.truncate(taken.len() - 4);
     assert_eq!(other.send(to_server, b"h", b""), Err(Refused::Full));
     while let Ok(file) = std::fs::File::open("/dev/null") {

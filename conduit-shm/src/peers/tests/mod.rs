@@ -1,4 +1,4 @@
-//! Several ends of the network within one process, driven by hand.
+//! Several ends of the network within one process, driven manually.
 
 mod hostile;
 mod rings;
@@ -16,24 +16,24 @@ use conduit_portals::transport::open::OpenTransport;
 
 use super::{Local, LocalConfig};
 
-/// Rounds after which a test has failed.
+/// Rounds after which a test fails.
 const MANY: u32 = 1_000_000;
 
 /// A fragment: its header and its payload.
 type Message = (Vec<u8>, Vec<u8>);
 
-/// What a handler has been told.
+/// Everything reported to a handler.
 #[derive(Debug, Default)]
 struct Recorder {
     arrived: BTreeMap<Rank, VecDeque<Message>>,
     begun: BTreeMap<u64, (Rank, Message, usize)>,
     next_id: u64,
-    /// What tokens stand for.
+    /// The payloads that tokens stand for.
     sources: BTreeMap<u64, Vec<u8>>,
     sent: Vec<(Rank, u64)>,
     joined: Vec<Rank>,
     failed: Vec<(Rank, Failure)>,
-    /// No room for fragments of these headers' first bytes.
+    /// The first header bytes of fragments that the handler has no room for.
     refused: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl FragmentHandler for Recorder {
     }
 }
 
-/// An end of the network and what its handler was told.
+/// An end of the network and its handler's records.
 struct Process {
     local: Local,
     handler: Recorder,
@@ -135,7 +135,7 @@ impl Process {
         self.local.send(to, &Fragment { header, payload })
     }
 
-    /// Passes, as many as it takes until the sockets are looked at.
+    /// Runs enough passes to check the sockets.
     fn pump(&mut self) {
         for _ in 0..300 {
             self.pass();
@@ -147,7 +147,7 @@ impl Process {
         self.local.receive(&mut self.handler)
     }
 
-    /// The next message of a peer.
+    /// Takes the next message of a peer.
     fn next(&mut self, from: Rank) -> Option<Message> {
         self.handler.arrived.get_mut(&from)?.pop_front()
     }
@@ -167,10 +167,10 @@ fn send_to(from: &mut Process, to: &mut Process, number: Rank, header: &[u8], pa
         from.pass();
         to.pass();
     }
-    panic!("nothing is accepted");
+    panic!("the fragment was not accepted");
 }
 
-/// Passes until there is a message from a peer.
+/// Runs passes until there is a message from a peer.
 fn await_message(at: &mut Process, other: &mut Process, from: Rank) -> Message {
     for _ in 0..MANY {
         if let Some(message) = at.next(from) {
@@ -179,10 +179,10 @@ fn await_message(at: &mut Process, other: &mut Process, from: Rank) -> Message {
         at.pass();
         other.pass();
     }
-    panic!("nothing has come");
+    panic!("no message has arrived");
 }
 
-/// Two processes with a session, and their numbers for each other.
+/// Returns two processes with a session, and their numbers for each other.
 fn connected() -> (Process, Process, Rank, Rank) {
     connected_with(&LocalConfig::default())
 }
@@ -202,7 +202,7 @@ fn connected_with(config: &LocalConfig) -> (Process, Process, Rank, Rank) {
     (a, b, to_b, to_a)
 }
 
-/// Bytes that differ from place to place.
+/// Generates bytes that differ from place to place.
 fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..length).map(|_| random.u8(..)).collect()

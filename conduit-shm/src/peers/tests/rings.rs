@@ -1,4 +1,4 @@
-//! What goes through the rings, against queues as the model.
+//! Traffic through the rings, checked against queues as the model.
 
 use std::collections::VecDeque;
 
@@ -6,20 +6,20 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a test does next.
+/// The next action of a test.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A copied fragment with so many bytes of header and payload.
+    /// A copied fragment with this many bytes of header and payload.
     Copied(usize, usize),
     /// A fragment to be read, likewise.
     Read(usize, usize),
     /// The sender transmits.
     Transmit,
-    /// The receiver takes what has come, with or without room for each channel.
+    /// The receiver takes the fragments, with or without room for each channel.
     Receive([bool; 2]),
-    /// The receiver gets ready to sleep.
+    /// The receiver prepares to sleep.
     Sleep,
-    /// The sender gets ready to sleep, and wakes up.
+    /// The sender prepares to sleep, and wakes up.
     Doze,
 }
 
@@ -38,8 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Each fragment that was accepted arrives once, in order on its channel; and nobody sleeps
-    /// while there is something for it.
+    /// Each accepted fragment arrives once, in order on its channel, and no process sleeps while
+    /// there is something for it.
     #[test]
     fn what_is_accepted_arrives(
         steps in prop::collection::vec(step(), 1..300),
@@ -83,7 +83,7 @@ proptest! {
                 Step::Sleep => {
                     b.handler.refused.clear();
                     if b.local.prepare_sleep() && b.local.receive(&mut b.handler) {
-                        // Only what it had refused before.
+                        // Only fragments that it had refused before.
                         take(&mut b, &mut model);
                     }
                 }

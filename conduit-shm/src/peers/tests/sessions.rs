@@ -44,7 +44,7 @@ fn who_is_not_there_is_unreachable_at_the_next_pass() {
     assert_eq!(a.send(number, b"h", b""), Err(Refused::NoSuchRank));
 }
 
-/// As when it is stopped.
+/// As with a stopped process.
 #[test]
 fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     let (mut a, b) = (Process::new(), Process::new());
@@ -60,7 +60,7 @@ fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     assert_eq!(a.failures(), [(number, Failure::Unreachable)]);
 }
 
-/// What it has given up is not taken for a peer.
+/// An abandoned attempt is not taken for a peer.
 #[test]
 fn an_attempt_that_was_given_up_leaves_no_trace() {
     let (mut a, mut b) = (Process::new(), Process::new());
@@ -80,7 +80,7 @@ fn goodbyes_come_after_what_was_sent() {
     b.pump();
     assert_eq!(b.next(to_a), Some((b"last".to_vec(), b"1".to_vec())));
     assert_eq!(b.failures(), [(to_a, Failure::Left)]);
-    // The number stays, and the next fragment begins another session.
+    // The number stays, and the next fragment starts another session.
     send_to(&mut b, &mut a, to_a, b"again", b"");
     let to_b = a.handler.joined[0];
     assert_eq!(await_message(&mut a, &mut b, to_b).0, b"again");
@@ -104,7 +104,7 @@ fn a_session_ends_and_the_number_stays() {
     send_to(&mut a, &mut b, to_b, b"again", b"");
     assert_eq!(await_message(&mut b, &mut a, to_a).0, b"again");
     assert!(a.failures().is_empty() && b.handler.joined.len() == 1);
-    // Also before the peer has answered.
+    // Also before the peer has replied.
     let other = Process::new();
     let to_other = a.connect(&other);
     assert_eq!(a.send(to_other, b"h", b""), Err(Refused::Full));
@@ -126,7 +126,7 @@ fn who_ends_without_a_word_has_ended() {
 
 #[test]
 fn both_connect_at_once_and_have_one_session() {
-    // Whichever address is less, and whoever looks first.
+    // No matter which address is smaller, and which side polls first.
     for turn in 0..8 {
         let (mut a, mut b) = match turn % 2 {
             0 => (Process::new(), Process::new()),
@@ -183,7 +183,7 @@ fn who_defers_to_an_attempt_that_is_given_up_goes_on_itself() {
         send_to(&mut b, &mut a, to_a, b"h", b"");
         let number = a.local.connect(&b.address()).unwrap();
         assert_eq!(await_message(&mut a, &mut b, number).0, b"h");
-        // The first session may have been up before it was closed.
+        // The first session may have been open before it was closed.
         let failures = b.failures();
         assert!(
             failures
@@ -216,7 +216,7 @@ fn a_process_is_started_again_by_its_name() {
         drop(server);
         server = Process::named(&name);
         if life % 2 == 0 {
-            // The new one speaks first.
+            // The new process sends first.
             let back = server.connect(&client);
             send_to(&mut server, &mut client, back, b"new", &[life]);
             assert_eq!(await_message(&mut client, &mut server, number).1, [life]);
@@ -230,7 +230,7 @@ fn a_process_is_started_again_by_its_name() {
     }
 }
 
-/// The old session is still there when the new process greets.
+/// The old session still exists when the new process connects.
 #[test]
 fn who_was_restarted_replaces_itself() {
     let name = format!("test-replace-{}", std::process::id());
@@ -303,9 +303,9 @@ fn numbers_are_limited_on_both_sides() {
     assert_eq!(two.send(to_server, b"h", b""), Err(Refused::Full));
     server.pump();
     two.pump();
-    let reason = "it knows as many peers as it may";
+    let reason = "it has reached its limit of peers";
     assert_eq!(two.failures(), [(to_server, Failure::Network(reason))]);
-    // A number can be given again.
+    // A number can be reused.
     let first = server.handler.joined.pop().unwrap();
     server.local.close(first);
     send_to(&mut two, &mut server, to_server, b"h", b"");
@@ -324,7 +324,7 @@ fn mappings() -> usize {
         .count()
 }
 
-/// In a process of its own: other tests use descriptors, too.
+/// In a separate process, because other tests use descriptors, too.
 #[test]
 fn many_come_and_go_and_leave_nothing() {
     const CLIENTS: usize = 300;

@@ -1,4 +1,4 @@
-//! Sleeping until something comes, and waking those who sleep.
+//! Sleeping until something arrives, and waking sleepers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ fn small_rings() -> LocalConfig {
     }
 }
 
-/// Waits like a program that has an event loop of its own.
+/// Waits like a program with its own event loop.
 fn sleep(process: &mut Process) {
     if process.local.prepare_sleep() {
         let waiter = process.local.waiter();
@@ -20,7 +20,7 @@ fn sleep(process: &mut Process) {
     }
 }
 
-/// Whether its descriptor is readable.
+/// Returns whether the descriptor is readable.
 fn is_woken(process: &Process) -> bool {
     let waiter = process.local.waiter();
     waiter.wait(None, Some(std::time::Duration::ZERO))
@@ -39,7 +39,7 @@ fn a_sleeper_is_woken_once_and_finds_everything() {
     for count in 0..3u8 {
         assert_eq!(b.next(to_a).unwrap().1, [count]);
     }
-    // The wake-up has been taken; nobody sends another to one who is awake.
+    // The wake-up has been taken; a process that is awake gets no other.
     b.pump();
     assert!(!is_woken(&b));
     a.send(to_b, b"h", b"").unwrap();
@@ -58,7 +58,7 @@ fn what_a_handler_has_refused_keeps_nobody_awake() {
     a.pump();
     b.pump();
     assert!(b.local.prepare_sleep());
-    // What comes on the other channel wakes it.
+    // A fragment on the other channel wakes it.
     a.send(to_b, b"c", b"").unwrap();
     assert!(is_woken(&b));
     b.pass();
@@ -79,7 +79,7 @@ fn who_waits_for_room_is_woken_by_it() {
         assert!(a.pass());
         assert_eq!(a.send(to_b, b"h", b""), Ok(()));
         b.pump();
-        // Room came before the sleep.
+        // Room appeared before the sleep.
         while a.send(to_b, b"h", b"").is_ok() {}
         b.pump();
         assert!(!a.local.prepare_sleep());
@@ -87,7 +87,7 @@ fn who_waits_for_room_is_woken_by_it() {
     }
 }
 
-/// A server and a client in threads, both of which sleep whenever they have nothing to do.
+/// A server and a client in threads, which both sleep whenever they have nothing to do.
 #[test]
 fn two_sleepers_lose_no_wake_up() {
     const ROUNDS: u32 = 3000;
@@ -139,7 +139,7 @@ fn two_sleepers_lose_no_wake_up() {
     });
 }
 
-/// The same with a long fragment, whose sender waits for room again and again.
+/// The same with a long fragment, whose sender repeatedly waits for room.
 #[test]
 fn a_long_fragment_goes_between_sleepers() {
     const LENGTH: usize = 1 << 20;

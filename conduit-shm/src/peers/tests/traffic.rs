@@ -70,7 +70,7 @@ fn what_is_too_long_is_refused() {
     drop(b);
 }
 
-/// Pieces are written one after the other.
+/// Pieces are written one after another.
 #[test]
 fn pieces_make_one_payload() {
     let (mut a, mut b, to_b, to_a) = connected();
@@ -116,7 +116,7 @@ fn fragments_to_be_read_are_bounded_and_wait_for_room() {
     a.local.transmit(&mut a.handler);
     assert!(
         a.handler.sent.len() < 4,
-        "what is in the ring is not read again"
+        "bytes in the ring are not read again"
     );
     for token in 0..accepted {
         assert_eq!(await_message(&mut b, &mut a, to_a).1, pattern(token, 3000));
@@ -139,7 +139,7 @@ fn a_handler_without_room_gets_it_again_and_commands_pass_data() {
     a.send(to_b, b"x", b"1").unwrap();
     a.send(to_b, b"c", b"2").unwrap();
     b.pump();
-    // Data that the handler has no room for is in no command's way.
+    // Data that the handler has no room for does not block commands.
     assert_eq!(b.next(to_a).unwrap().0, b"x");
     assert_eq!(b.next(to_a), None);
     b.handler.refused = vec![b'l'];
@@ -171,7 +171,7 @@ fn abandoned_memory_is_not_read() {
     assert_eq!(a.handler.sent, []);
 }
 
-/// More peers than are watched, which send in turns.
+/// More peers than are watched; they send in turns.
 #[test]
 fn many_peers_are_heard() {
     const PEERS: usize = 20;
@@ -211,7 +211,7 @@ fn memory_of_a_peer_is_copied_by_its_address() {
     let mut theirs = pattern(1, 100_000);
     let remote = theirs.as_mut_ptr().expose_provenance() as u64;
     let mut ours = vec![0; 100_000];
-    // SAFETY: valid for as many bytes; so below.
+    // SAFETY: valid for this many bytes; likewise below.
     unsafe {
         a.local
             .copy_from(to_b, remote, ours.as_mut_ptr(), ours.len())
@@ -223,10 +223,10 @@ fn memory_of_a_peer_is_copied_by_its_address() {
     unsafe { a.local.copy_to(to_b, remote, ours.as_ptr(), ours.len()) }.unwrap();
     assert_eq!(std::hint::black_box(&theirs), &ours);
     let mut byte = 0u8;
-    // SAFETY: as above. No memory is there.
+    // SAFETY: as above. No memory is mapped there.
     let nothing = unsafe { a.local.copy_from(to_b, 16, &raw mut byte, 1) };
     assert!(nothing.is_err());
-    // Who has ended is not written to, before anybody has looked.
+    // A process that has ended is not written to, even before its end was noticed.
     drop(b);
     // SAFETY: as above.
     let ended = unsafe { a.local.copy_to(to_b, remote, ours.as_ptr(), 1) }.unwrap_err();
