@@ -1,4 +1,5 @@
-//! What all peers of a rank share: the credits in the bank, the epoch, and how many peers are being asked for credits.
+//! The state that all peers of a rank share: the credits in the bank, the epoch, and the number of
+//! peers being asked for credits.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -8,85 +9,88 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-// The model checker's.
+// The model checker's types.
 #[cfg(loom)]
 use ::loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use Ordering::Relaxed;
 
 /// A rank's bank and its epoch.
 ///
-/// Behind a trait because the state machine is the same whether one thread has it whole, or several threads each lock a
-/// [part](crate::Part) of the peers and share the bank.
+/// A trait, because the state machine is the same if one thread owns all of it, or if several
+/// threads each lock a [part](crate::Part) of the peers and share the bank.
 pub trait Bank: Debug + Sized {
-    /// Most parts that can share a bank.
+    /// The most parts that can share a bank.
     const MOST_PARTS: u32;
 
-    /// Opens a bank with `credits`, as seen by each of `parts` parts.
+    /// Opens a bank with `credits`; returns one handle for each of `parts` parts.
     ///
     /// # Panics
-    /// When that is more than [`MOST_PARTS`](Self::MOST_PARTS), or none.
+    /// If `parts` is 0 or exceeds [`MOST_PARTS`](Self::MOST_PARTS).
     fn open(credits: u32, parts: u32) -> Vec<Self>;
 
-    /// Credits in the bank.
+    /// Returns the credits in the bank.
     fn credits(&self) -> u32;
 
-    /// Takes up to `most` credits out; gives how many.
+    /// Takes out up to `most` credits; returns how many.
     fn withdraw(&mut self, most: u32) -> u32;
 
     /// Puts credits in.
     fn deposit(&mut self, credits: u32);
 
-    /// Epochs ended so far. Wraps.
+    /// Returns the number of epochs ended so far. Wraps.
     fn epoch(&self) -> u32;
 
-    /// Requests received since the start, epochs being of `length`.
+    /// Returns the number of requests received since the start, with epochs of `length`.
     fn received(&self, length: u32) -> u64;
 
-    /// So many requests have been received, of `length` that make an epoch.
+    /// Counts received requests; `length` of them make an epoch.
     fn note_requests(&mut self, requests: u32, length: u32);
 
-    /// The same unless an epoch ends with them, if that can be known beforehand. False: nothing has happened.
+    /// Counts requests unless an epoch ends with them, if that is known beforehand. On false
+    /// nothing has happened.
     #[inline]
     fn note_within_epoch(&mut self, requests: u32, length: u32) -> bool {
         self.note_requests(requests, length);
         true
     }
 
-    /// The bank is low: up to `peers` peers should be asked at a time. `empty`: it had nothing to give.
+    /// Notes that the bank is low: up to `peers` peers should be asked at a time. `empty` means
+    /// that it had nothing to give.
     fn want(&mut self, peers: u32, empty: bool);
 
-    /// Whether the bank had nothing to give to one of those for whom peers are to be asked.
+    /// Returns whether the bank had nothing to give to one of the peers for which others are to be
+    /// asked.
     fn was_empty(&self) -> bool;
 
-    /// Whether more peers should be asked now; epochs are of `length`.
+    /// Returns whether more peers should be asked now; epochs have `length` requests.
     fn is_wanting(&self, length: u32) -> bool;
 
-    /// One more peer is to be asked. False: not now, there are enough already, or fewer than `apart` requests have been
-    /// received since the one before was asked; epochs are of `length`.
+    /// Begins to ask one more peer. Returns false if no more are wanted, or fewer than `apart`
+    /// requests have been received since the last one was asked; epochs have `length` requests.
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool;
 
-    /// A peer has answered.
+    /// Notes that a peer has answered.
     fn end_revoke(&mut self);
 
-    /// Peers that have been asked and have not answered.
+    /// Returns the number of peers that have been asked and have not answered.
     fn revokes(&self) -> u32;
 }
 
-/// How many peers are asked for credits.
+/// The peers asked for credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Asking {
-    /// Still to be asked. With those under way at most [`Self::MOST`].
+    /// Number of peers still to ask. Together with those asked, at most [`Self::MOST`].
     wanted: u16,
-    /// The bank had nothing to give to one of those for whom they are.
+    /// Whether the bank had nothing to give to one of the peers for which others are asked.
     empty: bool,
-    /// Asked, and have not answered.
+    /// Number of peers asked that have not answered.
     under_way: u16,
-    /// Requests received, of all in low bits, with which the next one may be asked.
+    /// Low bits of the count of received requests at which the next peer may be asked.
     next: u32,
 }
 
 impl Asking {
-    /// One bit less than there could be.
+    /// One bit less than the field has.
     const MOST: u16 = u16::MAX >> 1;
 
     fn want(&mut self, peers: u32, empty: bool) {
@@ -95,7 +99,8 @@ impl Asking {
         self.wanted = peers.saturating_sub(self.under_way);
     }
 
-    /// How many requests before the next one may be asked, when `received` have been; of all counts low bits.
+    /// Returns how many more requests must arrive before the next peer may be asked, after
+    /// `received`; counts are low bits.
     const fn to_wait(self, received: u32) -> u32 {
         match self.next.wrapping_sub(received) {
             wait if wait <= i32::MAX as u32 => wait,
@@ -123,18 +128,18 @@ impl Asking {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// So that what lies far back is not taken for what is to come.
+    /// Updates `next`, so that a count far in the past is not taken for one in the future.
     fn end_epoch(&mut self, received: u32) {
         self.next = received.wrapping_add(self.to_wait(received));
     }
 
-    /// In one word, to be changed at once.
+    /// Packs the fields into a single word, so that they can change atomically.
     const fn pack(self) -> u64 {
         let wanted = (self.empty as u64) << 15 | self.wanted as u64;
         (self.next as u64) << 32 | (self.under_way as u64) << 16 | wanted
     }
 
-    /// What was packed.
+    /// Unpacks a word.
     const fn unpack(word: u64) -> Asking {
         Asking {
             wanted: word as u16 & Self::MOST,
@@ -145,7 +150,7 @@ impl Asking {
     }
 }
 
-/// The bank of a state machine that has it for itself.
+/// The bank of a state machine that does not share it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OwnBank {
     credits: u32,
@@ -158,7 +163,7 @@ impl Bank for OwnBank {
     const MOST_PARTS: u32 = 1;
 
     fn open(credits: u32, parts: u32) -> Vec<Self> {
-        assert_eq!(parts, 1, "a bank that is not shared");
+        assert_eq!(parts, 1, "the bank is not shared");
         vec![OwnBank {
             credits,
             ..OwnBank::default()
@@ -223,12 +228,12 @@ impl Bank for OwnBank {
 
     #[inline]
     fn is_wanting(&self, length: u32) -> bool {
-        // The low bits.
+        // Truncated to the low bits.
         self.asking.is_due(self.received(length) as u32)
     }
 
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool {
-        // The low bits.
+        // Truncated to the low bits.
         let received = self.received(length) as u32;
         self.asking.begin(received, apart)
     }
@@ -243,17 +248,18 @@ impl Bank for OwnBank {
     }
 }
 
-/// A bank that several parts share, each under a lock of its own.
+/// A bank shared by several parts, each under its own lock.
 ///
-/// No part waits for another: every method is a few atomic operations. Each word is right by itself; nothing depends on
-/// the order in which changes of different words are seen, so relaxed operations are enough. A part may be late to see
-/// that an epoch has ended; its peers then decay a little later.
+/// No part waits for another: every method is a few atomic operations. Each word is consistent by
+/// itself, and nothing depends on the order in which changes of different words become visible, so
+/// relaxed operations are enough. A part may be late to see that an epoch has ended; its peers then
+/// decay a little later.
 #[derive(Debug, Default)]
 pub struct SharedBank {
     credits: AtomicU32,
     epoch: AtomicU32,
     received: AtomicU64,
-    /// [`Asking`].
+    /// A packed [`Asking`].
     asking: AtomicU64,
 }
 
@@ -262,7 +268,7 @@ impl SharedBank {
         Asking::unpack(self.asking.load(Relaxed))
     }
 
-    /// Changes it in one step.
+    /// Changes the state in one step.
     fn change<T>(&self, mut change: impl FnMut(&mut Asking) -> T) -> T {
         let mut before = self.asking.load(Relaxed);
         loop {
@@ -327,7 +333,7 @@ impl Bank for Arc<SharedBank> {
         let before = self.received.fetch_add(requests, Relaxed);
         let (left, length) = (before % u64::from(length), u64::from(length));
         if left + requests >= length {
-            // Fits: no more than the requests.
+            // Fits: at most the number of requests.
             let epochs = ((left + requests) / length) as u32;
             let ended = (before + requests) / length * length;
             self.change(|asking| asking.end_epoch(ended as u32));
@@ -345,12 +351,12 @@ impl Bank for Arc<SharedBank> {
 
     #[inline]
     fn is_wanting(&self, _length: u32) -> bool {
-        // The low bits.
+        // Truncated to the low bits.
         self.asking().is_due(self.received.load(Relaxed) as u32)
     }
 
     fn begin_revoke(&mut self, apart: u32, _length: u32) -> bool {
-        // The low bits.
+        // Truncated to the low bits.
         let received = self.received.load(Relaxed) as u32;
         self.change(|asking| asking.begin(received, apart))
     }
@@ -405,7 +411,7 @@ mod tests {
                         part.deposit(credits);
                     }
                     Step::Requests(requests) => {
-                        // Either way.
+                        // Either method.
                         if at % 3 > 0 || !own.note_within_epoch(requests, length) {
                             own.note_requests(requests, length);
                         }

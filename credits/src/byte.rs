@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Most extra credits that one message can ask for or grant (3 bits).
+/// The most extra credits that one message can ask for or grant (3 bits).
 pub const MAX_EXTRA: u8 = 7;
 
-/// Most credits that one message can use or give back (4 bits).
+/// The most credits that one message can use or give back (4 bits).
 pub const MAX_CREDITS: u8 = 15;
 
 /// The byte that requests and replies carry: `EXXXNNNN`.
@@ -16,7 +16,7 @@ pub const MAX_CREDITS: u8 = 15;
 /// | `XXX` | extra credits wanted | extra credits granted |
 /// | `NNNN` | credits used | credits given back |
 ///
-/// Every byte is a credit byte.
+/// Every value is a valid credit byte.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct CreditByte(u8);
@@ -26,7 +26,7 @@ const _: () = assert!(size_of::<CreditByte>() == 1);
 impl CreditByte {
     const END: u8 = 0x80;
 
-    /// A credit byte; of `extra` the low three bits count, of `credits` the low four.
+    /// Creates a credit byte from the low three bits of `extra` and the low four bits of `credits`.
     #[inline]
     #[must_use]
     pub const fn new(end_of_epoch: bool, extra: u8, credits: u8) -> CreditByte {
@@ -34,42 +34,42 @@ impl CreditByte {
         CreditByte((end_of_epoch as u8) << 7 | (extra & MAX_EXTRA) << 4 | credits & MAX_CREDITS)
     }
 
-    /// The byte from the wire.
+    /// Decodes a byte from the wire.
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u8) -> CreditByte {
         CreditByte(bits)
     }
 
-    /// The byte for the wire.
+    /// Encodes the byte for the wire.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether the sender has ended an epoch.
+    /// Returns whether the sender has ended an epoch.
     #[inline]
     #[must_use]
     pub const fn end_of_epoch(self) -> bool {
         self.0 & CreditByte::END != 0
     }
 
-    /// Extra credits wanted or granted, at most [`MAX_EXTRA`].
+    /// Returns the extra credits wanted or granted, at most [`MAX_EXTRA`].
     #[inline]
     #[must_use]
     pub const fn extra(self) -> u8 {
         self.0 >> 4 & MAX_EXTRA
     }
 
-    /// Credits used or given back, at most [`MAX_CREDITS`].
+    /// Returns the credits used or given back, at most [`MAX_CREDITS`].
     #[inline]
     #[must_use]
     pub const fn credits(self) -> u8 {
         self.0 & MAX_CREDITS
     }
 
-    /// Whether the byte says nothing but its number of credits.
+    /// Returns whether the byte contains only its number of credits.
     #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {

@@ -1,46 +1,48 @@
-//! How many credits a rank lends and banks by default, by the size of the job.
+//! The default numbers of credits that a rank lends and banks, by the size of the job.
 //!
-//! The tables are those of the original conduit's last release, for chunks of 1 KiB (a full medium costs 4 credits) and
-//! 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are interpolated linearly. In small jobs more is lent
-//! than the tables say: see [`SMALL_JOB_CREDITS`].
+//! The tables are those of the original conduit's last release, for chunks of 1 KiB (a full medium
+//! costs 4 credits) and 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are
+//! interpolated linearly. Small jobs lend more than the tables say: see [`SMALL_JOB_CREDITS`].
 
 use crate::Scale;
 
 /// Chunks in one request buffer.
 pub const BUFFER_CHUNKS: u32 = 1024;
 
-/// Most credits lent to one rank, if credits move with need: originally; now the least that is the most by default, see
-/// [`max_per_peer`].
+/// The original limit on dynamic credits lent to one rank; now the lower bound of the default
+/// limit, see [`max_per_peer`].
 pub const MAX_PER_PEER: u16 = 400;
 
-/// By default one rank is lent at most one in so many of the credits in the bank.
+/// By default one rank is lent at most this fraction (one part in so many) of the bank's credits.
 pub const BANK_SHARE: u32 = 16;
 
-/// What [`BANK_SHARE`] comes to at most: a loan that has become large goes on to the most, so a rank that sends bursts
-/// half as large has few stalls before it rests, and six partners take an eighth of the tables' bank.
+/// The largest limit that [`BANK_SHARE`] results in. A loan that has become large grows on to the
+/// limit, so a rank with bursts of half this size has few stalls before it is at rest, and six
+/// partners take an eighth of the tables' bank.
 pub const MAX_OF_BANK: u16 = 1024;
 
-/// Credits that a rank lends in all at least, with [`SMALL_JOB_BYTES`] of buffers at most: shared out evenly, in jobs of up
-/// to 20 ranks that is more for each than the tables give, and more than [`MAX_PER_PEER`].
+/// The fewest credits that a rank lends in total, within [`SMALL_JOB_BYTES`] of buffers. Shared out
+/// evenly, in jobs of up to 20 ranks this is more for each than the tables give, and more than
+/// [`MAX_PER_PEER`].
 ///
-/// The tables are for a network whose sender is slower than its receiver. Where both are processors, a sender that may
-/// run ahead by 200 shorts waits for the other's cache lines most of the time; from about 2,000 on it is as fast as
-/// without flow control.
+/// The tables are for a network whose sender is slower than its receiver. If both are processors, a
+/// sender that may run ahead by 200 shorts waits for the other's cache lines most of the time; from
+/// about 2,000 on it is as fast as without flow control.
 pub const SMALL_JOB_CREDITS: u32 = 8192;
 
-/// Most bytes of request buffers for [`SMALL_JOB_CREDITS`].
+/// The most bytes of request buffers for [`SMALL_JOB_CREDITS`].
 pub const SMALL_JOB_BYTES: u32 = 32 << 20;
 
-/// Requests received that make an epoch.
+/// Requests received per epoch.
 pub const EPOCH: u32 = 1024;
 
-/// Most credits that a rank gives back to one lender within an epoch.
+/// The most credits that a rank gives back to one lender within an epoch.
 pub const REVOKE_LIMIT: u16 = 32;
 
-/// Most credits that a rank lends one peer within an epoch.
+/// The most credits that a rank lends to one peer within an epoch.
 pub const LENDER_LIMIT: u16 = 32;
 
-/// Peers that are being asked for credits at a time.
+/// Number of peers asked for credits at a time.
 pub const SCAVENGE: u32 = 6;
 
 /// One row: in jobs of `ranks`, lend each rank `per_peer` credits and bank `banked`.
@@ -89,19 +91,22 @@ pub const COST_8: [Row; 9] = [
     row(20_480, 8, 25_600),
 ];
 
-/// The most credits lent to one rank by default, if credits move with need and `banked` are in the bank at the start.
+/// Returns the default for the most dynamic credits lent to one rank, if `banked` are in the bank
+/// at the start.
 ///
-/// It takes no memory, as what is lent is there anyway. It keeps one rank from taking what others need; but below what a
-/// burst has in flight it makes requests stall for ever. So it grows with what there is to lend.
+/// The limit costs no memory, because credits exist whether lent or not. It keeps one rank from
+/// taking what others need; but below the size of a burst in flight it makes requests stall again
+/// and again. Therefore it grows with the bank.
 #[must_use]
 pub fn max_per_peer(banked: u32) -> u16 {
     let share = u16::try_from(banked / BANK_SHARE).unwrap_or(u16::MAX);
     share.clamp(MAX_PER_PEER, MAX_OF_BANK)
 }
 
-/// The default credits per peer and in the bank for a job of `ranks` ranks.
+/// Returns the default credits per peer and in the bank for a job of `ranks` ranks.
 ///
-/// Never fewer per peer than a full medium costs. What small jobs lend beyond the tables comes from the bank first.
+/// Never fewer per peer than a full medium costs. The credits that small jobs lend beyond the
+/// tables come from the bank first.
 #[must_use]
 pub fn credits(ranks: u32, scale: Scale) -> Row {
     let (four, eight) = (look_up(&COST_4, ranks), look_up(&COST_8, ranks));
@@ -117,12 +122,12 @@ pub fn credits(ranks: u32, scale: Scale) -> Row {
     Row {
         ranks,
         per_peer: (per_peer + more).max(cost),
-        // Where `more` is not zero, the product is at most `SMALL_JOB_CREDITS`.
+        // If `more` is not zero, the product is at most `SMALL_JOB_CREDITS`.
         banked: banked.saturating_sub(more.saturating_mul(ranks)),
     }
 }
 
-/// The row for `ranks`, interpolated; the first row before the table, the last beyond it.
+/// Returns the row for `ranks`, interpolated; the first row before the table, the last beyond it.
 fn look_up(table: &[Row], ranks: u32) -> Row {
     let mut below = table[0];
     for &above in table {
@@ -145,7 +150,7 @@ fn look_up(table: &[Row], ranks: u32) -> Row {
     Row { ranks, ..below }
 }
 
-/// The value at `x` on the straight line through two points, `x0 < x1`, rounded down.
+/// Returns the value at `x` on the straight line through two points, `x0 < x1`, rounded down.
 fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
     let (x0, y0, x1, y1, x) = (
         i64::from(x0),
@@ -154,7 +159,7 @@ fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
         i64::from(y1),
         i64::from(x),
     );
-    // Between two u32, as x lies between x0 and x1.
+    // Fits between two u32, because x lies between x0 and x1.
     (y0 + ((y1 - y0) * (x - x0)).div_euclid(x1 - x0)) as u32
 }
 

@@ -1,18 +1,22 @@
-//! Flow control of active messages by credits, as a state machine: no I/O, no clock, no threads, no locks, and no
-//! allocation after construction.
+//! Flow control of active messages by credits, as a state machine: no I/O, no clock, no threads, no
+//! locks, and no allocation after construction.
 //!
-//! A credit stands for a fixed amount of a receiver's request buffers and one event. Each rank lends credits to every
-//! other, and keeps the rest in its bank. A request takes credits of the receiver's and brings them back with its reply,
-//! so the request buffers cannot overflow, whoever sends. Only requests need credits: a reply goes to a chunk that its
-//! requester keeps for it.
+//! A credit stands for a fixed amount of a receiver's request buffers and one event. Each rank
+//! lends credits to every other rank, and keeps the rest in its bank. A request takes credits of
+//! the receiver and brings them back with its reply, so the request buffers cannot overflow, no
+//! matter which ranks send. Only requests need credits: a reply goes to a chunk that its requester
+//! reserves for it.
 //!
-//! Start with [`Plan`], which computes what a rank lends and how much memory that takes, and [`FlowControl`], the
-//! interface that the engine drives; [`Policy`] is the implementation that a job's settings ask for.
+//! Start with [`Plan`], which computes what a rank lends and how much memory that takes, and with
+//! [`FlowControl`], the interface that the engine drives; [`Policy`] implements it as a job's
+//! settings require.
 //!
-//! * send a request: [`Scale::cost`], [`FlowControl::take`] (else poll and try again), put the [`CreditByte`] into it;
+//! * send a request: [`Scale::cost`], [`FlowControl::take`] (on failure poll and try again), put
+//!   the [`CreditByte`] into it;
 //! * a request arrived: run its handler, [`FlowControl::grant`], put that byte into the reply;
 //! * a reply arrived: [`FlowControl::settle`];
-//! * when polling: [`FlowControl::next_system`], and [`FlowControl::on_system`] for what arrives.
+//! * when polling: [`FlowControl::next_system`], and [`FlowControl::on_system`] for each system
+//!   message that arrives.
 //!
 //! ```
 //! use credits::{CreditByte, FlowControl, Overrides, Plan, Policy, Scale};
@@ -34,7 +38,8 @@
 //! # }
 //! ```
 //!
-//! The scheme is the GASNet Portals conduit's ("Scheme for credit balancing and re-distribution").
+//! The scheme is that of the GASNet Portals conduit ("Scheme for credit balancing and
+//! re-distribution").
 
 #![forbid(unsafe_code)]
 

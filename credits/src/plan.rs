@@ -1,32 +1,34 @@
-//! What a rank lends, banks and allocates.
+//! The plan: what a rank lends, banks and allocates.
 
 use crate::{EVENT_BYTES, Scale, Tuning, defaults};
 
 /// Settings that replace defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overrides {
-    /// Flow control at all (`GASNET_PORTAL_FLOW_CONTROL`, default on).
+    /// Whether there is flow control at all (`GASNET_PORTAL_FLOW_CONTROL`, default on).
     pub flow_control: bool,
     /// Credits lent to each rank at the start (`GASNET_PORTAL_CRED_PER_NODE`).
     pub credits_per_peer: Option<u32>,
     /// Credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
     pub banked: Option<u32>,
-    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as it makes whole buffers and credits that
-    /// can be counted.
+    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as they form whole
+    /// buffers and countable credits.
     pub receive_space: Option<u64>,
-    /// Most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). By default, if credits move,
-    /// [`defaults::max_per_peer`] or what each has at the start, if that is more; no limit if they are shared out once.
+    /// The most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). The default for
+    /// dynamic credits is [`defaults::max_per_peer`] or the loan at the start, if that is larger;
+    /// for static ones there is no limit.
     pub max_per_peer: Option<u32>,
-    /// Whether the bank is kept for credits that move with need (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, it is shared
-    /// out evenly, which is what [`Static`](crate::Static) credits want.
+    /// Whether the bank is kept for dynamic credits (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, it
+    /// is shared out evenly, as [`Static`](crate::Static) credits need.
     pub dynamic: bool,
     /// Chunks in a request buffer.
     pub buffer_chunks: u32,
-    /// The knobs of the dynamic algorithm. The minimum and the most per peer are not taken from here: the first is what a
-    /// full medium costs, the second [`Overrides::max_per_peer`].
+    /// The parameters of the dynamic algorithm. The minimum and the most per peer are ignored here:
+    /// the former is the cost of a full medium, the latter [`Overrides::max_per_peer`].
     pub tuning: Tuning,
-    /// Request buffers that no credit covers: one for each thread that may run request handlers at a time. (The
-    /// original has one, as one thread at a time works through its queue of requests.)
+    /// Request buffers without credits: one for each thread that may run request handlers
+    /// concurrently. (The original has one, because one thread at a time handles its queue of
+    /// requests.)
     pub uncovered_buffers: u32,
 }
 
@@ -46,13 +48,13 @@ impl Default for Overrides {
     }
 }
 
-/// What a rank lends each rank, what it banks and the request buffers behind both.
+/// A rank's loans, its bank, and the request buffers behind both.
 ///
-/// Of a buffer of `n` chunks, `n − 1` count: it is unlinked as soon as less than a chunk is left. And a buffer is
-/// recycled only when all of its requests are processed, though the credits of the first ones may be back at their
-/// senders by then; so the buffers being worked on are covered by no credits.
+/// Of a buffer of `n` chunks, `n − 1` count: it is unlinked as soon as less than a chunk is left. A
+/// buffer is recycled only when all of its requests have been processed; by then the credits of the
+/// first ones may be back at their senders. Therefore the buffers being processed have no credits.
 ///
-/// A rank lends to itself too, as requests to oneself take the same road.
+/// A rank lends to itself too, because requests to oneself take the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     scale: Scale,
@@ -66,11 +68,11 @@ pub struct Plan {
     buffer_chunks: u32,
 }
 
-/// Settings that make no plan.
+/// The settings do not result in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A job has at least one rank.
-    #[error("a job without ranks")]
+    /// The job has no ranks.
+    #[error("the job has no ranks")]
     NoRanks,
     /// A setting is outside of its range.
     #[error("{setting} is {value}, must be {min} to {max}")]
@@ -79,12 +81,12 @@ pub enum PlanError {
         setting: &'static str,
         /// Its value.
         value: u64,
-        /// Least value.
+        /// Smallest value.
         min: u64,
-        /// Greatest value.
+        /// Largest value.
         max: u64,
     },
-    /// The receive space does not hold what is to be lent and banked.
+    /// The receive space does not hold the credits to be lent and banked.
     #[error(
         "GASNET_PORTAL_AMRECV_SPACE is {given} bytes, the credits of {ranks} ranks need {needed}"
     )]
@@ -96,10 +98,10 @@ pub enum PlanError {
         /// Ranks in the job.
         ranks: u32,
     },
-    /// More credits than can be counted.
-    #[error("{credits} credits in all for {ranks} ranks, at most {max} can be counted")]
+    /// There are more credits than can be counted.
+    #[error("{ranks} ranks need {credits} credits, at most {max} can be counted")]
     TooManyCredits {
-        /// Credits in all.
+        /// Credits in total.
         credits: u64,
         /// Ranks in the job.
         ranks: u32,
@@ -111,13 +113,14 @@ pub enum PlanError {
 impl Plan {
     /// Plans for a job of `ranks` ranks.
     ///
-    /// The credits to lend and to bank come from [`defaults`] unless overridden, never fewer per peer than a full medium
-    /// costs. Without a given receive space, their total is rounded up to whole buffers; with one, the buffers that fit
-    /// decide: defaults give way to it, overrides do not. What is left over goes to the bank; without dynamic credits the
-    /// bank is then shared out evenly.
+    /// The credits to lend and to bank come from [`defaults`] unless overridden, and are never
+    /// fewer per peer than a full medium costs. Without a given receive space, their total is
+    /// rounded up to whole buffers. With one, the buffers that fit decide: defaults shrink to fit
+    /// it, overrides do not. The rest goes to the bank; without dynamic credits the bank is then
+    /// shared out evenly.
     ///
     /// # Errors
-    /// When a setting is out of range, or the settings contradict one another.
+    /// If a setting is out of range, or the settings contradict each other.
     pub fn new(ranks: u32, scale: Scale, overrides: &Overrides) -> Result<Plan, PlanError> {
         if ranks == 0 {
             return Err(PlanError::NoRanks);
@@ -169,11 +172,11 @@ impl Plan {
         let buffers = match overrides.receive_space {
             None => (per_peer * everyone + banked).div_ceil(per_buffer) + uncovered,
             Some(given) => {
-                // No more than makes credits that can be counted.
+                // No more buffers than countable credits can use.
                 let most = u64::from(u32::MAX) / per_buffer + uncovered;
                 let buffers = (given / buffer_bytes).min(most);
                 let total = buffers.saturating_sub(uncovered).saturating_mul(per_buffer);
-                // Defaults shrink to what there is, the bank first.
+                // Defaults shrink to the available space, the bank first.
                 if overrides.banked.is_none() {
                     banked = banked.min(total.saturating_sub(per_peer * everyone));
                 }
@@ -219,7 +222,7 @@ impl Plan {
             ranks,
             flow_control: overrides.flow_control,
             dynamic: overrides.dynamic,
-            // All within range by the checks above.
+            // All within range, by the checks above.
             credits_per_peer: per_peer as u16,
             tuning: Tuning {
                 minimum: scale.full_cost().into(),
@@ -232,73 +235,73 @@ impl Plan {
         })
     }
 
-    /// What messages cost.
+    /// Returns the cost of messages.
     #[must_use]
     pub const fn scale(&self) -> Scale {
         self.scale
     }
 
-    /// Ranks in the job.
+    /// Returns the number of ranks in the job.
     #[must_use]
     pub const fn ranks(&self) -> u32 {
         self.ranks
     }
 
-    /// Whether requests need credits at all.
+    /// Returns whether requests need credits at all.
     #[must_use]
     pub const fn flow_control(&self) -> bool {
         self.flow_control
     }
 
-    /// Whether credits move with need.
+    /// Returns whether credits move with demand.
     #[must_use]
     pub const fn dynamic(&self) -> bool {
         self.dynamic
     }
 
-    /// Credits lent to each rank at the start.
+    /// Returns the credits lent to each rank at the start.
     #[must_use]
     pub const fn credits_per_peer(&self) -> u16 {
         self.credits_per_peer
     }
 
-    /// Most credits that may be lent to one rank.
+    /// Returns the most credits that may be lent to one rank.
     #[must_use]
     pub const fn max_per_peer(&self) -> u16 {
         self.tuning.max_per_peer
     }
 
-    /// The knobs of the dynamic algorithm.
+    /// Returns the parameters of the dynamic algorithm.
     #[must_use]
     pub const fn tuning(&self) -> &Tuning {
         &self.tuning
     }
 
-    /// Credits kept in the bank at the start.
+    /// Returns the credits in the bank at the start.
     #[must_use]
     pub const fn banked(&self) -> u32 {
         self.banked
     }
 
-    /// All credits, lent and banked.
+    /// Returns all credits, lent and banked.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.credits_per_peer as u32 * self.ranks + self.banked
     }
 
-    /// Number of request buffers (ReqRB).
+    /// Returns the number of request buffers (ReqRB).
     #[must_use]
     pub const fn buffers(&self) -> u32 {
         self.buffers
     }
 
-    /// Bytes of one request buffer.
+    /// Returns the bytes of one request buffer.
     #[must_use]
     pub const fn buffer_bytes(&self) -> u64 {
         self.buffer_chunks as u64 * self.scale.chunk() as u64
     }
 
-    /// Bytes of all request buffers and of the events that the credits stand for.
+    /// Returns the bytes of all request buffers and of the events that the credits stand for.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         let events = self.total() as u64 * EVENT_BYTES as u64;
@@ -308,7 +311,7 @@ impl Plan {
     }
 }
 
-/// Credits that one buffer of `chunks` chunks covers.
+/// Returns the credits that one buffer of `chunks` chunks covers.
 fn covered(scale: Scale, chunks: u32) -> u64 {
     u64::from(chunks - 1) * u64::from(scale.chunk()) / u64::from(scale.bytes_per_credit())
 }

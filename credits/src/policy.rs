@@ -5,21 +5,22 @@ use crate::{
     Unlimited, Violation,
 };
 
-/// The flow control that the settings ask for. A `match` per call, no dynamic dispatch.
-// Which it is stands in a byte of its own: found in an unused value of another field it takes eight instructions, three times a message.
+/// The flow control that the settings select. Each call is a `match`, without dynamic dispatch.
+// The discriminant has its own byte: stored in an unused value of another field, it would take
+// eight instructions to find, three times per message.
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub enum Policy<B = OwnBank> {
     /// The same credits for the whole job.
     Static(Static),
-    /// Credits that move with need.
+    /// Credits that move with demand.
     Dynamic(Dynamic<Dense<Peer>, B>),
     /// No flow control.
     Unlimited(Unlimited),
 }
 
 impl Policy {
-    /// The algorithm and the numbers that were planned, for all peers of rank `rank`.
+    /// Creates the planned algorithm for all peers of rank `rank`.
     #[must_use]
     pub fn from_plan(plan: &Plan, rank: u32) -> Policy {
         Policy::parts(plan, rank, 1).remove(0)
@@ -27,10 +28,11 @@ impl Policy {
 }
 
 impl<B: Bank> Policy<B> {
-    /// The same in `parts` [parts](crate::Part), so that threads which talk to different peers need not share a lock.
+    /// Creates the same in `parts` [parts](crate::Part), so that threads that talk to different
+    /// peers need not share a lock.
     ///
     /// # Panics
-    /// When the number of parts is no power of two, or more than [`Bank::MOST_PARTS`].
+    /// If the number of parts is not a power of two, or exceeds [`Bank::MOST_PARTS`].
     #[must_use]
     pub fn parts(plan: &Plan, rank: u32, parts: u32) -> Vec<Policy<B>> {
         if !plan.flow_control() {
@@ -44,7 +46,7 @@ impl<B: Bank> Policy<B> {
         }
     }
 
-    /// The dynamic algorithm, if it is that.
+    /// Returns the dynamic algorithm, if it was selected.
     #[must_use]
     pub const fn as_dynamic(&self) -> Option<&Dynamic<Dense<Peer>, B>> {
         match self {
@@ -54,7 +56,7 @@ impl<B: Bank> Policy<B> {
     }
 }
 
-/// Calls the same method of whichever it is.
+/// Calls the same method of the selected algorithm.
 macro_rules! each {
     ($policy:expr, $flow:ident => $call:expr) => {
         match $policy {

@@ -1,28 +1,30 @@
-//! How many bytes a credit is.
+//! The size of a credit in bytes.
 
-/// Bytes of event queue that come with each credit.
+/// Bytes of event queue for each credit.
 pub const EVENT_BYTES: u32 = 128;
 
-/// Bytes per credit, and what messages cost.
+/// Bytes per credit, and the cost of messages.
 ///
-/// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so that a full medium costs 4 or 8. Larger chunks make
-/// larger credits: the cost of a full medium always lies in [`Scale::FULL_COSTS`].
+/// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so a full medium costs 4 or 8.
+/// Larger chunks have larger credits: the cost of a full medium always lies in
+/// [`Scale::FULL_COSTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     bytes_per_credit: u32,
     chunk: u32,
 }
 
-/// The sizes do not fit together.
+/// The sizes do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// Not a power of two (a cost is a shift on the hot path).
-    #[error("{bytes_per_credit} bytes per credit: must be a power of two")]
+    /// The size is not a power of two (a cost is a shift on the hot path).
+    #[error("a credit has {bytes_per_credit} bytes, must be a power of two")]
     NotPowerOfTwo {
         /// Bytes per credit.
         bytes_per_credit: u32,
     },
-    /// A full medium would cost too few credits to tell small from large, or more than a message can carry.
+    /// A full medium would cost too few credits to distinguish small from large, or more than a
+    /// message can carry.
     #[error(
         "a chunk of {chunk} bytes costs {cost} credits of {bytes_per_credit} bytes, must cost 4 to 8"
     )]
@@ -37,23 +39,23 @@ pub enum ScaleError {
 }
 
 impl Scale {
-    /// What a full medium may cost.
+    /// The possible costs of a full medium.
     pub const FULL_COSTS: std::ops::RangeInclusive<u32> = 4..=8;
 
-    /// Cost of a long whose data travels apart from its header: one for each message's event. Its header and arguments
-    /// fit one credit's bytes.
+    /// Cost of a long whose data travels apart from its header: one for each message's event. Its
+    /// header and arguments fit into one credit.
     pub const LONG_COST: u8 = 2;
 
-    /// Cost of a short: with all its arguments it fits one credit's bytes.
+    /// Cost of a short: with all its arguments it fits into one credit.
     pub const SHORT_COST: u8 = 1;
 
-    /// The smallest credit, in bytes: the original's.
+    /// The smallest credit in bytes: the original's.
     pub const LEAST_BYTES: u32 = 256;
 
-    /// The scale with these sizes.
+    /// Creates the scale with these sizes.
     ///
     /// # Errors
-    /// When `bytes_per_credit` is no power of two or a chunk does not cost 4 to 8 credits.
+    /// If `bytes_per_credit` is not a power of two, or a chunk does not cost 4 to 8 credits.
     pub const fn new(chunk: u32, bytes_per_credit: u32) -> Result<Scale, ScaleError> {
         if !bytes_per_credit.is_power_of_two() {
             return Err(ScaleError::NotPowerOfTwo { bytes_per_credit });
@@ -72,11 +74,11 @@ impl Scale {
         })
     }
 
-    /// The scale for chunks of `chunk` bytes: the smallest credit, from 256 bytes, with which a full medium costs at
-    /// most 8.
+    /// Creates the scale for chunks of `chunk` bytes: the smallest credit, from 256 bytes, with
+    /// which a full medium costs at most 8.
     ///
     /// # Errors
-    /// When the chunk is too small: a full medium would cost fewer than 4 credits of 256 bytes.
+    /// If the chunk is too small: a full medium would cost fewer than 4 credits of 256 bytes.
     pub const fn for_chunk(chunk: u32) -> Result<Scale, ScaleError> {
         let mut bytes_per_credit = Scale::LEAST_BYTES;
         while chunk.div_ceil(bytes_per_credit) > *Scale::FULL_COSTS.end() {
@@ -85,22 +87,22 @@ impl Scale {
         Scale::new(chunk, bytes_per_credit)
     }
 
-    /// Bytes of request buffer per credit; a power of two.
+    /// Returns the bytes of request buffer per credit; a power of two.
     #[inline]
     #[must_use]
     pub const fn bytes_per_credit(self) -> u32 {
         self.bytes_per_credit
     }
 
-    /// Bytes per chunk: the largest body of a request.
+    /// Returns the bytes per chunk: the largest body of a request.
     #[inline]
     #[must_use]
     pub const fn chunk(self) -> u32 {
         self.chunk
     }
 
-    /// Credits for a request with a body of `bytes` bytes, at most a chunk: 1..=8. A larger one, which nobody can send,
-    /// costs what a full one does.
+    /// Returns the credits for a request with a body of `bytes` bytes, at most a chunk: 1..=8. A
+    /// larger body, which cannot be sent, costs the same as a full one.
     #[inline]
     #[must_use]
     pub const fn cost(self, bytes: usize) -> u8 {
@@ -114,14 +116,14 @@ impl Scale {
         if cost == 0 { 1 } else { cost as u8 }
     }
 
-    /// Credits for a full medium: 4..=8. No rank is ever lent fewer.
+    /// Returns the credits for a full medium: 4..=8. No rank is ever lent fewer.
     #[inline]
     #[must_use]
     pub const fn full_cost(self) -> u8 {
         self.cost(self.chunk as usize)
     }
 
-    /// Memory per credit in bytes: request buffer and event.
+    /// Returns the memory per credit in bytes: request buffer and event.
     #[inline]
     #[must_use]
     pub const fn space_per_credit(self) -> u32 {

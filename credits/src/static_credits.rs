@@ -5,19 +5,19 @@ use crate::{
     Violation,
 };
 
-/// What one rank has lent all others, and they it, once and for all.
+/// The credits lent between one rank and all others, in both directions, for the whole job.
 ///
-/// It needs 8 bytes per peer: 80 bytes in a job of 10 ranks, 80 kB of 10,000, 8 MB of 1,000,000. (What is lent needs more:
-/// see [`Plan`].) Requests that stalled do ask for more in their extra bits, so that the wire shows the need; nothing is
-/// granted.
+/// It needs 8 bytes per peer: 80 bytes in a job of 10 ranks, 80 kB of 10,000, 8 MB of 1,000,000.
+/// (The request buffers need more: see [`Plan`].) Stalled requests still ask for more in their
+/// extra bits, so that the demand shows on the wire; nothing is granted.
 #[derive(Clone, Debug)]
 pub struct Static<S = Dense<Loan>> {
     peers: S,
     part: Part,
     ranks: u32,
-    /// What every peer has lent us, and we every peer.
+    /// The loan from every peer to us, and from us to every peer.
     loan: u16,
-    /// What could not be shared out evenly; stays there.
+    /// The credits that could not be shared out evenly; they stay in the bank.
     banked: u32,
 }
 
@@ -26,23 +26,24 @@ pub struct Static<S = Dense<Loan>> {
 pub struct Loan {
     /// Send credits in flight: at most the loan.
     in_use: u16,
-    /// The most that the request which is stalled was short of; 0 if none is.
+    /// The most that the stalled request was short of; 0 if none is stalled.
     need: u8,
-    /// Requests that stalled; stays at the maximum.
+    /// Number of requests that stalled; saturates.
     stalls: u32,
 }
 
 const _: () = assert!(size_of::<Loan>() == 8);
 
 impl<S: Store<Value = Loan>> Static<S> {
-    /// Flow control among `ranks` ranks, each of which has lent `loan` credits to every rank and keeps `banked`. A request
-    /// that costs more than the loan can never be sent; [`Plan`] lends enough for a full medium.
+    /// Creates flow control among `ranks` ranks, each of which has lent `loan` credits to every
+    /// rank and keeps `banked`. A request that costs more than the loan can never be sent; [`Plan`]
+    /// lends enough for a full medium.
     #[must_use]
     pub fn new(ranks: u32, loan: u16, banked: u32) -> Self {
         Self::part(ranks, loan, banked, Part::WHOLE)
     }
 
-    /// As planned, in parts.
+    /// Creates the planned flow control in parts.
     pub fn from_plan(plan: &Plan, parts: u32) -> impl Iterator<Item = Self> {
         let (ranks, loan, banked) = (plan.ranks(), plan.credits_per_peer(), plan.banked());
         Part::all(parts).map(move |part| Self::part(ranks, loan, banked, part))

@@ -1,9 +1,10 @@
-//! Where the state of all peers is kept.
+//! Storage for the state of all peers.
 
 use std::fmt::Debug;
 
-/// Which peers a state machine is for: all of them, or one of several equal parts, so that threads which talk to different
-/// peers need not share a lock. Rank `r` belongs to part `r` modulo the number of parts.
+/// The peers of a state machine: all of them, or one of several equal parts, so that threads that
+/// talk to different peers need not share a lock. Rank `r` belongs to part `r` modulo the number of
+/// parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     number: u32,
@@ -18,31 +19,31 @@ impl Part {
         shift: 0,
     };
 
-    /// All `parts` parts.
+    /// Returns all `parts` parts.
     ///
     /// # Panics
-    /// When `parts` is no power of two.
+    /// If `parts` is not a power of two.
     pub fn all(parts: u32) -> impl ExactSizeIterator<Item = Part> {
         assert!(parts.is_power_of_two(), "{parts} parts");
         let shift = parts.trailing_zeros();
         (0..parts).map(move |number| Part { number, shift })
     }
 
-    /// How many of `ranks` ranks belong to the part.
+    /// Returns how many of `ranks` ranks belong to the part.
     #[must_use]
     pub const fn len(self, ranks: u32) -> u32 {
         let step = 1 << self.shift;
         ranks.saturating_sub(self.number).div_ceil(step)
     }
 
-    /// The place of a rank within its part.
+    /// Returns the place of a rank within its part.
     #[inline]
     #[must_use]
     pub const fn place(self, rank: u32) -> u32 {
         rank >> self.shift
     }
 
-    /// The rank at a place of the part.
+    /// Returns the rank at a place of the part.
     #[inline]
     #[must_use]
     pub const fn rank(self, place: u32) -> u32 {
@@ -52,23 +53,23 @@ impl Part {
 
 /// An array with a value for each place, all the same at the start.
 pub trait Store: Debug + Clone {
-    /// What is kept for each peer.
+    /// The state of one peer.
     type Value: Copy;
 
-    /// `len` copies of `initial`.
+    /// Creates `len` copies of `initial`.
     fn new(len: u32, initial: Self::Value) -> Self;
 
-    /// The value at a place; the initial one beyond the end.
+    /// Returns the value at a place; beyond the end, the initial value.
     fn get(&self, place: u32) -> Self::Value;
 
-    /// The value at a place, to be changed.
+    /// Returns a mutable reference to the value at a place.
     ///
     /// # Panics
-    /// Beyond the end.
+    /// If the place is beyond the end.
     fn get_mut(&mut self, place: u32) -> &mut Self::Value;
 }
 
-/// A real array: what a rank of a job uses.
+/// An array: what a rank of a job uses.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dense<T> {
     values: Box<[T]>,
@@ -99,13 +100,14 @@ impl<T: Copy + Debug> Store for Dense<T> {
     }
 }
 
-/// Memory only for the places that have been changed: what a simulation of very many ranks uses.
+/// Memory only for places that have changed: for simulations of very many ranks.
 ///
-/// A table with open addressing whose places and values lie together. In a simulation hardly any of them is in a cache when
-/// it is needed, so what a look costs is the lines of memory that it touches: here one or two.
+/// An open-addressing table that stores places and values together. In a simulation hardly any
+/// entry is in a cache when it is needed, so the cost of an access is the number of cache lines
+/// that it touches: here one or two.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
-    /// A power of two of them, or none; at least a quarter is [`EMPTY`](Self::EMPTY).
+    /// The number of slots is 0 or a power of two; at least a quarter are [`EMPTY`](Self::EMPTY).
     slots: Box<[(u32, T)]>,
     used: u32,
     initial: T,
@@ -113,21 +115,21 @@ pub struct Sparse<T> {
 }
 
 impl<T: Copy> Sparse<T> {
-    /// No place: there are at most as many places as ranks, so this is none of theirs.
+    /// Stands for no place: there are at most as many places as ranks, so no place has this number.
     const EMPTY: u32 = u32::MAX;
 
-    /// How many places take memory.
+    /// Returns the number of places that take memory.
     #[must_use]
     pub fn used(&self) -> usize {
         self.used as usize
     }
 
-    /// Where a place is, or where it belongs. There must be slots.
+    /// Returns the slot of a place, or the slot where it belongs. There must be slots.
     #[inline]
     fn slot(&self, place: u32) -> usize {
         let mask = self.slots.len() - 1;
-        // 2^32 over the golden ratio: the high bits of the product depend on all bits of the place. Nobody chooses places
-        // in order to make them collide.
+        // 2^32 over the golden ratio: the high bits of the product depend on all bits of the place.
+        // Places are not chosen by an adversary.
         let spread =
             place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
         let mut slot = spread as usize & mask;
@@ -150,7 +152,7 @@ impl<T: Copy> Sparse<T> {
         }
     }
 
-    /// Takes a slot for a place that has none; where.
+    /// Takes a slot for a place that has none. Returns that slot.
     #[cold]
     fn insert(&mut self, place: u32) -> usize {
         if (self.used() + 1) * 4 > self.slots.len() * 3 {

@@ -2,8 +2,9 @@
 
 use crate::{CreditByte, FlowControl, Short, System, Violation};
 
-/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`): every request may go, bytes say what it costs, to no effect, and a receiver that
-/// gets too many requests at once loses them in its catch basin, which ends the job.
+/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`). Every request may be sent; bytes
+/// carry its cost, without effect. A receiver of too many requests at once loses them in its catch
+/// basin, which ends the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unlimited;
 
@@ -13,7 +14,7 @@ impl FlowControl for Unlimited {
         Ok(CreditByte::new(false, 0, credits))
     }
 
-    /// As many as there are numbers.
+    /// Always the largest number.
     #[inline]
     fn ready(&self, _peer: u32, _trusted: u32) -> u32 {
         u32::MAX
@@ -54,19 +55,19 @@ impl FlowControl for Unlimited {
         None
     }
 
-    /// As many as there are numbers.
+    /// Always the largest number.
     #[inline]
     fn available(&self, _peer: u32) -> u32 {
         u32::MAX
     }
 
-    /// Not counted: 0.
+    /// Not counted: always 0.
     #[inline]
     fn in_flight(&self, _peer: u32) -> u32 {
         0
     }
 
-    /// As many as there are numbers.
+    /// Always the largest number.
     fn lent(&self, _peer: u32) -> u32 {
         u32::MAX
     }

@@ -1,4 +1,4 @@
-//! Whatever a peer sends and whatever is set, there is no panic, and nothing that an error reports has changed anything.
+//! No message of a peer and no setting causes a panic, and a reported error changes nothing.
 
 use crate::reference::{Checked, Reference};
 use credits::{
@@ -20,7 +20,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    // One rank more than there are.
+    // One rank more than exist.
     let peer = || 0..=RANKS;
     let system = prop_oneof![
         any::<bool>().prop_map(|end_of_epoch| System::Revoke { end_of_epoch }),
@@ -80,10 +80,10 @@ fn tuning() -> impl Strategy<Value = Tuning> {
         )
 }
 
-/// Rank 0 against peers that send anything. With what the reference does about it, and:
+/// Rank 0 against peers that send arbitrary messages. Compared with the reference, and:
 ///
 /// * credits are lent or banked, whatever comes back, and no loan leaves its range;
-/// * a peer changes nothing of what is between us and another, apart from the bank;
+/// * a peer changes nothing of the state between us and another peer, except the bank;
 /// * a violation names the peer.
 fn against_anything<S: Store<Value = Peer>>(
     loan: u16,
@@ -145,7 +145,7 @@ fn against_anything<S: Store<Value = Peer>>(
 }
 
 proptest! {
-    // `PROPTEST_CASES` asks for more.
+    // `PROPTEST_CASES` sets a larger number.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1000)))]
 
     #[test]

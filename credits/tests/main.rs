@@ -1,4 +1,4 @@
-//! Credits among ranks, against hostile peers, and as they are planned.
+//! Credits among ranks, against hostile peers, and in plans.
 
 mod exchange;
 mod hostile;

@@ -1,4 +1,4 @@
-//! What is lent, banked and allocated for jobs of different sizes and settings.
+//! Loans, banks and memory in jobs of different sizes and settings.
 
 use credits::{Overrides, Plan, PlanError, Scale};
 
@@ -95,7 +95,7 @@ fn more_space_than_can_be_counted_is_left_unused() {
 
 #[test]
 fn the_notes_example_of_ten_thousand_nodes() {
-    // 15 MB for 4 credits per node, 22 MB for 6, of which 20,000 can be moved.
+    // 15 MB for 4 credits per node, 22 MB for 6, of which 20,000 can move.
     let space = |per_peer: u32| {
         f64::from(10_000 * per_peer * scale().space_per_credit()) / f64::from(1 << 20)
     };

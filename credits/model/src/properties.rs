@@ -1,4 +1,4 @@
-//! What has to be true of every state, and what of some.
+//! Properties that must hold in every state, and in some state.
 
 use credits::CreditByte;
 use stateright::Property;
@@ -6,7 +6,7 @@ use stateright::Property;
 use crate::state::Broken;
 use crate::{Content, Flow, Model, State};
 
-/// What has to be true of every state.
+/// Returns the properties that must hold in every state.
 pub(crate) fn always<F: Flow>() -> Vec<Property<Model<F>>> {
     vec![
         Property::always(LOANS, loans),
@@ -26,33 +26,33 @@ pub(crate) fn always<F: Flow>() -> Vec<Property<Model<F>>> {
     ]
 }
 
-/// A loan is what its borrower has, and what is on its way to it or back.
-pub const LOANS: &str = "loan = send + grants under way + returns under way";
-/// Credits in flight are those of requests and replies under way, and no more than were lent.
+/// A loan equals the borrower's send credits plus grants and returns in transit.
+pub const LOANS: &str = "loan = send + grants in transit + returns in transit";
+/// Credits in flight are those of requests and replies in transit, and no more than were lent.
 pub const IN_FLIGHT: &str = "credits in flight travel in requests and replies";
-/// Credits are lent or banked.
+/// Credits are either lent or banked.
 pub const BANK: &str = "bank + loans = total";
-/// Requests that are not replied to fit the request buffers.
+/// Requests without a reply fit the request buffers.
 pub const SPACE: &str = "requests fit the space for them";
-/// No loan is below the minimum or above the most.
-pub const BOUNDS: &str = "minimum <= send <= loan <= most";
-/// One system message at a time.
-pub const ASKED: &str = "one revoke or return is under way where one is awaited";
-/// No honest rank is refused.
-pub const REFUSED: &str = "no rank finds fault with another";
+/// No loan is below the minimum or above the maximum.
+pub const BOUNDS: &str = "minimum <= send <= loan <= maximum";
+/// There is one system message at a time.
+pub const ASKED: &str = "one revoke or return is in transit where one is awaited";
+/// No message of a correct rank is refused.
+pub const REFUSED: &str = "no rank refuses a message of another";
 /// Goal 1 of the scheme.
 pub const DEMAND: &str = "nothing moves without a stall";
 /// All runs are finite.
 pub const ENDS: &str = "every step leads closer to the end";
-/// The only ends are good.
-pub const SENT: &str = "where no step is left all requests were sent";
+/// A run ends only when all requests were sent.
+pub const SENT: &str = "all requests were sent where no step is left";
 
 fn pairs<F: Flow>(model: &Model<F>) -> impl Iterator<Item = (u32, u32)> + use<F> {
     let n = model.world.ranks;
     (0..n).flat_map(move |x| (0..n).map(move |y| (x, y)))
 }
 
-/// Sums what messages from `from` to `to` carry.
+/// Sums the credits that messages from `from` to `to` carry.
 fn carried<F>(state: &State<F>, from: u32, to: u32, credits: impl Fn(Content) -> u32) -> u32 {
     let messages = state
         .under_way

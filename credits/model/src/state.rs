@@ -1,4 +1,4 @@
-//! Where a job stands, and the steps from there.
+//! The state of a job, and the steps from there.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -7,15 +7,15 @@ use credits::{CreditByte, Dynamic, FlowControl, Growth, PeerState, System};
 
 use crate::World;
 
-/// A flow control that can be checked: it can be copied, compared and looked into.
+/// A flow control that can be checked: it can be copied, compared and inspected.
 pub trait Flow: FlowControl + Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// That of rank `rank`, at the start.
+    /// Creates the flow control of rank `rank` at the start.
     fn of(world: &World, rank: u32) -> Self;
 
-    /// The state between it and a peer.
+    /// Returns the state between the rank and a peer.
     fn state(&self, peer: u32) -> PeerState;
 
-    /// Epochs ended.
+    /// Returns the number of epochs ended.
     fn epochs(&self) -> u32;
 }
 
@@ -33,10 +33,10 @@ impl Flow for Dynamic {
     }
 }
 
-/// What travels between ranks.
+/// The content of a message between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
-    /// A request's credit byte. It counts as under way until it is replied to.
+    /// A request's credit byte. It counts as in transit until it is replied to.
     Request(u8),
     /// A reply's credit byte.
     Reply(u8),
@@ -69,37 +69,37 @@ impl From<System> for Content {
     }
 }
 
-/// A message under way.
+/// A message in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Message {
     /// The rank that sent it.
     pub from: u32,
-    /// The rank that it is for.
+    /// The rank that receives it.
     pub to: u32,
-    /// What it says.
+    /// Its content.
     pub content: Content,
 }
 
-/// What can happen next.
+/// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A rank sends its next request of a list (by number), or finds that it lacks credits.
     Send(usize),
     /// A message arrives; a request is also handled and replied to.
     Deliver(Message),
-    /// A rank looks whom to ask for credits.
+    /// A rank searches for a peer to ask for credits.
     Poll(u32),
 }
 
 /// A rule that a step broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// A rank refused what an honest peer sent.
+    /// A rank refused a message of a correct peer.
     Refused,
-    /// A rank was asked for credits although no request of anybody was short of them.
+    /// A rank was asked for credits although no request was short of them.
     NoDemand,
-    /// A request asked for extra credits, or got some, that had not stalled; nor had credits come before because of one
-    /// that had, with loans that double.
+    /// A request asked for or received extra credits without a stall and, with loans that double,
+    /// without an earlier grant that followed from one.
     NoStall,
     /// The step led to a state that is no closer to the end.
     Endless,
@@ -110,23 +110,24 @@ pub enum Broken {
 pub struct Progress {
     /// Requests sent.
     pub sent: u8,
-    /// What the next one was found to be short of, the most so far.
+    /// The most credits that the next request was found to be short of.
     pub missing: u8,
 }
 
-/// Where a job stands.
+/// The state of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State<F> {
     /// The flow control of each rank.
     pub ranks: Vec<F>,
-    /// How far each list of requests has come.
+    /// The progress of each list of requests.
     pub progress: Vec<Progress>,
-    /// All messages under way, in the order of their values: any can arrive next.
+    /// All messages in transit, in the order of their values: any of them can arrive next.
     pub under_way: Vec<Message>,
-    /// For each rank, how many peers it may still ask because of requests that asked it for more.
+    /// For each rank, the number of peers it may still ask because of requests that asked it
+    /// for more.
     pub wanted: Vec<u32>,
-    /// Pairs of a lender and a borrower that has been granted credits since it last asked for some: then it may ask again
-    /// without a stall, where loans double.
+    /// Pairs of a lender and a borrower that has been granted credits since it last asked for some.
+    /// With loans that double, it may then ask again without a stall.
     pub granted: Vec<(u32, u32)>,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
@@ -144,8 +145,8 @@ impl<F: Flow> State<F> {
         }
     }
 
-    /// All steps that lead on. Trying a request again that lacks as many credits as before, or looking for somebody to
-    /// ask when there is no need, leads nowhere.
+    /// Returns all steps that make progress. Trying a request again that lacks as many credits as
+    /// before, or searching for a peer to ask when there is no need, makes none.
     pub(crate) fn steps(&self, world: &World) -> impl Iterator<Item = Step> {
         let sends = (0..world.requests.len()).filter(|&list| {
             let Progress { sent, missing } = self.progress[list];
@@ -165,7 +166,7 @@ impl<F: Flow> State<F> {
             .chain(polls.map(Step::Poll))
     }
 
-    /// Whether all requests were sent and replied to, and nothing is under way.
+    /// Returns whether all requests were sent and replied to, and nothing is in transit.
     pub(crate) fn is_done(&self, world: &World) -> bool {
         let all_sent = |(requests, progress): (&crate::Requests, &Progress)| {
             usize::from(progress.sent) == requests.costs.len()
@@ -173,7 +174,7 @@ impl<F: Flow> State<F> {
         self.under_way.is_empty() && world.requests.iter().zip(&self.progress).all(all_sent)
     }
 
-    /// The state after a step.
+    /// Returns the state after a step.
     pub(crate) fn after(&self, world: &World, step: Step) -> State<F> {
         let mut next = self.clone();
         next.broken = match step {
@@ -217,7 +218,7 @@ impl<F: Flow> State<F> {
         let at = self
             .under_way
             .binary_search(&message)
-            .expect("the message is under way");
+            .expect("the message is in transit");
         self.under_way.remove(at);
         let Message { from, to, content } = message;
         let rank = &mut self.ranks[to as usize];
@@ -284,7 +285,7 @@ impl<F: Flow> State<F> {
         }
     }
 
-    /// How many peers a rank has asked that have not answered.
+    /// Returns the number of peers that a rank has asked that have not answered.
     fn asked(&self, rank: u32) -> u32 {
         let count = self
             .under_way
@@ -297,10 +298,11 @@ impl<F: Flow> State<F> {
         count.count() as u32
     }
 
-    /// A number that every step makes smaller. So there is no run without an end.
+    /// Returns a number that every step decreases, so every run ends.
     fn distance(&self, world: &World) -> u32 {
-        // A return may make its receiver look for somebody to ask; a revoke is answered by a return; a rank that may ask
-        // somebody may send a revoke; a request may let its receiver ask as many as there may be, and be replied to.
+        // A return may make its receiver search for a peer to ask; a revoke is answered by a
+        // return; a rank that may ask a peer may send a revoke; a request may let its receiver ask
+        // as many peers as allowed, and be replied to.
         const LOOK: u32 = 1;
         const RETURN: u32 = LOOK + 1;
         const REVOKE: u32 = RETURN + 1;
@@ -324,7 +326,7 @@ impl<F: Flow> State<F> {
             .zip(&self.progress)
             .map(|(requests, progress)| {
                 let unsent = &requests.costs[usize::from(progress.sent)..];
-                // Once sent, and found short by one more as often as it costs credits.
+                // Sent once, and found short by one more at most as often as it costs credits.
                 let all: u32 = unsent
                     .iter()
                     .map(|&cost| request + 1 + u32::from(cost))

@@ -5,18 +5,18 @@ use stateright::Property;
 
 use crate::{Flow, Model, properties};
 
-/// The requests of one rank to another, one after the other.
+/// The requests of one rank to another, one after another.
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// The rank that sends them.
     pub from: u32,
-    /// The rank that they are for.
+    /// The rank that receives them.
     pub to: u32,
-    /// What each costs in credits, at most the world's minimum.
+    /// The cost of each in credits, at most the world's minimum.
     pub costs: Vec<u8>,
 }
 
-/// Something that has to happen in some run, or the world shows nothing about it.
+/// An event that must happen in some run, or the world shows nothing about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request stalls.
@@ -29,7 +29,7 @@ pub enum Event {
     NothingToReturn,
     /// A rank ends an epoch.
     Epoch,
-    /// A grant and a revoke are under way to the same rank at once.
+    /// A grant and a revoke to the same rank are in transit at once.
     Crossing,
     /// A loan has more than doubled with each stall.
     GoesOn,
@@ -49,7 +49,7 @@ impl Event {
                 Property::sometimes("a grant and a revoke cross", properties::crossing)
             }
             Event::GoesOn => {
-                Property::sometimes("a loan goes on without a stall", properties::goes_on)
+                Property::sometimes("a loan grows on without a stall", properties::goes_on)
             }
         }
     }
@@ -58,7 +58,7 @@ impl Event {
 /// A job to be checked.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// What it is about.
+    /// The scenario.
     pub name: &'static str,
     /// Number of ranks.
     pub ranks: u32,
@@ -66,16 +66,16 @@ pub struct World {
     pub loan: u16,
     /// Credits in the bank of each rank at the start.
     pub banked: u32,
-    /// The knobs.
+    /// The parameters of the dynamic algorithm.
     pub tuning: Tuning,
     /// All requests.
     pub requests: Vec<Requests>,
-    /// What has to happen in some run.
+    /// The events that must happen in some run.
     pub events: Vec<Event>,
 }
 
 impl World {
-    /// Credits that a rank has, lent and banked.
+    /// Returns the credits of a rank, lent and banked.
     #[must_use]
     pub fn total(&self) -> u32 {
         u32::from(self.loan) * self.ranks + self.banked

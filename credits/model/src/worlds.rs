@@ -1,11 +1,12 @@
-//! The worlds that are checked.
+//! The worlds to be checked.
 
 use credits::{Growth, Tuning};
 
 use crate::Event::{Crossing, Epoch, GoesOn, Grant, NothingToReturn, Return, Stall};
 use crate::{Event, Requests, World};
 
-/// Small limits: an epoch of `epoch` requests, and at most two credits given or given back within it.
+/// Returns small limits: an epoch of `epoch` requests, and at most two credits given or given back
+/// within it.
 fn tuning(minimum: u16, epoch: u32) -> Tuning {
     Tuning {
         minimum,
@@ -18,7 +19,8 @@ fn tuning(minimum: u16, epoch: u32) -> Tuning {
     }
 }
 
-/// Worlds by their names: size and credits, limits, and who sends whom requests of which costs, with what has to happen.
+/// Creates worlds: name, size and credits, limits, requests with sender, receiver and costs, and
+/// the events that must happen.
 macro_rules! worlds {
     ($($name:literal: $ranks:literal ranks, loan $loan:literal, banked $banked:literal, $tuning:expr;
        $($request:expr),* => $events:expr;)*) => {
@@ -41,7 +43,7 @@ fn requests<const N: usize>((from, to, costs): (u32, u32, [u8; N])) -> Requests 
 
 const ALL: &[Event] = &[Stall, Grant, Return, NothingToReturn, Epoch, Crossing];
 
-/// The worlds that are checked with every change: 1.7 million states in all.
+/// Returns the worlds that are checked with every change: 1.7 million states in total.
 #[must_use]
 pub fn small() -> Vec<World> {
     worlds! {
@@ -54,7 +56,7 @@ pub fn small() -> Vec<World> {
         "a large loan goes on to the most": 2 ranks, loan 1, banked 7,
             Tuning { growth: Growth::Doubling, lender_limit: 6, ..tuning(1, 3) };
             (0, 1, [1; 5]), (1, 1, [1; 3]) => &[Stall, Grant, Epoch, GoesOn];
-        "use counts for one epoch more": 3 ranks, loan 2, banked 0, Tuning { hold: true, ..tuning(1, 2) };
+        "use counts for one more epoch": 3 ranks, loan 2, banked 0, Tuning { hold: true, ..tuning(1, 2) };
             (0, 2, [1; 3]), (1, 2, [1; 3]) => ALL;
         "with a pace, one is asked at a time": 3 ranks, loan 2, banked 0,
             Tuning { scavenge: 1, revokes_per_epoch: 1, ..tuning(1, 2) };
@@ -71,12 +73,12 @@ pub fn small() -> Vec<World> {
             (0, 1, [1; 2]), (1, 2, [1; 2]), (2, 0, [1; 2]) => &[Stall, Grant, Epoch];
         "all to all": 3 ranks, loan 1, banked 1, tuning(1, 2);
             (0, 1, [1]), (0, 2, [1]), (1, 0, [1]), (1, 2, [1]), (2, 0, [1]), (2, 1, [1]) => &[Epoch];
-        "a lender with requests of its own": 3 ranks, loan 2, banked 0, tuning(1, 2);
+        "a lender that also sends requests": 3 ranks, loan 2, banked 0, tuning(1, 2);
             (0, 2, [1; 3]), (1, 2, [1]), (2, 1, [1; 2]) => &[Stall, Return, NothingToReturn, Epoch];
     }
 }
 
-/// Larger ones, for minutes and some gigabytes.
+/// Returns larger worlds, which take minutes and some gigabytes.
 #[must_use]
 pub fn large() -> Vec<World> {
     worlds! {

@@ -1,4 +1,5 @@
-//! Ranks that make a mistake: the checker finds it, and under the right name. Each property has one that it finds.
+//! Faulty ranks: the checker finds each fault, and reports it under the right name. Each property
+//! detects at least one.
 
 use credits::{CreditByte, Dynamic, FlowControl, MAX_CREDITS, PeerState, Short, System, Violation};
 use credits_model::{
@@ -8,43 +9,43 @@ use credits_model::{
 
 /// Gives back a credit that is in flight.
 const GIVES_BACK_IN_FLIGHT: u8 = 0;
-/// Tells its lender of one credit more than it has given up.
+/// Reports to its lender one credit more than it has given up.
 const MISCOUNTS: u8 = 1;
-/// Lends what was asked for, whatever the bank has.
+/// Lends the amount asked for, regardless of the bank.
 const OVERDRAWS: u8 = 2;
-/// Forgets to bank what comes back.
+/// Forgets to bank returned credits.
 const LOSES: u8 = 3;
 /// Counts a reply's credits twice, if it can.
 const SETTLES_TWICE: u8 = 4;
-/// Asks peers for credits that nobody lacks.
+/// Asks peers for credits that no rank lacks.
 const ASKS_IDLY: u8 = 5;
-/// Says that it has something to send, and hasn't.
+/// Claims to have something to send, but hasn't.
 const FUSSES: u8 = 6;
-/// Sends a second answer to a revoke.
+/// Sends a second return for a revoke.
 const ANSWERS_TWICE: u8 = 7;
-/// Sends requests without credits, and keeps no count of them.
+/// Sends requests without credits, and does not count them.
 const SENDS_WITHOUT: u8 = 8;
-/// Gives back what is below the minimum too, if it is idle.
+/// If idle, also gives back credits below the minimum.
 const GIVES_BACK_ALL: u8 = 9;
 /// Asks a peer again that has not answered.
 const ASKS_TWICE: u8 = 10;
-/// Finds fault with every return that brings something.
+/// Refuses every return that brings credits.
 const REFUSES: u8 = 11;
-/// Never has the credits that a request was short of once.
+/// Never gets the credits that a request was short of once.
 const STARVES: u8 = 12;
-/// Grants an extra credit to a request that did not want any.
+/// Grants an extra credit to a request that did not ask for any.
 const GRANTS_IDLY: u8 = 13;
 
-/// Ranks that all make mistake `FAULT`, around the true flow control.
+/// Ranks with the fault `FAULT`, around the real flow control.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Faulty<const FAULT: u8> {
     inner: Dynamic,
-    /// By how much what it does differs from what the true one thinks, for each peer: fewer send credits, or a higher
-    /// loan.
+    /// The difference from the real flow control's state, for each peer: fewer send credits, or a
+    /// higher loan.
     differs: Vec<u16>,
     /// Credits lost.
     lost: u32,
-    /// A system message is to be sent for no reason: 1, or the peer that it is for and 1.
+    /// Whether to send a system message for no reason: 1, or the receiving peer plus 1.
     idle: u32,
 }
 
@@ -128,7 +129,7 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
                 return Err(Violation::UnexpectedReturn { peer, credits });
             }
             (ANSWERS_TWICE, System::Return { credits: 0, .. }) => {
-                // The one that it asked takes its answer for a question, as it were.
+                // The peer that it asked takes its answer for a question.
                 let _ = self.inner.on_system(peer, message);
                 return Ok(Some(message));
             }
@@ -214,7 +215,7 @@ fn world() -> World {
     small().remove(1)
 }
 
-/// Checks ranks with a fault, as far as the first state that lacks the property.
+/// Checks ranks with a fault, up to the first state that violates the property.
 fn finds<const FAULT: u8>(property: &'static str) {
     let mut world = world();
     if FAULT == SENDS_WITHOUT {
@@ -303,12 +304,15 @@ fn a_request_that_is_never_sent_is_found() {
 
 #[test]
 fn a_minimum_below_a_request_s_cost_is_found_to_deadlock() {
-    // With requests of two credits, a loan that may fall to one.
+    // With requests of two credits and a loan that may fall to one.
     let mut world = world();
     world.requests[1].costs = vec![2; 2];
     let Report { failures, .. } = check::<Dynamic>(world);
     let [(SENT, run)] = failures.as_slice() else {
         panic!("{failures:#?}");
     };
-    assert!(run.contains("Revoke"), "a revoke leads there:\n{run}");
+    assert!(
+        run.contains("Revoke"),
+        "a revoke leads to the fault:\n{run}"
+    );
 }

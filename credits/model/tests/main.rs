@@ -1,4 +1,4 @@
-//! What the checker finds, and that there is nothing to be found.
+//! The faults that the checker finds, and that it finds none in the real code.
 
 mod faults;
 mod small;

@@ -1,4 +1,5 @@
-//! Writes the statistics of a job in one process: `cargo run -p credit-plot --example demo -- DIRECTORY [RANKS]`.
+//! Writes the statistics of a job in one process: `cargo run -p credit-plot --example demo --
+//! DIRECTORY [RANKS]`.
 
 #[path = "../tests/demo/mod.rs"]
 mod demo;

@@ -8,7 +8,8 @@ use clap::Parser;
 
 use crate::{Error, read, svg};
 
-/// Draws one picture of the credit statistics of a job, as its ranks write them with GASNET_PORTAL_CREDIT_STATS=1.
+/// Draws a picture of a job's credit statistics, which its ranks write with
+/// GASNET_PORTAL_CREDIT_STATS=1.
 #[derive(Debug, Parser)]
 #[command(name = "credit-plot", version, after_help = AFTER_HELP)]
 struct Options {
@@ -20,23 +21,24 @@ struct Options {
     #[arg(short, long, value_name = "FILE", default_value = "credits.svg")]
     output: PathBuf,
 
-    /// The job, where a directory has files of several
+    /// The job to draw, if a directory has files of several
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
 
-    /// The rank whose loans are drawn over time [default: the one whose loans have changed the most]
+    /// The rank whose loans are drawn over time [default: the rank whose loans have changed the
+    /// most]
     #[arg(long, value_name = "RANK")]
     rank: Option<u32>,
 }
 
 const AFTER_HELP: &str = "\
-Exit codes: 0 the picture is written, maybe after warnings · 1 it is not · 2 bad usage.";
+Exit codes: 0 picture written, possibly with warnings · 1 no picture written · 2 bad usage.";
 
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     let options = Options::parse();
-    // Nowhere to complain about a standard error that can't be written.
+    // A failure to write to standard error cannot be reported anywhere.
     let complain = |what: &dyn std::fmt::Display| {
         let _ = writeln!(io::stderr(), "credit-plot: {what}");
     };

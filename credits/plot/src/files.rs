@@ -10,56 +10,56 @@ use credits::statistics::{Log, ParseError, Problem};
 use crate::Job;
 use crate::job::Track;
 
-/// Why there is no picture.
+/// The reason why there is no picture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or directory can't be read.
-    #[error("{} can't be read: {source}", path.display())]
+    /// A file or directory cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
     Read {
         /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The picture can't be written.
-    #[error("{} can't be written: {source}", path.display())]
+    /// The picture cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
     Write {
         /// Its path.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// There is nothing to draw.
+    /// There are no statistics to draw.
     #[error(
         "no credit statistics in {place}: expected files credits-{job}-<rank>.csv, which ranks write with \
          GASNET_PORTAL_CREDIT_STATS=1"
     )]
     NoFiles {
-        /// Where they were looked for.
+        /// The paths that were searched.
         place: String,
-        /// The job that was asked for, or a placeholder.
+        /// The requested job, or a placeholder.
         job: String,
     },
-    /// A file is not as it should be.
+    /// A file violates the format.
     #[error(transparent)]
     Parse(#[from] ParseError),
-    /// The files are of more than one job.
-    #[error("files of {} jobs, one can be drawn: choose with --job ({})", jobs.len(), some(jobs))]
+    /// The files belong to more than one job.
+    #[error("found files of {} jobs, expected one: choose it with --job ({})", jobs.len(), some(jobs))]
     SeveralJobs {
-        /// Their names.
+        /// The names of the jobs.
         jobs: Vec<String>,
     },
-    /// Two files of a job say different things of it.
-    #[error("{} and {} contradict each other: their first lines should differ in the rank only", one.display(), other.display())]
+    /// Two files of a job contradict each other.
+    #[error("{} and {} contradict each other: their first lines may differ only in the rank", one.display(), other.display())]
     Contradiction {
         /// One file.
         one: PathBuf,
         /// The other.
         other: PathBuf,
     },
-    /// Two files of a job are of the same rank.
-    #[error("{} and {} are both of rank {rank}", one.display(), other.display())]
+    /// Two files of a job belong to the same rank.
+    #[error("{} and {} both belong to rank {rank}", one.display(), other.display())]
     SameRank {
         /// The rank.
         rank: u32,
@@ -68,40 +68,40 @@ pub enum Error {
         /// The other.
         other: PathBuf,
     },
-    /// The rank that is to be drawn has no file.
-    #[error("there is no file of rank {rank}")]
+    /// The requested rank has no file.
+    #[error("rank {rank} has no file")]
     NoSuchRank {
         /// The rank.
         rank: u32,
     },
-    /// The drawing library refuses.
-    #[error("the picture can't be drawn: {0}")]
+    /// The drawing library reports an error.
+    #[error("cannot draw the picture: {0}")]
     Draw(String),
 }
 
-/// Something to be known about a picture that is drawn all the same.
+/// A problem with a picture that is drawn anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
-    /// The last line of a file was cut off and is left out.
+    /// The last line of a file was cut off and is omitted.
     CutOff {
         /// The file.
         path: PathBuf,
         /// The line.
         line: usize,
     },
-    /// A file ends before its first row and is left out.
+    /// A file ends before its first row and is omitted.
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// Some ranks have no file.
     Missing {
-        /// How many ranks.
+        /// Number of ranks without a file.
         missing: u32,
         /// Ranks in the job.
         ranks: u32,
-        /// The first of them.
+        /// The first rank without a file.
         first: u32,
     },
 }
@@ -111,12 +111,12 @@ impl fmt::Display for Warning {
         match self {
             Warning::CutOff { path, line } => write!(
                 f,
-                "{}:{line}: the last line is cut off and left out; was the rank killed?",
+                "{}:{line}: the last line is cut off and omitted; was the rank killed?",
                 path.display()
             ),
             Warning::Empty { path } => write!(
                 f,
-                "{} ends before its first row and is left out",
+                "{} ends before its first row and is omitted",
                 path.display()
             ),
             Warning::Missing {
@@ -125,13 +125,13 @@ impl fmt::Display for Warning {
                 first,
             } => write!(
                 f,
-                "{missing} of {ranks} ranks have no file, rank {first} is the first"
+                "{missing} of {ranks} ranks have no file, the first is rank {first}"
             ),
         }
     }
 }
 
-/// The first names of a list.
+/// Joins the first names of a list.
 fn some(names: &[String]) -> String {
     const MOST: usize = 5;
     let mut text = names
@@ -146,10 +146,11 @@ fn some(names: &[String]) -> String {
     text
 }
 
-/// Reads the statistics of a job from files, and from all such files of directories; with `job` those of that job only.
+/// Reads the statistics of a job from files, and from all such files of directories; with `job`,
+/// only those of that job.
 ///
 /// # Errors
-/// No files, files that can't be read or are not as they should be, files of several jobs.
+/// If there are no files, files cannot be read or violate the format, or belong to several jobs.
 pub fn read(paths: &[PathBuf], job: Option<&str>) -> Result<(Job, Vec<Warning>), Error> {
     let mut warnings = Vec::new();
     let mut logs = Vec::new();
@@ -222,7 +223,7 @@ pub fn read(paths: &[PathBuf], job: Option<&str>) -> Result<(Job, Vec<Warning>),
     Ok((Job::new(header, tracks), warnings))
 }
 
-/// The files, in order; of directories those that are named as such files are.
+/// Returns the files in order; of directories, those whose names match.
 fn find(paths: &[PathBuf], job: Option<&str>) -> Result<Vec<PathBuf>, Error> {
     let begins = match job {
         Some(job) => format!("credits-{job}-"),

@@ -9,26 +9,26 @@ use credits::statistics::{Header, Log, RankRow};
 pub struct Job {
     /// The facts that all ranks share.
     pub(crate) header: Header,
-    /// Whether rows have times; otherwise the epochs of each rank stand for them.
+    /// Whether rows have times; otherwise the epochs of each rank serve as times.
     pub(crate) clock: bool,
-    /// By rising rank.
+    /// By ascending rank.
     pub(crate) tracks: Vec<Track>,
     /// The last row's time; more than 0.
     pub(crate) end: f64,
 }
 
-/// What happened at one rank.
+/// The history of one rank.
 #[derive(Clone, Debug)]
 pub(crate) struct Track {
     pub(crate) rank: u32,
     /// The loan to each peer at the start.
     loan: u16,
     rows: Vec<RankRow>,
-    /// Changes of loans, in their order.
+    /// Changes of loans, in order.
     moves: Vec<Move>,
 }
 
-/// From this row on a peer has had a loan.
+/// A change: from this row on the peer has this loan.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     row: u32,
@@ -37,7 +37,7 @@ struct Move {
 }
 
 impl Track {
-    /// Keeps what a picture needs.
+    /// Keeps the data that a picture needs.
     pub(crate) fn new(log: &Log) -> Self {
         let Header {
             rank, loan, banked, ..
@@ -53,9 +53,9 @@ impl Track {
         let mut loans = HashMap::new();
         let mut moves = Vec::new();
         for epoch in &log.epochs {
-            // A row takes far more than a byte of the file, so there are fewer than 2^32.
+            // A row takes far more than one byte of the file, so there are fewer than 2^32.
             let row = rows.len() as u32;
-            // Time does not go back, whatever the file says.
+            // Makes time monotonic, even if the file's is not.
             let before = rows.last().and_then(|before: &RankRow| before.time_us);
             rows.push(RankRow {
                 time_us: epoch
@@ -86,7 +86,8 @@ impl Track {
         }
     }
 
-    /// The value of a column at a time, on the straight line between the rows before and after.
+    /// Returns the value of a column at a time, interpolated linearly between the rows before and
+    /// after.
     pub(crate) fn value(&self, clock: bool, at: f64, column: impl Fn(&RankRow) -> f64) -> f64 {
         let after = self.rows.partition_point(|row| self.time(row, clock) <= at);
         let Some(before) = after.checked_sub(1) else {
@@ -102,12 +103,13 @@ impl Track {
         }
     }
 
-    /// The value of a column in the last row.
+    /// Returns the value of a column in the last row.
     pub(crate) fn last(&self, column: fn(&RankRow) -> u64) -> u64 {
         self.rows.last().map_or(0, column)
     }
 
-    /// Loans at rising times: calls `look` for each with those that are not as at the start or have once been otherwise.
+    /// Calls `look` for each of the ascending times with the loans that differ from the start or
+    /// have ever differed.
     pub(crate) fn loans_at(
         &self,
         clock: bool,
@@ -127,7 +129,7 @@ impl Track {
         }
     }
 
-    /// How far the loans are from those at the start, all together, in the end.
+    /// Returns the sum of the differences between the last loans and those at the start.
     pub(crate) fn moved(&self) -> u64 {
         let mut sum = 0;
         self.loans_at(false, &[f64::INFINITY], |_, loans| {
@@ -137,7 +139,7 @@ impl Track {
         sum
     }
 
-    /// All loans that there ever were, but for that at the start.
+    /// Returns all loans that ever existed, except those at the start.
     pub(crate) fn all_loans(&self) -> impl Iterator<Item = u16> {
         self.moves.iter().map(|change| change.loan)
     }
@@ -161,7 +163,7 @@ impl Job {
         }
     }
 
-    /// The job of these statistics, all of the same job; each of another rank.
+    /// Creates the job of these statistics, each of a different rank of the same job.
     #[must_use]
     pub fn from_logs(logs: &[Log]) -> Option<Self> {
         let header = logs.first()?.header.clone();
@@ -170,7 +172,7 @@ impl Job {
         Some(Job::new(header, tracks))
     }
 
-    /// The smallest and the largest loan there ever was.
+    /// Returns the smallest and the largest loan that ever existed.
     pub(crate) fn range(&self) -> (u16, u16) {
         let loans = self.tracks.iter().flat_map(Track::all_loans);
         loans.fold(
@@ -179,7 +181,7 @@ impl Job {
         )
     }
 
-    /// The place among the tracks of the rank whose loans have changed the most; the first of several.
+    /// Returns the index of the track whose loans have changed the most; the first of several.
     pub(crate) fn busiest(&self) -> Option<usize> {
         (0..self.tracks.len())
             .rev()
@@ -221,7 +223,7 @@ mod tests {
         let job = Job::from_logs(&logs).unwrap();
         assert!(job.clock && job.end == 300.0);
         let received = |at| job.tracks[0].value(job.clock, at, |row| row.received as f64);
-        // The start is known from the header.
+        // The state at the start is known from the header.
         assert_eq!(
             job.tracks[0].value(true, 0.0, |row| row.banked.into()),
             50.0

@@ -1,11 +1,12 @@
-//! Draws one picture (SVG) of the credit statistics of a job: where the credits are and were, and what that took.
+//! Draws one picture (SVG) of a job's credit statistics: where the credits are and were, and the
+//! messages that took.
 //!
-//! [`read`] takes the files that `GASNET_PORTAL_CREDIT_STATS` makes ranks write ([`credits::statistics`]); [`svg`] draws
-//! them. The program `credit-plot` is [`cli::main`].
+//! [`read`] takes the files that ranks write with `GASNET_PORTAL_CREDIT_STATS`
+//! ([`credits::statistics`]); [`svg`] draws them. The program `credit-plot` is [`cli::main`].
 //!
-//! A picture stays readable from 2 to thousands of ranks: matrices of ranks have at most 64 × 64 cells, each of which
-//! shows that of its loans which is furthest from the loan at the start; and above 8 ranks curves are of quantiles over
-//! the ranks.
+//! A picture stays readable from 2 to thousands of ranks: matrices of ranks have at most 64 × 64
+//! cells, each of which shows the one of its loans that differs most from the loan at the start;
+//! with more than 8 ranks, curves show quantiles over the ranks.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! `credit-plot` as a user has it: what it takes, what it says, its exit codes.
+//! The program `credit-plot` as its users run it: arguments, messages, exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -15,7 +15,7 @@ const DEMO: Demo = Demo {
     clock: true,
 };
 
-/// A directory with the files of jobs.
+/// Creates a directory with the files of jobs.
 fn folder(jobs: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for job in jobs {
@@ -34,7 +34,7 @@ fn plot(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// The command writes a picture; what it says besides.
+/// Asserts that the command writes a picture; returns its standard error.
 #[track_caller]
 fn draws(folder: &Path, args: &[&str]) -> String {
     let picture = folder.join("credits.svg");
@@ -47,7 +47,7 @@ fn draws(folder: &Path, args: &[&str]) -> String {
     said
 }
 
-/// The command fails; with which message.
+/// Asserts that the command fails; returns its message.
 #[track_caller]
 fn fails(folder: &Path, args: &[&str]) -> String {
     let output = plot(folder, args);
@@ -77,9 +77,9 @@ fn one_of_several_jobs_can_be_chosen() {
     let folder = folder(&["one", "two"]);
     assert_eq!(
         fails(folder.path(), &["."]),
-        "credit-plot: files of 2 jobs, one can be drawn: choose with --job (one, two)"
+        "credit-plot: found files of 2 jobs, expected one: choose it with --job (one, two)"
     );
-    // A file of the other job does not matter then, whatever is in it.
+    // A file of the other job then does not matter, no matter what it contains.
     std::fs::write(folder.path().join("credits-one-0.csv"), "garbage").unwrap();
     assert_eq!(draws(folder.path(), &[".", "--job", "two"]), "");
 }
@@ -95,11 +95,11 @@ fn what_a_killed_rank_leaves_is_drawn_with_a_warning() {
     let said = draws(folder.path(), &["."]);
     let expected = [
         format!(
-            "credit-plot: warning: ./credits-one-1.csv:{lines}: the last line is cut off and left out; was the rank killed?"
+            "credit-plot: warning: ./credits-one-1.csv:{lines}: the last line is cut off and omitted; was the rank killed?"
         ),
-        "credit-plot: warning: ./credits-one-2.csv ends before its first row and is left out"
+        "credit-plot: warning: ./credits-one-2.csv ends before its first row and is omitted"
             .to_owned(),
-        "credit-plot: warning: 1 of 3 ranks have no file, rank 2 is the first".to_owned(),
+        "credit-plot: warning: 1 of 3 ranks have no file, the first is rank 2".to_owned(),
     ];
     assert_eq!(said.lines().collect::<Vec<_>>(), expected);
 }
@@ -114,7 +114,7 @@ fn what_can_not_be_drawn_is_named() {
     );
     assert!(
         fails(empty.path(), &["no-such-file"])
-            .starts_with("credit-plot: no-such-file can't be read: ")
+            .starts_with("credit-plot: cannot read no-such-file: ")
     );
 
     let folder = folder(&["one"]);
@@ -122,15 +122,15 @@ fn what_can_not_be_drawn_is_named() {
     assert!(fails(folder.path(), &[".", "--job", "three"]).contains("credits-three-<rank>.csv"));
     assert_eq!(
         fails(folder.path(), &[".", "--rank", "3"]),
-        "credit-plot: there is no file of rank 3"
+        "credit-plot: rank 3 has no file"
     );
     let error = fails(folder.path(), &[".", "-o", "no/such/folder.svg"]);
-    assert!(error.starts_with("credit-plot: no/such/folder.svg can't be written: "));
+    assert!(error.starts_with("credit-plot: cannot write no/such/folder.svg: "));
 
     std::fs::copy(path("credits-one-0.csv"), path("credits-copy.csv")).unwrap();
     assert_eq!(
         fails(folder.path(), &["."]),
-        "credit-plot: ./credits-copy.csv and ./credits-one-0.csv are both of rank 0"
+        "credit-plot: ./credits-copy.csv and ./credits-one-0.csv both belong to rank 0"
     );
     let text = std::fs::read_to_string(path("credits-one-0.csv")).unwrap();
     std::fs::write(
@@ -147,6 +147,6 @@ fn what_can_not_be_drawn_is_named() {
     );
     assert!(error.contains("\"eight\", must be a number"), "{error}");
     std::fs::write(path("credits-copy.csv"), [0xff, 0xfe, 0]).unwrap();
-    assert!(fails(folder.path(), &["."]).contains("credits-copy.csv can't be read"));
+    assert!(fails(folder.path(), &["."]).contains("cannot read ./credits-copy.csv"));
     assert_eq!(plot(folder.path(), &[]).status.code(), Some(2));
 }

@@ -1,4 +1,4 @@
-//! What has to be in a picture, and that it can be read.
+//! The required contents of a picture, and its readability.
 
 use crate::demo::Demo;
 use credit_plot::{Job, svg};
@@ -32,7 +32,7 @@ struct Text {
     place: [f64; 4],
 }
 
-/// All text that is not turned.
+/// Returns all text that is not rotated.
 fn texts(svg: &str) -> Vec<Text> {
     let attribute = |tag: &str, name: &str| {
         let from = tag.find(&format!(" {name}=\"")).unwrap() + name.len() + 3;
@@ -53,14 +53,14 @@ fn texts(svg: &str) -> Vec<Text> {
                 "end" => x - width,
                 other => panic!("{other}"),
             };
-            // Wherever it is anchored, the text is within its size of `y`.
+            // For any anchor, the text is within its size of `y`.
             let place = [left, y - size / 2.0, left + width, y + size / 2.0];
             Text { words, place }
         })
         .collect()
 }
 
-/// No text lies on another, and all of it in the picture.
+/// Asserts that no text overlaps another, and all of it lies in the picture.
 #[track_caller]
 fn readable(svg: &str) {
     let texts = texts(svg);
@@ -205,7 +205,7 @@ fn ranks_without_a_file_are_grey() {
 fn the_rank_to_be_drawn_must_be_there() {
     let job = Job::from_logs(&logs(DEMO)).unwrap();
     let error = svg(&job, Some(6)).unwrap_err().to_string();
-    assert_eq!(error, "there is no file of rank 6");
+    assert_eq!(error, "rank 6 has no file");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn names_are_not_markup() {
     assert!(!svg.contains("<b>") && has(&svg, "&lt;b&gt;&amp;"));
 }
 
-/// What the demonstration is for: the picture of a job is of what happened in it.
+/// The purpose of the demonstration: the picture of a job shows what happened in it.
 #[test]
 fn the_demonstration_moves_credits_and_loses_none() {
     let logs = logs(DEMO);

@@ -13,7 +13,8 @@ use crate::{
     table,
 };
 
-/// Simulates flow control by credits in a job of many ranks, beside the same job without flow control.
+/// Simulates flow control by credits in a job of many ranks, compared with the same job without
+/// flow control.
 #[derive(Debug, Parser)]
 #[command(name = "credit-sim", version, args_conflicts_with_subcommands = true)]
 pub struct Cli {
@@ -25,7 +26,8 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Print a Markdown table of credits that move beside static ones that are as fast, by number of ranks and pattern
+    /// Print a Markdown table that compares dynamic credits with equally fast static ones, by
+    /// number of ranks and pattern
     Table(TableOptions),
 }
 
@@ -42,14 +44,14 @@ struct TableOptions {
     /// Patterns
     #[arg(long, value_enum, value_delimiter = ',', default_value = "ghost")]
     patterns: Vec<Pattern>,
-    /// Simulate the static credits too in jobs of at most so many ranks
+    /// Also simulate the static credits in jobs of at most N ranks
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     verify: u32,
     #[command(flatten)]
     model: ModelOptions,
 }
 
-/// What is the same for all ranks and patterns.
+/// The options that apply to all ranks and patterns.
 #[derive(Debug, Args)]
 struct ModelOptions {
     #[command(flatten)]
@@ -67,7 +69,7 @@ struct RunOptions {
     /// Ranks in the job
     #[arg(long, value_name = "N", default_value_t = 1024)]
     ranks: u32,
-    /// Who sends to whom
+    /// Pattern of the traffic
     #[arg(long, value_enum, default_value_t = Pattern::Ghost)]
     pattern: Pattern,
     #[command(flatten)]
@@ -81,7 +83,7 @@ struct RunOptions {
         default_value = "ranks,pattern,speed,worst,first,calm,rest"
     )]
     columns: Vec<Column>,
-    /// Look for the fewest static credits that are as fast
+    /// Search for the fewest static credits that are as fast
     #[arg(long)]
     equal_static: bool,
     #[command(flatten)]
@@ -91,25 +93,27 @@ struct RunOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Credits")]
 struct CreditOptions {
-    /// Bytes of a chunk, which say how much a credit is; 17408 is what ships
+    /// Bytes of a chunk, which determine the size of a credit; the product's default is 17408
     #[arg(long, value_name = "BYTES", default_value_t = CHUNK)]
     chunk: u32,
-    /// Credits lent to each rank [default: by the table for the number of ranks]
+    /// Credits lent to each rank [default: from the table for the number of ranks]
     #[arg(long, value_name = "K")]
     credits: Option<u16>,
-    /// Credits banked [default: by the table for the number of ranks]
+    /// Credits banked [default: from the table for the number of ranks]
     #[arg(long, value_name = "B")]
     bank: Option<u32>,
-    /// Static credits: what --credits says for the whole job, or bank and loans shared out evenly
+    /// Static credits: the number given by --credits for the whole job, or bank and loans shared
+    /// out evenly
     #[arg(long = "static", conflicts_with = "bank")]
     fixed: bool,
     /// No flow control
     #[arg(long, conflicts_with_all = ["fixed", "credits", "bank"])]
     unlimited: bool,
-    /// The original's rules and limits, instead of those that ship, where no option says otherwise
+    /// The original's rules and limits instead of the current defaults, except where an option is
+    /// given
     #[arg(long)]
     original: bool,
-    /// Requests received that make an epoch
+    /// Requests received per epoch
     #[arg(long, value_name = "N")]
     epoch: Option<u32>,
     /// Most credits given back to one lender within an epoch
@@ -121,28 +125,28 @@ struct CreditOptions {
     /// Most credits lent to one peer
     #[arg(long, value_name = "CREDITS")]
     max_per_peer: Option<u16>,
-    /// Credits that are left to every peer
+    /// Credits that every peer keeps
     #[arg(long, value_name = "CREDITS")]
     min: Option<u16>,
-    /// Peers that are being asked for credits at a time
+    /// Peers asked for credits at a time
     #[arg(long, value_name = "N")]
     scavenge: Option<u32>,
-    /// Peers asked in an epoch, spread over it
+    /// Peers asked per epoch, spread over it
     #[arg(long, value_name = "N")]
     revokes_per_epoch: Option<u32>,
     /// How much a stalled request asks for
     #[arg(long, value_enum)]
     growth: Option<GrowthName>,
-    /// Give back only what was used neither in this epoch nor in the one before
+    /// Give back only credits that were used neither in this epoch nor in the previous one
     #[arg(long)]
     hold: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum GrowthName {
-    /// What it was short of, up to 7 credits
+    /// The credits it was short of, up to 7
     Missing,
-    /// As much as the sender has, up to 64 times the minimum
+    /// As many credits as the sender has, up to 64 times the minimum
     Doubling,
 }
 
@@ -195,19 +199,19 @@ impl CreditOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 struct Repetition {
-    /// Sets of partners, one after the other
+    /// Sets of partners, one after another
     #[arg(long, value_name = "N", default_value_t = 2)]
     rotations: u32,
-    /// Steps with each of them
+    /// Steps with each set of partners
     #[arg(long, value_name = "N", default_value_t = 10)]
     steps: u32,
-    /// Of all that is random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Threads [default: as many as processors, fewer for few ranks]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Steps of each rotation that are simulated without flow control too; 0 for no comparison
+    /// Steps of each rotation that are also simulated without flow control; 0 for no comparison
     #[arg(long, value_name = "N", default_value_t = REFERENCE_STEPS)]
     reference_steps: u32,
 }
@@ -227,7 +231,7 @@ struct LoadOptions {
     /// Distance between partners (chain, oddpoll)
     #[arg(long, value_name = "N")]
     gap: Option<u32>,
-    /// Ranks that all send to (hotspot)
+    /// Number of ranks that all others send to (hotspot)
     #[arg(long, value_name = "N")]
     hot: Option<u32>,
     /// Collectives in a step (tree)
@@ -265,16 +269,17 @@ impl ModelOptions {
     }
 }
 
-/// As many threads as are worth their while: each window of time ends with all of them waiting for one another.
+/// Returns a useful number of threads: each window of time ends with a barrier of all of them.
 fn threads(ranks: u32) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(ranks as usize / 512).max(1)
 }
 
-/// Does what the command line says.
+/// Runs the command line.
 ///
 /// # Errors
-/// When it can't be simulated, the flow control breaks its rules, or standard output can't be written.
+/// If the job cannot be simulated, the flow control violates its rules, or standard output cannot
+/// be written.
 pub fn main(cli: &Cli) -> anyhow::Result<()> {
     let progress = Progress::new("steps");
     let mut out = io::stdout().lock();
@@ -287,7 +292,7 @@ pub fn main(cli: &Cli) -> anyhow::Result<()> {
             }
         }
         drop(progress);
-        return table::markdown(&mut out, &rows).context("can't write standard output");
+        return table::markdown(&mut out, &rows).context("cannot write standard output");
     }
     let options = &cli.options;
     let config = options.model.config(options.ranks, options.pattern)?;
@@ -303,5 +308,5 @@ pub fn main(cli: &Cli) -> anyhow::Result<()> {
     options
         .format
         .write_or(&mut out, &report, &table, |out| show::report(out, &report))
-        .context("can't write standard output")
+        .context("cannot write standard output")
 }

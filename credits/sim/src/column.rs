@@ -1,4 +1,4 @@
-//! Columns of the table that a run records for the pages.
+//! Columns of the table recorded for the documentation.
 
 use clap::ValueEnum;
 use credits::Growth;
@@ -38,7 +38,7 @@ pub enum Column {
     First,
     /// Steps until calm
     Calm,
-    /// Steps until rest
+    /// Steps until at rest
     Rest,
     /// Requests of 1,000 that waited for credits when calm, in the worst rotation
     Stalls,
@@ -53,7 +53,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// Its title, and what it says of a run.
+    /// Returns the column's title and its text for a run.
     pub(crate) fn of(self, report: &Report) -> (&'static str, String) {
         let (config, summary) = (&report.config, &report.summary);
         let none = || "-".to_owned();

@@ -1,4 +1,4 @@
-//! What is to be simulated.
+//! The configuration of a simulation.
 
 use credits::{
     Dynamic, FlowControl, Growth, Overrides, Peer, Plan, Scale, Sparse, Static, Tuning, defaults,
@@ -7,13 +7,13 @@ use serde::{Serialize, Serializer};
 
 use crate::{Load, Pattern, Timing};
 
-/// Most ranks of a simulated job.
+/// The most ranks of a simulated job.
 pub const MAX_RANKS: u32 = 1_000_000;
 
 /// Bytes of the original's chunk, the body of a full medium.
 pub const CHUNK: u32 = 1024;
 
-/// Steps of each rotation without flow control, unless said otherwise.
+/// Default number of steps of each rotation without flow control.
 pub const REFERENCE_STEPS: u32 = 3;
 
 /// How credits are lent.
@@ -22,18 +22,18 @@ pub const REFERENCE_STEPS: u32 = 3;
 pub enum Scheme {
     /// No flow control.
     Unlimited,
-    /// The same for all peers and for ever.
+    /// The same credits for all peers, for the whole job.
     Static {
         /// Credits lent to each rank.
         credits: u16,
     },
-    /// Credits that move with need.
+    /// Credits that move with demand.
     Dynamic {
         /// Credits lent to each rank at the start.
         credits: u16,
         /// Credits banked at the start.
         banked: u32,
-        /// The knobs.
+        /// The parameters of the dynamic algorithm.
         #[serde(with = "TuningFields")]
         tuning: Tuning,
     },
@@ -62,7 +62,7 @@ enum GrowthNames {
 }
 
 impl Scheme {
-    /// Credits lent to each rank at the start; `None` without flow control.
+    /// Returns the credits lent to each rank at the start; `None` without flow control.
     #[must_use]
     pub fn credits(&self) -> Option<u16> {
         match *self {
@@ -78,7 +78,7 @@ impl Scheme {
         }
     }
 
-    /// Credits of a rank in all, in a job of `ranks` ranks; `None` without flow control.
+    /// Returns all credits of a rank, in a job of `ranks` ranks; `None` without flow control.
     #[must_use]
     pub fn total(&self, ranks: u32) -> Option<u64> {
         match *self {
@@ -91,30 +91,31 @@ impl Scheme {
     }
 }
 
-/// A run of the simulator. The same configuration gives the same result, with any number of threads.
+/// A run of the simulator. The same configuration gives the same result, with any number of
+/// threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// Ranks in the job.
     pub ranks: u32,
-    /// What messages cost.
+    /// The cost of messages.
     #[serde(rename = "chunk", serialize_with = "chunk")]
     pub scale: Scale,
     /// How credits are lent.
     pub scheme: Scheme,
-    /// Who sends to whom.
+    /// The pattern of the traffic.
     pub pattern: Pattern,
-    /// How much.
+    /// The amount of traffic.
     pub load: Load,
-    /// How long things take.
+    /// The durations of all actions.
     pub timing: Timing,
-    /// Sets of partners, one after the other.
+    /// Sets of partners, one after another.
     pub rotations: u32,
-    /// Steps with each of them.
+    /// Steps with each set of partners.
     pub steps: u32,
-    /// Of all that is random.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Steps of each rotation that are simulated without flow control too, for comparison: all alike but for chance. 0: no
-    /// comparison.
+    /// Steps of each rotation that are also simulated without flow control, for comparison (they
+    /// differ only by chance). 0: no comparison.
     pub reference: u32,
     /// Threads of the simulation.
     #[serde(skip)]
@@ -125,20 +126,20 @@ fn chunk<S: Serializer>(scale: &Scale, serializer: S) -> Result<S::Ok, S::Error>
     serializer.serialize_u32(scale.chunk())
 }
 
-/// A configuration that can't be simulated.
+/// A configuration that cannot be simulated.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// A number is out of its range.
     #[error("{setting} is {value}, must be {must}")]
     OutOfRange {
-        /// What it is.
+        /// The setting.
         setting: &'static str,
         /// Its value.
         value: f64,
-        /// What it must be.
+        /// The accepted values.
         must: &'static str,
     },
-    /// Fewer credits than one request needs: it could never be sent.
+    /// There are fewer credits than one request needs, so it could never be sent.
     #[error(
         "{credits} credits per peer are too few: a request of this pattern needs {cost}, a full medium {full}"
     )]
@@ -150,26 +151,27 @@ pub enum ConfigError {
         /// Credits for a full medium.
         full: u8,
     },
-    /// More than can be counted.
-    #[error("{total} credits in all, at most {} can be counted", u32::MAX)]
+    /// There are more credits than can be counted.
+    #[error("a rank has {total} credits, at most {} can be counted", u32::MAX)]
     TooManyCredits {
-        /// Credits in all.
+        /// Credits in total.
         total: u64,
     },
-    /// The credits make no plan of buffers.
+    /// The credits do not result in a plan of buffers.
     #[error(transparent)]
     Plan(#[from] credits::PlanError),
 }
 
 impl Config {
-    /// The pattern as it is by default, with chunks of [`CHUNK`] and what ships for a job of this size.
+    /// Creates the default configuration of a pattern, with chunks of [`CHUNK`] and the default
+    /// credits for a job of this size.
     #[must_use]
     pub fn new(ranks: u32, pattern: Pattern) -> Config {
         let scale = Scale::for_chunk(CHUNK).expect("the original's chunk makes a scale");
         Config::with_scale(ranks, pattern, scale)
     }
 
-    /// The same with chunks of any size.
+    /// Creates the same with chunks of any size.
     #[must_use]
     pub fn with_scale(ranks: u32, pattern: Pattern, scale: Scale) -> Config {
         let default = defaults::credits(ranks, scale);
@@ -198,14 +200,14 @@ impl Config {
         }
     }
 
-    /// Credits for a request.
+    /// Returns the credits for a request.
     pub(crate) fn cost(&self) -> u8 {
         let bytes = u32::from(self.load.cost) * Scale::LEAST_BYTES;
-        // Fits: at most as many as of the smallest credits.
+        // Fits: at most as many as with the smallest credits.
         bytes.div_ceil(self.scale.bytes_per_credit()) as u8
     }
 
-    /// The memory behind the credits of a rank; none without flow control.
+    /// Returns the memory behind the credits of a rank; `None` without flow control.
     #[must_use]
     pub fn space(&self) -> Option<Space> {
         let banked = match self.scheme {
@@ -217,7 +219,7 @@ impl Config {
     }
 
     /// # Errors
-    /// What is wrong with it.
+    /// The first value out of range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let in_range = |setting, value: u64, most: u64, must| {
             if (1..=most).contains(&value) {
@@ -300,16 +302,18 @@ impl Config {
 /// Bytes of request buffers and events behind credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Space {
-    /// Credits of a rank in all.
+    /// All credits of a rank.
     pub credits: u64,
-    /// Their bytes of buffer, and an event of 128 for each.
+    /// The credits' bytes of buffer, and an event of 128 bytes for each.
     pub bytes: u64,
-    /// With what makes whole buffers and the one that no credit covers; none if a job could not have so much.
+    /// The bytes of whole buffers, including the one without credits; `None` if a job could not
+    /// have that much.
     pub allocated: Option<u64>,
 }
 
 impl Space {
-    /// Of a rank in a job of `ranks` ranks that lends `per_peer` and banks `banked`.
+    /// Computes the space of a rank in a job of `ranks` ranks that lends `per_peer` and banks
+    /// `banked`.
     #[must_use]
     pub fn new(ranks: u32, scale: Scale, per_peer: u16, banked: u32) -> Space {
         let credits = u64::from(per_peer) * u64::from(ranks) + u64::from(banked);
@@ -330,12 +334,12 @@ impl Space {
     }
 }
 
-/// A flow control that can be simulated: it tells what it has lent.
+/// A flow control that can be simulated: it reports what it has lent.
 pub(crate) trait Subject: FlowControl + Send {
-    /// Credits lent to a peer; `None` without flow control.
+    /// Returns the credits lent to a peer; `None` without flow control.
     fn loan(&self, peer: u32) -> Option<u32>;
 
-    /// Peers of which it keeps state; `None` if it does not tell.
+    /// Returns the number of peers whose state it keeps; `None` if unknown.
     fn peers_kept(&self) -> Option<u64>;
 }
 
@@ -351,7 +355,7 @@ impl Subject for credits::Unlimited {
 
 impl Subject for Static<Sparse<credits::Loan>> {
     fn loan(&self, peer: u32) -> Option<u32> {
-        // The same for all, both ways.
+        // The same for all peers, in both directions.
         Some(self.available(peer) + self.in_flight(peer))
     }
 

@@ -1,4 +1,4 @@
-//! Some of the ranks, and what they do within a window of time.
+//! A part of the ranks, and their actions within a window of time.
 
 use credits::{CreditByte, Scale, System, Tuning, Violation};
 use sim::random::Rng;
@@ -26,7 +26,7 @@ pub(crate) struct Envelope {
 
 const _: () = assert!(size_of::<Envelope>() == 24);
 
-/// What a rank has broken, and when.
+/// A violation by a rank, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) time: u64,
@@ -36,28 +36,28 @@ pub(crate) struct Fault {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// The flow control says so.
+    /// The flow control reports a violation.
     Rules(Violation),
-    /// More requests under way to a rank than it has credits.
+    /// More requests are in transit to a rank than it has credits.
     Occupancy { credits: u64 },
 }
 
-/// The times of the model, ready for use.
+/// The times of the model, precomputed.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     timing: crate::Timing,
-    /// Of a request, and of another message.
+    /// Wire time of a request, and of another message.
     wire: [u64; 2],
-    /// To serve a request.
+    /// Time to serve a request.
     serve: u64,
     slice: u64,
     slices: u32,
     /// Credits for a request.
     cost: u8,
     seed: u64,
-    /// Credits of a rank in all.
+    /// All credits of a rank.
     total: u64,
-    /// What the extra bits mean.
+    /// The meaning of the extra bits.
     tuning: Tuning,
 }
 
@@ -89,48 +89,48 @@ impl Costs {
     }
 }
 
-/// What a rank does next.
+/// A rank's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// Polls: system messages.
     System,
-    /// Polls: so many replies more.
+    /// Polls: at most this many more replies.
     Replies(u8),
-    /// Polls: so many requests more.
+    /// Polls: at most this many more requests.
     Requests(u8),
-    /// Goes on with its program.
+    /// Continues its program.
     Program,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Rank {
-    /// It has done what it did until then.
+    /// The time up to which the rank has been simulated.
     clock: u64,
-    /// Its network interface is busy until then.
+    /// The time until which its network interface is busy.
     interface: u64,
-    /// Since when the next request has been waiting for credits.
+    /// The time since which the next request has been waiting for credits.
     since: u64,
-    /// The present operation and the last.
+    /// The current operation, and the end of the program.
     op: u32,
     end: u32,
-    /// Requests of the present operation sent.
+    /// Requests sent in the current operation.
     sent: u32,
-    /// Requests without reply.
+    /// Requests without a reply.
     outstanding: u32,
     /// Requests served in this step.
     received: u32,
-    /// And since the pattern changed.
+    /// Requests served since the pattern changed.
     served: u32,
     unpolled: u32,
     slices: u32,
-    /// How much longer than others it computes.
+    /// Additional time that each part of its computing takes.
     slower: u64,
     stage: Stage,
-    /// Waits for something to arrive.
+    /// Whether it waits for an arrival.
     idle: bool,
-    /// The next request waits for credits.
+    /// Whether the next request waits for credits.
     stalled: bool,
-    /// Credits may have come since it was tried.
+    /// Whether credits may have arrived since the last try.
     retry: bool,
     finished: bool,
 }
@@ -141,11 +141,11 @@ struct Inbox {
     replies: Queue,
     requests: Queue,
     system: Queue,
-    /// Credits' worth of requests that wait or are under way to it.
+    /// Credits' worth of requests that wait or are in transit to the rank.
     reserved: u64,
 }
 
-// Two lines of a cache: every message that is sent touches one of some 100,000.
+// Two cache lines: every message sent touches one of some 100,000 inboxes.
 const _: () = assert!(size_of::<Inbox>() == 128);
 
 impl Inbox {
@@ -161,40 +161,40 @@ impl Inbox {
     }
 }
 
-/// Ranks of which the next things needed are fetched together.
+/// Number of ranks whose next data are prefetched together.
 const AHEAD: usize = 16;
 
 /// Messages to each of the parts, in the order in which they were sent.
 pub(crate) type Outboxes = Vec<Vec<Envelope>>;
 
-/// Consecutive ranks, few enough that a processor's cache holds all that is known of them: a window begins by sorting in
-/// what other parts have sent, and no rank of another part is touched before it ends.
+/// Consecutive ranks, few enough that a processor's cache holds all their state: a window begins by
+/// sorting in the messages of other parts, and touches no rank of another part before it ends.
 pub(crate) struct Part<F> {
-    /// The part's number and the first rank's.
+    /// The number of the part; `first` is its first rank.
     number: usize,
     first: u32,
-    /// Ranks in every part (in the last maybe fewer).
+    /// Ranks in every part (in the last one possibly fewer).
     size: u32,
     flows: Vec<F>,
     ranks: Vec<Rank>,
     inboxes: Vec<Inbox>,
-    /// When a rank has something to do.
+    /// The times of the ranks' next actions.
     next: Vec<u64>,
-    /// What is sent in this window.
+    /// The messages sent in this window.
     pub(crate) outboxes: Outboxes,
-    /// The first time at which a rank has something to do, or at which something that was sent to another part arrives.
+    /// The first time at which a rank has something to do, or a message to another part arrives.
     pub(crate) due: u64,
     pub(crate) counts: Counts,
     /// Ranks that have ended the step.
     pub(crate) finished: u32,
-    /// When the last one did.
+    /// The time at which the last rank ended it.
     pub(crate) finished_at: u64,
     /// The first fault.
     pub(crate) fault: Option<Fault>,
 }
 
 impl<F: Subject> Part<F> {
-    /// The ranks `first..end`, with `size` ranks in every one of `parts` parts.
+    /// Creates the part of ranks `first..end`, one of `parts` parts with `size` ranks each.
     pub(crate) fn new(
         first: u32,
         end: u32,
@@ -247,13 +247,13 @@ impl<F: Subject> Part<F> {
         self.flows.iter()
     }
 
-    /// A rank that has not ended the step, and whether it waits for credits.
+    /// Returns a rank that has not ended the step, and whether it waits for credits.
     pub(crate) fn unfinished(&self) -> Option<(u32, bool)> {
         let index = self.ranks.iter().position(|rank| !rank.finished)?;
         Some((self.first + index as u32, self.ranks[index].stalled))
     }
 
-    /// Requests that the ranks have served since the pattern changed.
+    /// Returns the requests that the ranks have served since the pattern changed.
     pub(crate) fn served(&self) -> impl Iterator<Item = u32> {
         self.ranks.iter().map(|rank| rank.served)
     }
@@ -262,7 +262,7 @@ impl<F: Subject> Part<F> {
         self.ranks.iter_mut().for_each(|rank| rank.served = 0);
     }
 
-    /// All begin a step at `start`, or a little later.
+    /// Begins a step on all ranks, at `start` or a little later.
     pub(crate) fn begin(&mut self, programs: &Programs, costs: &Costs, start: u64, step: u64) {
         self.finished = 0;
         self.finished_at = start;
@@ -297,8 +297,8 @@ impl<F: Subject> Part<F> {
         self.due = start;
     }
 
-    /// All that ranks begin before `end`, after taking in what all parts sent in the window before. Messages of other ranks
-    /// must arrive at `end` or later.
+    /// Simulates all actions that begin before `end`, after sorting in the messages that all parts
+    /// sent in the previous window. Messages of other ranks must arrive at `end` or later.
     pub(crate) fn advance(
         &mut self,
         mail: &[Outboxes],
@@ -306,7 +306,7 @@ impl<F: Subject> Part<F> {
         costs: &Costs,
         end: u64,
     ) {
-        // Of the window before the last one.
+        // These are from the window before the last one.
         self.outboxes.iter_mut().for_each(Vec::clear);
         for outboxes in mail {
             for message in &outboxes[self.number] {
@@ -327,8 +327,9 @@ impl<F: Subject> Part<F> {
         self.due = self.due.min(own.unwrap_or(u64::MAX));
     }
 
-    /// Reads what the ranks from `index` on will need first. These are far apart in memory and independent of each other,
-    /// so a processor fetches many at once here; on the way it would wait for each.
+    /// Reads the data that the ranks from `index` on will need first. They are far apart in memory
+    /// and independent of each other, so a processor fetches many at once here; during the
+    /// simulation it would wait for each.
     fn look_ahead(&self, index: usize, programs: &Programs, end: u64) {
         let mut read = 0;
         for index in index..(index + AHEAD).min(self.ranks.len()) {
@@ -379,7 +380,7 @@ impl<F: Subject> Part<F> {
         }
     }
 
-    /// Sends a message of the rank at `index`, which is `rank`, at `now`.
+    /// Sends a message of `rank`, the rank at `index`, at `now`.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
     fn send(
@@ -581,7 +582,7 @@ impl<F: Subject> Part<F> {
         self.send_revokes(index, rank, costs, now);
     }
 
-    /// Does the next thing of the program; false if it has to wait, or has ended.
+    /// Executes the next action of the program. Returns false if the rank has to wait or has ended.
     fn go_on(
         &mut self,
         index: usize,

@@ -1,4 +1,4 @@
-//! Who sends what to whom.
+//! Communication patterns: which ranks send how much to which.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use sim::random::Rng;
 
 use crate::{Config, ConfigError};
 
-/// A pattern of communication. All are repeated, step by step; a *rotation* exchanges the partners.
+/// A communication pattern. Patterns repeat in every step; a *rotation* exchanges the partners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -16,18 +16,19 @@ pub enum Pattern {
     Tree,
     /// Each rank sends to the next FAN ranks, one message each in turn; a rotation moves on by FAN
     Alltoall,
-    /// All send to HOT ranks; a rotation moves these on
+    /// All ranks send to HOT ranks; a rotation moves these on
     Hotspot,
     /// Each rank sends to the next FAN ranks at distances of GAP; a rotation moves on
     Chain,
-    /// Even ranks send to the next FAN odd ranks at distances of 2 GAP, odd ranks only poll; a rotation moves on
+    /// Even ranks send to the next FAN odd ranks at distances of 2 GAP, odd ranks only poll; a
+    /// rotation moves on
     Oddpoll,
-    /// Two ranks each send to one another; a rotation renumbers the ranks
+    /// Pairs of ranks send to each other; a rotation renumbers the ranks
     Pairs,
 }
 
 impl Pattern {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub fn name(self) -> String {
         self.to_possible_value()
@@ -35,7 +36,7 @@ impl Pattern {
     }
 }
 
-/// How much of it. What a pattern does not need is ignored.
+/// The amount of traffic. Values that a pattern does not use are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Load {
     /// Requests from a rank to each partner in a step (in each collective of a tree).
@@ -44,7 +45,7 @@ pub struct Load {
     pub cost: u8,
     /// Partners of a rank.
     pub fan: u32,
-    /// Distance between them.
+    /// Distance between partners.
     pub gap: u32,
     /// Ranks that all others send to.
     pub hot: u32,
@@ -55,7 +56,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// What a pattern does by default: the ghost zones are those of the scheme's example.
+    /// Returns the default load of a pattern: the ghost zones are those of the scheme's example.
     #[must_use]
     pub fn default_for(pattern: Pattern, ranks: u32) -> Load {
         let load = Load {
@@ -120,7 +121,8 @@ impl Load {
         if self.repeat == 0 || self.repeat > 10_000 {
             return bad("collectives per step", self.repeat.into(), "1 to 10000");
         }
-        // A rank counts in 32 bits what it sends to its partners and, in trees, serves: of up to 20 children.
+        // A rank counts in 32 bits what it sends to its partners and, in trees, serves, from up to
+        // 20 children.
         let times = u64::from(self.fan).max(20 * u64::from(self.repeat));
         if u64::from(self.messages) * times > u32::MAX.into() {
             return bad(
@@ -133,12 +135,12 @@ impl Load {
     }
 }
 
-/// One thing that a rank does in a step.
+/// One action of a rank in a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Op {
-    /// Sends `rounds` times one request to each of `partners`.
+    /// Sends one request to each of `partners`, `rounds` times.
     Send { partners: Span, rounds: u32 },
-    /// Waits until so many requests have been served since the start of the step.
+    /// Waits until this many requests have been served since the start of the step.
     Await(u32),
 }
 
@@ -155,11 +157,11 @@ impl Span {
     }
 }
 
-/// What all ranks do in each step of a rotation.
+/// The actions of all ranks in each step of a rotation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     pub(crate) ops: Vec<Op>,
-    /// Partners, named by the sends.
+    /// Partners, referenced by the sends.
     pub(crate) targets: Vec<u32>,
     /// Each rank's operations.
     pub(crate) ranks: Vec<Span>,
@@ -231,7 +233,7 @@ impl Programs {
         programs
     }
 
-    /// Requests that all ranks send in a step.
+    /// Returns the number of requests that all ranks send in a step.
     pub(crate) fn requests(&self) -> u64 {
         let sends = self.ops.iter().map(|op| match op {
             Op::Send { partners, rounds } => {
@@ -242,7 +244,7 @@ impl Programs {
         sends.sum()
     }
 
-    /// The partners to whom a rank sends.
+    /// Returns the partners to which a rank sends.
     pub(crate) fn partners(&self, rank: u32) -> impl Iterator<Item = u32> {
         let ops = self.ranks[rank as usize].of(&self.ops).iter();
         ops.flat_map(|op| match op {
@@ -252,7 +254,8 @@ impl Programs {
         .copied()
     }
 
-    /// Every rank sends to the partners that `of` writes for a position; it gives the rank at that position.
+    /// Makes every rank send to the partners that `of` writes for a position; `of` returns the rank
+    /// at that position.
     fn each(&mut self, config: &Config, of: impl Fn(u32, &mut Vec<u32>) -> u32) {
         let mut partners = Vec::new();
         for position in 0..config.ranks {
@@ -284,7 +287,7 @@ impl Programs {
         }
     }
 
-    /// What was added since `first` is this rank's program.
+    /// Makes the actions added since `first` this rank's program.
     fn end(&mut self, rank: u32, first: usize) {
         self.ranks[rank as usize] = Span {
             start: first as u32,
@@ -307,7 +310,7 @@ impl Programs {
                 at(x, y, z + nz - 1),
                 at(x, y, z + 1),
             ];
-            // Where the torus is one rank wide a rank is its own neighbour, which needs no message.
+            // Where the torus is one rank wide, a rank is its own neighbour and needs no message.
             out.extend(faces.into_iter().filter(|&rank| rank != own));
             own
         });
@@ -348,7 +351,8 @@ impl Programs {
     }
 }
 
-/// Which rank is at which position: the identity at first, a random permutation in each later rotation.
+/// Returns the rank at each position: the identity at first, a random permutation in each later
+/// rotation.
 fn renumbering(config: &Config, rotation: u32) -> Vec<u32> {
     let mut ranks: Vec<u32> = (0..config.ranks).collect();
     if rotation > 0 {
@@ -357,7 +361,8 @@ fn renumbering(config: &Config, rotation: u32) -> Vec<u32> {
     ranks
 }
 
-/// The sides of a torus of `ranks` ranks, as near to a cube as its factors allow, ascending.
+/// Returns the sides of a torus of `ranks` ranks, as near to a cube as its factors allow,
+/// ascending.
 fn torus(ranks: u32) -> [u32; 3] {
     let divisors = |n: u32| (1..=n.isqrt()).filter(move |side| n.is_multiple_of(*side));
     let mut best = [1, 1, ranks];

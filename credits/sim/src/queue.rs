@@ -1,25 +1,25 @@
-//! What is under way to a rank, in the order in which it arrives.
+//! The messages in transit to a rank, in the order of arrival.
 
 /// A message on its way to a rank or waiting there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// When it arrives, in nanoseconds.
+    /// Time of arrival in nanoseconds.
     pub(crate) time: u64,
     pub(crate) source: u32,
     /// Credits returned, in a system message.
     pub(crate) value: u16,
     /// The credit byte; in a system message [`Item::RETURN`] and [`Item::END`].
     pub(crate) byte: u8,
-    /// Size of a request in credits (which the bytes of unlimited flow control do not say).
+    /// Size of a request in credits (which the bytes of unlimited flow control do not contain).
     pub(crate) cost: u8,
 }
 
 const _: () = assert!(size_of::<Item>() == 16);
 
 impl Item {
-    /// The system message is a return, not a revoke.
+    /// Flag: the system message is a return, not a revoke.
     pub(crate) const RETURN: u8 = 1;
-    /// The system message says that its sender has ended an epoch.
+    /// Flag: the system message reports that its sender has ended an epoch.
     pub(crate) const END: u8 = 2;
 
     fn key(&self) -> (u64, u32) {
@@ -27,18 +27,19 @@ impl Item {
     }
 }
 
-/// Messages of one class to one rank, ordered by arrival and source; those of one source that arrive together in the
-/// order in which they were put in. So the order does not depend on when which part of the simulation put them in.
+/// Messages of one class to one rank, ordered by arrival and source; those of one source that
+/// arrive together keep their order of insertion. The order therefore does not depend on when which
+/// part of the simulation inserted them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     items: Vec<Item>,
-    /// What was before here has been taken out.
+    /// Items before this one have been taken out.
     head: u32,
-    /// What is before here is sorted.
+    /// Items before this one are sorted.
     sorted: u32,
-    /// What is before here has arrived.
+    /// Items before this one have arrived.
     arrived: u32,
-    /// Credits' worth of what has arrived and was not taken out.
+    /// Credits' worth of the items that have arrived and not been taken out.
     waiting: u32,
 }
 
@@ -48,7 +49,8 @@ impl Queue {
         self.items.push(item);
     }
 
-    /// Sorts in what was put in since the last time; all of it arrives later than what was asked for so far.
+    /// Sorts in the items inserted since the last call; all of them arrive later than the times
+    /// queried so far.
     #[inline]
     pub(crate) fn sort(&mut self) {
         if (self.sorted as usize) < self.items.len() {
@@ -66,26 +68,26 @@ impl Queue {
         let (head, sorted) = (self.head as usize, self.sorted as usize);
         let new = self.items[sorted..].iter().map(Item::key);
         let first = new.min().expect("there is something new");
-        // Usually few: what arrives at about the same time.
+        // Usually few: items that arrive at about the same time.
         let behind = self.items[head..sorted]
             .iter()
             .rev()
             .take_while(|item| item.key() > first)
             .count();
-        // Stable, and quick with runs that are sorted already.
+        // Stable, and fast with runs that are already sorted.
         self.items[sorted - behind..].sort_by_key(Item::key);
-        // Fits: nobody has so many requests under way to one rank.
+        // Fits: there are never that many requests in transit to one rank.
         self.sorted = self.items.len() as u32;
     }
 
-    /// The first few.
+    /// Returns the first few items.
     #[inline]
     pub(crate) fn ahead(&self) -> &[Item] {
         let items = &self.items[self.head as usize..];
         &items[..items.len().min(3)]
     }
 
-    /// When the first one arrives; needs [`sort`](Queue::sort) before.
+    /// Returns the arrival of the first item; requires [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         debug_assert_eq!(self.sorted as usize, self.items.len());
@@ -94,7 +96,7 @@ impl Queue {
             .map_or(u64::MAX, |item| item.time)
     }
 
-    /// Takes out the first one if it has arrived by `now`; needs [`sort`](Queue::sort) before.
+    /// Takes out the first item if it has arrived by `now`; requires [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<Item> {
         let item = *self.items.get(self.head as usize)?;
@@ -114,7 +116,8 @@ impl Queue {
         Some(item)
     }
 
-    /// Credits' worth of what has arrived by `now` and still waits; needs [`sort`](Queue::sort) before.
+    /// Returns the credits' worth of items that have arrived by `now` and still wait; requires
+    /// [`sort`](Queue::sort) before.
     #[inline]
     pub(crate) fn waiting(&mut self, now: u64) -> u32 {
         while let Some(item) = self.items.get(self.arrived as usize)
@@ -153,7 +156,7 @@ mod tests {
                 let waiting: u32 = list[..due].iter().map(|item| u32::from(item.cost)).sum();
                 prop_assert_eq!(queue.first(), list.first().map_or(u64::MAX, |item| item.time));
                 prop_assert_eq!(queue.waiting(now), waiting);
-                // Not all that is due needs to be taken.
+                // Not all items that are due need to be taken.
                 for item in list.drain(..due - due / 3) {
                     prop_assert_eq!(queue.pop(now), Some(item));
                 }

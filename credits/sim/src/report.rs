@@ -1,26 +1,26 @@
-//! What came out.
+//! The results of a run.
 
 use serde::Serialize;
 
 use crate::{Config, Space};
 
-/// What is counted while ranks work.
+/// Counters of the ranks' work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) requests: u64,
     pub(crate) served: u64,
     pub(crate) replies: u64,
-    /// System messages sent, and arrived.
+    /// System messages sent, and events.
     pub(crate) system: u64,
     pub(crate) events: u64,
-    /// Replies that lent credits on top.
+    /// Replies that lent extra credits.
     pub(crate) grants: u64,
-    /// Credits lent on top, and given back.
+    /// Extra credits lent, and credits given back.
     pub(crate) granted: u64,
     pub(crate) returned: u64,
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
-    /// The largest: credits' worth of requests that wait at a rank, loan.
+    /// The largest values of: credits' worth of requests that wait at a rank, and loan.
     pub(crate) waiting: u64,
     pub(crate) loan: u64,
 }
@@ -41,7 +41,7 @@ impl Counts {
         self.loan = self.loan.max(other.loan);
     }
 
-    /// Messages sent, served or taken.
+    /// Returns the number of messages sent, served or taken.
     pub(crate) fn all_events(&self) -> u64 {
         self.requests + self.served + self.replies + self.system + self.events
     }
@@ -50,40 +50,41 @@ impl Counts {
 /// One step of all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
-    /// Which set of partners, from 0.
+    /// The number of the set of partners, from 0.
     pub rotation: u32,
-    /// Which step with it, from 0.
+    /// The number of the step with these partners, from 0.
     pub step: u32,
-    /// From its start until the last rank has all its replies.
+    /// Time from the step's start until the last rank has all its replies.
     pub time_ns: u64,
     /// Requests sent.
     pub requests: u64,
     /// System messages sent.
     pub system: u64,
-    /// Replies that lent credits on top.
+    /// Replies that lent extra credits.
     pub grants: u64,
-    /// Credits lent on top.
+    /// Extra credits lent.
     pub granted: u64,
     /// Credits given back.
     pub returned: u64,
     /// Requests that had to wait for credits.
     pub stalls: u64,
-    /// How long a rank waited for credits in this step, on average.
+    /// Average time for which a rank waited for credits in this step.
     pub stalled_ns: f64,
-    /// Most credits' worth of requests that waited at one rank at a time.
+    /// The most credits' worth of requests that waited at one rank at a time.
     pub waiting: u64,
-    /// Requests that a rank has served since the pattern changed: the most and the mean.
+    /// Requests that a rank has served since the pattern changed: maximum and mean.
     pub served: (u32, f64),
 }
 
 impl Step {
-    /// No credit moved and nobody was asked for any.
+    /// Returns whether no credit moved and no peer was asked for any.
     #[must_use]
     pub fn is_at_rest(&self) -> bool {
         self.system == 0 && self.granted == 0 && self.returned == 0
     }
 
-    /// Of 1,000 requests, less than one brought credits, and less than one system message was sent.
+    /// Returns whether fewer than one in 1,000 requests brought credits, and fewer than one system
+    /// message was sent for 1,000 requests.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.is_at_rest()
@@ -93,98 +94,100 @@ impl Step {
 
 /// The steps with the same partners.
 ///
-/// They come to *rest* with the first step from which on no credit moves and nobody is asked for any, if an epoch's worth
-/// of requests follows at the busiest rank. In a large job some rank somewhere goes on needing a few credits more for a
-/// long time; so a rotation is *calm* from the first step on from which less than one of 1,000 requests brings credits, and
-/// less than one system message is sent for 1,000 requests.
+/// They come to *rest* with the first step from which on no credit moves and no peer is asked for
+/// any, if an epoch's worth of requests follows at the busiest rank. In a large job, for a long
+/// time some rank still needs a few credits more; therefore a rotation is *calm* from the first
+/// step on from which fewer than one in 1,000 requests brings credits, and fewer than one system
+/// message is sent for 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
-    /// Which, from 0.
+    /// The number of the rotation, from 0.
     pub rotation: u32,
-    /// Steps before rest; none if there is no rest.
+    /// Steps before rest; `None` if there is no rest.
     pub steps_until_rest: Option<u32>,
-    /// The same in epochs: requests that the busiest rank served, divided by the epoch of the flow control (or by the
-    /// default if it has none).
+    /// The same in epochs: the requests that the busiest rank served, divided by the epoch of the
+    /// flow control (or the default epoch if it has none).
     pub epochs_until_rest: Option<f64>,
-    /// Steps before it is calm.
+    /// Steps before the rotation is calm.
     pub steps_until_calm: Option<u32>,
     /// The same in epochs.
     pub epochs_until_calm: Option<f64>,
-    /// Mean time of the steps at rest; if there are none, of the calm ones; if there are none, of the last one.
+    /// Mean time of the steps at rest; if there are none, of the calm ones; if there are none, of
+    /// the last one.
     pub time_ns: f64,
     /// Mean time of a step without flow control.
     pub reference_ns: Option<f64>,
-    /// Speed at rest (or as for the time) as a part of the speed without flow control.
+    /// Speed at rest (or the steps used for `time_ns`), relative to the speed without flow control.
     pub speed: Option<f64>,
     /// Speed of the first step.
     pub speed_first: Option<f64>,
     /// Speed of all steps.
     pub speed_all: Option<f64>,
-    /// System messages for 1,000 requests before it is calm.
+    /// System messages per 1,000 requests before the rotation is calm.
     pub system_adapting: f64,
-    /// System messages for 1,000 requests in the worst step.
+    /// System messages per 1,000 requests in the worst step.
     pub system_worst: f64,
-    /// System messages for 1,000 requests when it is calm.
+    /// System messages per 1,000 requests when the rotation is calm.
     pub system_calm: Option<f64>,
-    /// Credits lent on top.
+    /// Extra credits lent.
     pub granted: u64,
     /// Credits given back.
     pub returned: u64,
-    /// Requests that waited for credits, of 1,000, at rest (or as for the time).
+    /// Requests per 1,000 that waited for credits, at rest (or in the steps used for `time_ns`).
     pub stalls: f64,
 }
 
-/// All rotations: of speeds the mean, of all else the worst rotation.
+/// All rotations: the mean of speeds, the worst rotation of everything else.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Speed at rest as a part of the speed without flow control.
+    /// Speed at rest, relative to the speed without flow control.
     pub speed: Option<f64>,
-    /// Of the worst rotation.
+    /// Speed of the worst rotation.
     pub speed_worst: Option<f64>,
-    /// Speed of the first step after a change of the pattern, of the worst rotation.
+    /// Speed of the first step after a change of the pattern, in the worst rotation.
     pub speed_first: Option<f64>,
-    /// Steps until rest; none if one rotation didn't come to rest.
+    /// Steps until rest; `None` if a rotation didn't come to rest.
     pub steps_until_rest: Option<u32>,
     /// Epochs until rest.
     pub epochs_until_rest: Option<f64>,
-    /// Steps until calm; none if one rotation didn't become calm.
+    /// Steps until calm; `None` if a rotation didn't become calm.
     pub steps_until_calm: Option<u32>,
     /// Epochs until calm.
     pub epochs_until_calm: Option<f64>,
-    /// System messages for 1,000 requests before it is calm.
+    /// System messages per 1,000 requests before calm.
     pub system_adapting: f64,
-    /// System messages for 1,000 requests in the worst step.
+    /// System messages per 1,000 requests in the worst step.
     pub system_worst: f64,
-    /// System messages for 1,000 requests when it is calm.
+    /// System messages per 1,000 requests when calm.
     pub system_calm: Option<f64>,
     /// Requests sent.
     pub requests: u64,
     /// System messages sent.
     pub system: u64,
-    /// Credits lent on top.
+    /// Extra credits lent.
     pub granted: u64,
     /// Credits given back.
     pub returned: u64,
     /// Requests that had to wait for credits.
     pub stalls: u64,
-    /// The largest loan; none without flow control.
+    /// The largest loan; `None` without flow control.
     pub largest_loan: Option<u64>,
-    /// Most credits' worth of requests that waited at one rank at a time.
+    /// The most credits' worth of requests that waited at one rank at a time.
     pub waiting: u64,
 }
 
-/// Static credits that are as fast.
+/// Static credits that are equally fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EqualStatic {
     /// The fewest credits per peer.
     pub credits: u16,
-    /// With them, as a part of the speed without flow control.
+    /// The speed with them, relative to the speed without flow control.
     pub speed: f64,
-    /// Their memory.
+    /// The memory for them.
     pub space: Space,
 }
 
-/// What the simulation itself took.
+/// The effort of the simulation itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effort {
     /// Threads.
@@ -193,32 +196,33 @@ pub struct Effort {
     pub seconds: f64,
     /// Messages sent, served or taken.
     pub events: u64,
-    /// Per second.
+    /// Events per second.
     pub events_per_second: f64,
-    /// Peers of which a rank keeps state in the simulation, the mean of all ranks, if the flow control tells.
+    /// Mean number of peers whose state a rank keeps in the simulation, if the flow control reports
+    /// it.
     pub peers_kept: Option<f64>,
 }
 
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What was run.
+    /// The configuration of the run.
     pub config: Config,
-    /// Memory of a rank for buffers and events; none without flow control.
+    /// Memory of a rank for buffers and events; `None` without flow control.
     pub space: Option<Space>,
-    /// The whole.
+    /// The results of all rotations.
     pub summary: Summary,
-    /// By set of partners.
+    /// The results by set of partners.
     pub rotations: Vec<Rotation>,
-    /// Step by step.
+    /// The results by step.
     pub steps: Vec<Step>,
-    /// Static credits that are as fast, if they were looked for and there are any.
+    /// Static credits that are equally fast, if they were searched for and found.
     pub equal_static: Option<EqualStatic>,
-    /// What it took; all else is the same every time.
+    /// The effort, which varies; everything else is the same in every run.
     pub effort: Effort,
 }
 
-/// Mean; `None` of nothing.
+/// Returns the mean; `None` if there are no values.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
@@ -236,7 +240,7 @@ impl Rotation {
     /// Sums up the steps of one rotation, at least one.
     pub(crate) fn new(steps: &[Step], reference_ns: Option<f64>, epoch: u32) -> Rotation {
         let last = &steps[steps.len() - 1];
-        // From which step on all are as they should be.
+        // The first step from which on all steps satisfy `good`.
         let from = |good: fn(&Step) -> bool| {
             let bad = steps.iter().rposition(|step| !good(step));
             bad.map_or(0, |bad| bad + 1)
@@ -285,7 +289,7 @@ impl Rotation {
     }
 }
 
-/// The largest; `None` if one is none.
+/// Returns the largest value; `None` if one is missing.
 fn worst<T: PartialOrd>(values: impl Iterator<Item = Option<T>>) -> Option<T> {
     let values: Option<Vec<T>> = values.collect();
     values?
@@ -327,7 +331,7 @@ impl Summary {
 mod tests {
     use super::*;
 
-    /// A step of 1000 requests, of which the busiest rank served 100.
+    /// Returns a step of 1000 requests, of which the busiest rank served 100.
     fn step(step: u32, granted: u64, system: u64) -> Step {
         Step {
             rotation: 0,

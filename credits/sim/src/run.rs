@@ -1,4 +1,4 @@
-//! A run with everything it is compared to.
+//! A run and the runs it is compared with.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::config::{Config, REFERENCE_STEPS, Scheme, Space, Subject};
 use crate::report::{Effort, EqualStatic, Report, Rotation, Step, Summary, mean};
 use crate::world::{SimError, World};
 
-/// What one simulation of all rotations gave.
+/// The results of one simulation of all rotations.
 struct Outcome {
     rotations: Vec<Vec<Step>>,
     largest_loan: u64,
@@ -18,10 +18,10 @@ struct Outcome {
     seconds: f64,
 }
 
-/// Simulates what the configuration says.
+/// Simulates a configuration.
 ///
 /// # Errors
-/// When it can't be simulated, or the flow control breaks its own rules.
+/// If it cannot be simulated, or the flow control violates its own rules.
 pub fn run(config: &Config, progress: &Progress) -> Result<Report, SimError> {
     config.check()?;
     let outcome = simulate(config, config.scheme, config.steps, progress)?;
@@ -60,7 +60,7 @@ pub fn run(config: &Config, progress: &Progress) -> Result<Report, SimError> {
     })
 }
 
-/// Mean time of a step of each rotation without flow control.
+/// Returns the mean time of a step of each rotation without flow control.
 fn reference(config: &Config, progress: &Progress) -> Result<Vec<f64>, SimError> {
     let random = config.timing.compute > 0 && config.timing.skew > 0.0;
     let steps = if random {
@@ -77,8 +77,8 @@ fn times(outcome: &Outcome) -> Vec<f64> {
     times.map(|time| time.unwrap_or(0.0)).collect()
 }
 
-/// About the fewest static credits per peer with which the first rotation is at least as fast as `speed` times no flow
-/// control.
+/// Finds approximately the fewest static credits per peer with which the first rotation reaches at
+/// least `speed`, relative to no flow control.
 ///
 /// # Errors
 /// As [`run`].
@@ -102,13 +102,13 @@ pub fn equal_static(
         Ok(reference / times(&outcome)[0].max(1.0))
     };
     let least = config.scale.full_cost().max(config.cost()).into();
-    // More than are ever in flight to one peer are of no use.
+    // More credits than are ever in flight to one peer are useless.
     let burst = config.load.messages.min(config.timing.chunks);
     let burst = u64::from(burst) * u64::from(config.cost());
     let most = u16::try_from(burst).unwrap_or(u16::MAX).max(least);
 
-    // Speed does not always grow with credits: a rank that may send more is served later by those it floods. So from
-    // below, in growing strides, and then within the last one.
+    // Speed does not always grow with credits: a rank that may send more is served later by the
+    // ranks it floods. Therefore search upwards in growing strides, and then within the last one.
     let (mut below, mut credits) = (least - 1, least);
     let mut fastest = with(credits)?;
     while fastest < speed {

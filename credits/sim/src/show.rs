@@ -1,4 +1,4 @@
-//! A report for people.
+//! Human-readable reports.
 
 use std::io::{self, Write};
 
@@ -96,7 +96,7 @@ fn memory(space: Space) -> String {
     )
 }
 
-/// A number of bytes, in binary units.
+/// Formats a number of bytes in binary units.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;
@@ -109,7 +109,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// Steps until something that may never be.
+/// Formats the steps until a state that may never be reached.
 pub(crate) fn steps(steps: Option<u32>) -> String {
     steps.map_or_else(|| "never".to_owned(), |steps| steps.to_string())
 }

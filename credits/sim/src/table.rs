@@ -7,34 +7,35 @@ use sim::Progress;
 use crate::show::{bytes, optional, steps};
 use crate::{Config, EqualStatic, Load, Report, Scheme, SimError, Space, equal_static, run};
 
-/// Static credits are looked for in jobs of at most so many ranks: what one pair needs does not depend on the others.
+/// Static credits are searched for in jobs of at most this many ranks: the needs of one pair do not
+/// depend on the others.
 const SEARCH: u32 = 1_000;
 
-/// What was found for one configuration.
+/// The results for one configuration.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The run with credits that move.
+    /// The run with dynamic credits.
     pub report: Report,
-    /// Static credits that are as fast.
+    /// Static credits that are equally fast.
     pub equal: Option<EqualStatic>,
-    /// Whether their speed was simulated at this size, not at the one at which they were looked for.
+    /// Whether their speed was simulated at this size, not at the size used for the search.
     pub verified: bool,
 }
 
-/// Runs a configuration, and looks for static credits that are as fast; these are simulated at full size in jobs of at
-/// most `verify` ranks.
+/// Runs a configuration, and searches for static credits that are equally fast; these are simulated
+/// at full size in jobs of at most `verify` ranks.
 ///
 /// # Errors
 /// As [`run`].
 pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, SimError> {
     let report = run(config, progress)?;
-    // What is equal but for chance.
+    // Speeds above this differ only by chance.
     let speed = report.summary.speed.unwrap_or(1.0).min(0.98);
     let ranks = config.ranks.min(SEARCH);
     let small = Config {
         ranks,
         load: Load {
-            // As many senders to each of them.
+            // As many senders to each hot rank.
             hot: scaled(config.load.hot, ranks, config.ranks).max(1),
             ..config.load.clone()
         },
@@ -66,7 +67,7 @@ pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, Sim
     })
 }
 
-/// `count` of `all`, as a part of `some`.
+/// Scales `count` from a whole of `all` to one of `some`.
 fn scaled(count: u32, some: u32, all: u32) -> u32 {
     (u64::from(count) * u64::from(some) / u64::from(all.max(1))) as u32
 }
@@ -74,7 +75,7 @@ fn scaled(count: u32, some: u32, all: u32) -> u32 {
 /// Writes rows as a Markdown table.
 ///
 /// # Errors
-/// `out` can't be written.
+/// If `out` cannot be written.
 pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(
         out,

@@ -1,4 +1,4 @@
-//! How long things take.
+//! The durations of the model.
 
 use clap::Args;
 use serde::Serialize;
@@ -10,43 +10,44 @@ const HEADER_BYTES: f64 = 64.0;
 
 /// The network and the processors of the model. Times are in nanoseconds.
 ///
-/// A rank does one thing at a time. Between two of its requests it polls; while it waits for credits or has nothing to do
-/// it polls all the time; while it computes it does not poll. A message leaves through the rank's network interface, which
-/// sends one at a time, and arrives after the latency. Receivers' interfaces are not a limit of their own.
+/// A rank does one thing at a time. It polls between two requests; while it waits for credits or
+/// has nothing to do it polls constantly; while it computes it does not poll. A message leaves
+/// through the rank's network interface, which sends one at a time, and arrives after the latency.
+/// Receivers' interfaces are not modelled as a limit.
 ///
-/// `safe_limit`, `am_limit` and `chunks` are the original's `GASNET_PORTAL_SAFE_LIMIT`, `GASNET_PORTAL_AM_LIMIT` and
-/// `GASNET_PORTAL_SB_CHUNKS`.
+/// `safe_limit`, `am_limit` and `chunks` are the original's `GASNET_PORTAL_SAFE_LIMIT`,
+/// `GASNET_PORTAL_AM_LIMIT` and `GASNET_PORTAL_SB_CHUNKS`.
 #[derive(Clone, Debug, PartialEq, Serialize, Args)]
 #[command(next_help_heading = "Network and processors (times in nanoseconds)")]
 pub struct Timing {
-    /// From a network interface to another
+    /// Latency from one network interface to another
     #[arg(long, value_name = "NS", default_value_t = Timing::default().latency)]
     pub latency: u64,
-    /// Of a network interface, in GB/s
+    /// Bandwidth of a network interface, in GB/s
     #[arg(long, value_name = "GB/S", default_value_t = Timing::default().bandwidth)]
     pub bandwidth: f64,
-    /// To send a request
+    /// Time to send a request
     #[arg(long, value_name = "NS", default_value_t = Timing::default().send)]
     pub send: u64,
-    /// To serve a request and reply, whatever its size
+    /// Time to serve a request and reply, independent of its size
     #[arg(long, value_name = "NS", default_value_t = Timing::default().serve)]
     pub serve: u64,
-    /// The same, for each 256 bytes of the request
+    /// Time to serve each 256 bytes of a request, in addition
     #[arg(long, value_name = "NS", default_value_t = Timing::default().serve_credit)]
     pub serve_credit: u64,
-    /// For a reply that arrives
+    /// Time to handle a reply
     #[arg(long, value_name = "NS", default_value_t = Timing::default().reply)]
     pub reply: u64,
-    /// For a system message, at each side
+    /// Time for a system message, on each side
     #[arg(long, value_name = "NS", default_value_t = Timing::default().system)]
     pub system: u64,
-    /// For a poll
+    /// Time for a poll
     #[arg(long, value_name = "NS", default_value_t = Timing::default().poll)]
     pub poll: u64,
     /// Requests sent between two polls
     #[arg(long, value_name = "N", default_value_t = Timing::default().poll_every)]
     pub poll_every: u32,
-    /// A waiting rank polls so often; 0 is all the time
+    /// Interval between polls of a waiting rank; 0 for constant polling
     #[arg(long, value_name = "NS", default_value_t = Timing::default().poll_gap)]
     pub poll_gap: u64,
     /// Replies taken by one poll
@@ -55,25 +56,26 @@ pub struct Timing {
     /// Requests served by one poll
     #[arg(long, value_name = "N", default_value_t = Timing::default().am_limit)]
     pub am_limit: u8,
-    /// Requests of a rank without reply, at most
+    /// Most requests of a rank without a reply
     #[arg(long, value_name = "N", default_value_t = Timing::default().chunks)]
     pub chunks: u32,
-    /// Computing at the start of each step, without polling
+    /// Computing time at the start of each step, without polling
     #[arg(long, value_name = "NS", default_value_t = Timing::default().compute)]
     pub compute: u64,
-    /// Up to so much longer, as a part of it, at random
+    /// Random increase of the computing time, up to this fraction of it
     #[arg(long, value_name = "PART", default_value_t = Timing::default().skew)]
     pub skew: f64,
     /// Polls while computing
     #[arg(long, value_name = "N", default_value_t = Timing::default().compute_polls)]
     pub compute_polls: u32,
-    /// Ranks begin a step up to so much later, at random
+    /// Random delay of a rank's start of a step, up to this time
     #[arg(long, value_name = "NS", default_value_t = Timing::default().jitter)]
     pub jitter: u64,
 }
 
 impl Default for Timing {
-    /// An InfiniBand-like network: 1.5 µs, 10 GB/s; half a microsecond to serve a full medium of 1 KiB.
+    /// An InfiniBand-like network: 1.5 µs, 10 GB/s; half a microsecond to serve a full medium of 1
+    /// KiB.
     fn default() -> Timing {
         Timing {
             latency: 1_500,
@@ -109,7 +111,7 @@ impl Timing {
         if self.latency == 0 {
             return bad("the latency", 0.0, "at least 1 ns");
         }
-        // So that a message takes no more than seconds: sums stay far from the end of 64 bits.
+        // A message then takes at most seconds, so sums stay far below the limit of 64 bits.
         if !(self.bandwidth >= 1e-6 && self.bandwidth.is_finite()) {
             return bad("the bandwidth", self.bandwidth, "at least 0.000001 GB/s");
         }
@@ -144,7 +146,7 @@ impl Timing {
             ("the time to compute", self.compute),
             ("the jitter", self.jitter),
         ] {
-            // Ten seconds: sums stay far from the end of 64 bits.
+            // Ten seconds: sums stay far below the limit of 64 bits.
             if value > 10_000_000_000 {
                 return bad(setting, value as f64, "at most 10 s");
             }
@@ -152,13 +154,14 @@ impl Timing {
         Ok(())
     }
 
-    /// When a rank that waits since `since` sees what arrives at `arrival`, not before that; `u64::MAX` is never.
+    /// Returns when a rank that has been waiting since `since` notices an arrival at `arrival`;
+    /// `u64::MAX` is never.
     pub(crate) fn wake(&self, since: u64, arrival: u64) -> u64 {
         let waited = (arrival - since).checked_next_multiple_of(self.poll_gap.max(1));
         waited.map_or(u64::MAX, |waited| since.saturating_add(waited))
     }
 
-    /// How long a message with a body of `bytes` bytes occupies the interface.
+    /// Returns how long a message with a body of `bytes` bytes occupies the interface.
     pub(crate) fn wire(&self, bytes: u32) -> u64 {
         ((f64::from(bytes) + HEADER_BYTES) / self.bandwidth).ceil() as u64
     }

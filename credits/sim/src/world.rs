@@ -1,8 +1,9 @@
-//! All ranks of a job, and time.
+//! All ranks of a job, and the time.
 //!
-//! Ranks act on one another by messages alone, and a message takes at least the latency. So within a window as long as
-//! the latency no rank can notice what another does in it: the ranks are simulated one after the other, or at the same
-//! time, without any common queue of events, and what they send is exchanged at the end of the window.
+//! Ranks interact only through messages, and a message takes at least the latency. Within a window
+//! as long as the latency, therefore, no rank can notice what another does in it: the ranks are
+//! simulated one after another, or in parallel, without a common queue of events, and their
+//! messages are exchanged at the end of the window.
 
 use credits::Violation;
 use rayon::prelude::*;
@@ -12,55 +13,55 @@ use crate::part::{Broken, Costs, Outboxes, Part};
 use crate::pattern::Programs;
 use crate::report::{Counts, Step};
 
-/// Why a simulation ended early.
+/// The reason why a simulation ended early.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SimError {
-    /// It could not begin.
+    /// The simulation could not start.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The threads could not be started.
-    #[error("can't start {threads} threads: {reason}")]
+    #[error("cannot start {threads} threads: {reason}")]
     Threads {
-        /// How many.
+        /// Number of threads.
         threads: usize,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// The flow control refused a message of its own kind.
+    /// The flow control refused a message of another instance of itself.
     #[error("rank {rank} at {time} ns: {violation}")]
     Violation {
         /// The rank that refused it.
         rank: u32,
-        /// When.
+        /// The time.
         time: u64,
-        /// Why.
+        /// The reason.
         violation: Violation,
     },
-    /// More requests were under way to a rank than its buffers hold.
+    /// More requests were in transit to a rank than its buffers hold.
     #[error(
-        "rank {rank} at {time} ns: requests worth {credits} credits are under way to it, it has {total}"
+        "rank {rank} at {time} ns: requests worth {credits} credits are in transit to it, it has {total}"
     )]
     Overflow {
         /// The rank.
         rank: u32,
-        /// When.
+        /// The time.
         time: u64,
-        /// What is under way.
+        /// Credits' worth of the requests in transit.
         credits: u64,
-        /// What it has.
+        /// The rank's credits.
         total: u64,
     },
-    /// Nothing moves any more.
-    #[error("rank {rank} waits for {} for ever, {ranks} ranks do", if *credits { "credits" } else { "messages" })]
+    /// The simulation makes no more progress.
+    #[error("rank {rank} waits forever for {}, as do {ranks} ranks in total", if *credits { "credits" } else { "messages" })]
     Deadlock {
         /// A rank that waits.
         rank: u32,
         /// Whether it waits for credits.
         credits: bool,
-        /// Ranks that wait.
+        /// Number of waiting ranks.
         ranks: u32,
     },
-    /// The ranks have ended the step but go on moving credits.
+    /// The ranks have ended the step but continue to move credits.
     #[error(
         "rotation {rotation}, step {step}: credits still move after {messages} messages, with nothing to send"
     )]
@@ -73,36 +74,41 @@ pub enum SimError {
         messages: u64,
     },
     /// Two ranks at rest disagree about a loan.
-    #[error("rank {lender} has lent rank {borrower} {lent} credits, which has {borrowed}")]
+    #[error(
+        "rank {lender} has lent rank {borrower} {lent} credits, rank {borrower} has {borrowed}"
+    )]
     Unbalanced {
-        /// Who lent.
+        /// The lender.
         lender: u32,
-        /// To whom.
+        /// The borrower.
         borrower: u32,
-        /// What the lender says.
+        /// Credits lent according to the lender.
         lent: u32,
-        /// What the borrower has.
+        /// Credits that the borrower has.
         borrowed: u32,
     },
-    /// A rank's credits are not all there.
-    #[error("rank {rank} has {credits} credits, banked and lent, it had {total}")]
+    /// Some of a rank's credits are missing, or there are too many.
+    #[error("rank {rank} has {credits} credits, banked and lent, expected {total}")]
     Lost {
         /// The rank.
         rank: u32,
-        /// Those that are there.
+        /// Credits found.
         credits: u64,
-        /// What it began with.
+        /// Credits at the start.
         total: u64,
     },
 }
 
-/// Windows after a step's end within which credits must come to rest: a message each way takes two of them.
+/// Windows after a step's end within which credits must come to rest: a message in each direction
+/// takes two of them.
 const REST: u64 = 100_000;
 
-/// Ranks in jobs in which every loan is added up after each rotation; in larger ones those to the partners are compared.
+/// The largest job in which every loan is added up after each rotation; in larger ones only the
+/// loans to partners are compared.
 const ADD_UP: u32 = 2048;
 
-/// Ranks in a part: what is known of them, some KiB each, stays in a processor's cache while they are simulated.
+/// Ranks in a part: their state, some KiB each, stays in a processor's cache while they are
+/// simulated.
 const PART: u32 = 512;
 
 /// A job in progress.
@@ -110,7 +116,7 @@ pub(crate) struct World<'a, F> {
     config: &'a Config,
     costs: Costs,
     parts: Vec<Part<F>>,
-    /// What each part has sent in the window before.
+    /// The messages that each part sent in the previous window.
     mail: Vec<Outboxes>,
     /// Ranks in each part.
     size: u32,
@@ -122,7 +128,7 @@ pub(crate) struct World<'a, F> {
 }
 
 impl<'a, F: Subject> World<'a, F> {
-    /// Ranks with flow control by `flow`, each with `total` credits.
+    /// Creates ranks with flow control by `flow`, each with `total` credits.
     pub(crate) fn new(
         config: &'a Config,
         total: Option<u64>,
@@ -158,7 +164,7 @@ impl<'a, F: Subject> World<'a, F> {
         })
     }
 
-    /// Simulates the steps of a rotation, and looks whether no credit was lost.
+    /// Simulates the steps of a rotation, and checks that no credit was lost.
     pub(crate) fn rotation(
         &mut self,
         rotation: u32,
@@ -239,7 +245,7 @@ impl<'a, F: Subject> World<'a, F> {
         })
     }
 
-    /// Simulates all that begins before `end`, and exchanges the messages.
+    /// Simulates all actions that begin before `end`, and exchanges the messages.
     fn window(&mut self, programs: &Programs, end: u64) -> Result<(), SimError> {
         let costs = &self.costs;
         let mail = &self.mail;
@@ -271,7 +277,8 @@ impl<'a, F: Subject> World<'a, F> {
         }
     }
 
-    /// How long a barrier between steps takes: a round of messages for each doubling of the ranks.
+    /// Returns the duration of a barrier between steps: a round of messages for each doubling of
+    /// the ranks.
     fn barrier(&self) -> u64 {
         u64::from(u32::BITS - self.config.ranks.leading_zeros()) * self.costs.latency()
     }
@@ -290,14 +297,15 @@ impl<'a, F: Subject> World<'a, F> {
         self.parts[(rank / self.size) as usize].flow(rank)
     }
 
-    /// Peers of which a rank keeps state, on average.
+    /// Returns the average number of peers whose state a rank keeps.
     pub(crate) fn peers_kept(&self) -> Option<f64> {
         let flows = self.parts.iter().flat_map(Part::flows);
         let sum: Option<u64> = flows.map(Subject::peers_kept).sum();
         sum.map(|sum| sum as f64 / f64::from(self.config.ranks))
     }
 
-    /// Nothing is under way: what is lent must be what is borrowed, and all credits must be there.
+    /// Checks, while nothing is in transit, that loans match on both sides and all credits are
+    /// there.
     fn check(&self, programs: &Programs) -> Result<(), SimError> {
         let Some(total) = self.total else {
             return Ok(());
@@ -344,7 +352,7 @@ mod tests {
     use crate::{Pattern, Scheme};
     use credits::{CreditByte, FlowControl, Short, Static, System};
 
-    /// How the test's flow control breaks the rules.
+    /// The rule that the test's flow control breaks.
     #[derive(Clone, Copy, PartialEq)]
     enum How {
         NotAtAll,

@@ -9,7 +9,7 @@ use sim::program::Program;
 
 const CREDIT_SIM: Program = Program(env!("CARGO_BIN_EXE_credit-sim"));
 
-/// What a run gives but for how long it took.
+/// The results of a run, except its duration.
 fn report(arguments: &str) -> Value {
     let mut report = CREDIT_SIM.json(arguments);
     report.as_object_mut().unwrap().remove("effort");
@@ -72,7 +72,7 @@ fn bad_input_is_named() {
 
 type Options = &'static [(&'static str, Option<&'static str>)];
 
-/// A job in which credits are short, so that how they move matters.
+/// A job with few credits, so that their movements matter.
 const SHORT: Options = &[
     ("ranks", Some("27")),
     ("credits", Some("8")),
@@ -84,12 +84,12 @@ const SHORT: Options = &[
     ("epoch", Some("64")),
     ("threads", Some("1")),
 ];
-/// By the original's rules, without a pace.
+/// With the original's rules, without a pace.
 const ORIGINAL: Options = &[("original", None), ("bank", Some("100"))];
 const COMPUTING: Options = &[("compute", Some("50000"))];
 const CHAIN: Options = &[("pattern", Some("chain"))];
 
-/// Every option of a run with what it is given, and what beside it lets it matter.
+/// Every option of a run with its value, and the other options that make it matter.
 const OPTIONS: &[(&str, Option<&str>, Options)] = &[
     ("ranks", Some("26"), &[]),
     ("pattern", Some("pairs"), &[]),
@@ -140,7 +140,7 @@ const OPTIONS: &[(&str, Option<&str>, Options)] = &[
     ("jitter", Some("5000"), &[]),
 ];
 
-/// The options as arguments; of one that comes twice the last counts.
+/// Returns the options as arguments; if one comes twice, the last counts.
 fn arguments(options: &[(&str, Option<&str>)]) -> String {
     let options: BTreeMap<_, _> = options.iter().copied().collect();
     let one = |(name, value): (&str, Option<&str>)| format!("--{name} {} ", value.unwrap_or(""));
@@ -162,7 +162,7 @@ fn every_option_is_run_and_does_something() {
     for &(name, value, beside) in OPTIONS {
         let without = [SHORT, beside].concat();
         let mut with = [&without[..], &[(name, value)]].concat();
-        // They have no bank, or no credits.
+        // These have no bank, or no credits.
         match name {
             "static" => with.retain(|&(name, _)| name != "bank"),
             "unlimited" => with.retain(|&(name, _)| name != "bank" && name != "credits"),
@@ -178,7 +178,7 @@ fn every_option_is_run_and_does_something() {
 
     let mut command = Cli::command();
     command.build();
-    // What the other tests run.
+    // The runs of the other tests.
     let mut tried: BTreeSet<&str> = OPTIONS.iter().map(|&(name, ..)| name).collect();
     tried.extend(["json", "record", "columns"]);
     assert_eq!(options_of(&command), tried);
@@ -223,7 +223,7 @@ fn huge_figures_come_out_again() {
     CREDIT_SIM.renews_figures(|command| ranks(command) >= 10_000);
 }
 
-/// The ranks of the job that a command simulates.
+/// Returns the number of ranks that a command simulates.
 fn ranks(command: &str) -> u32 {
     let mut words = command.split(' ').skip_while(|&word| word != "--ranks");
     let ranks = words.nth(1).expect("a number of ranks");

@@ -93,7 +93,7 @@ fn credits_for_a_whole_burst_change_nothing() {
 
 #[test]
 fn a_round_trip_for_each_request_takes_longer() {
-    // Patterns in which each rank serves one other at a time.
+    // Patterns in which each rank serves one other rank at a time.
     for pattern in [Pattern::Pairs, Pattern::Oddpoll, Pattern::Tree] {
         let mut speeds = Vec::new();
         for credits in [4, 8, 400] {
@@ -148,7 +148,7 @@ fn the_fewest_static_credits_are_just_enough() {
 
 #[test]
 fn inattentive_ranks_need_more_credits() {
-    // One of two ranks computes longer: the other can send to it meanwhile, or wait.
+    // One of two ranks computes longer: meanwhile the other can either send to it, or wait.
     let speed = |credits, compute_polls| {
         let mut config = Config::new(2, Pattern::Oddpoll);
         config.scheme = Scheme::Static { credits };
@@ -195,7 +195,7 @@ fn what_cannot_be_simulated_is_refused() {
     assert!(refused(many).contains("can be counted"));
 }
 
-/// Few credits for each, and `banked`; loans that double.
+/// Few credits for each rank, and `banked`; loans that double.
 fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
     config.scheme = Scheme::Dynamic {
         credits: 4,
@@ -214,7 +214,7 @@ fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
 #[test]
 fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     let mut config = Config::new(27, Pattern::Ghost);
-    // The bank is enough for two sets of partners; for the third the first ones have to give back.
+    // The bank is enough for two sets of partners; for the third, the first ones have to give back.
     moving(&mut config, 9_000, 4);
     config.rotations = 3;
     config.steps = 60;
@@ -259,7 +259,7 @@ fn ranks_that_poll_now_and_then_are_slower() {
             let steps = simulate(&config).steps;
             times.push(steps.iter().map(|step| step.time_ns).sum::<u64>());
         }
-        // Every nanosecond is all the time.
+        // A gap of one nanosecond is the same as constant polling.
         assert_eq!(times[0], times[1], "{pattern:?}");
         assert!(times[2] > times[0], "{pattern:?}: {times:?}");
     }
@@ -273,7 +273,7 @@ fn ghost_zones_rest_at_full_speed_with_what_ships() {
         (1024, 1_000_000),
         (17 * 1024, 10_000),
     ] {
-        // As much for each, and in the bank, as in a job of that size.
+        // As much for each rank, and in the bank, as in a job of that size.
         let scale = Scale::for_chunk(chunk).unwrap();
         let mut config = Config::with_scale(job, Pattern::Ghost, scale);
         config.ranks = 216;

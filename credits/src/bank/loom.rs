@@ -1,5 +1,5 @@
-//! The shared bank under the model checker: every interleaving of its parts, and every value that the orderings allow a
-//! load to return.
+//! The shared bank under the model checker: every interleaving of its parts, and every value that
+//! the orderings allow a load to return.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-credits --release --lib loom`.
 
@@ -11,7 +11,7 @@ use super::{Asking, Bank, SharedBank};
 
 type Part = Arc<SharedBank>;
 
-/// Runs `run` in two parts at once; gives what they give, and the bank afterwards.
+/// Runs `run` in two parts at once; returns their results and the bank afterwards.
 fn two<T: 'static>(
     credits: u32,
     run: impl Fn(&mut Part) -> T + Clone + Send + 'static,
@@ -104,7 +104,7 @@ fn loom_answers_are_counted_once() {
 fn loom_a_pace_is_kept() {
     const APART: u32 = 2;
     let mut checker = loom::model::Builder::new();
-    // All there are take minutes.
+    // Checking all interleavings takes minutes.
     checker.preemption_bound = Some(3);
     checker.check(|| {
         let (begun, mut bank) = two(0, |part| {
@@ -112,7 +112,7 @@ fn loom_a_pace_is_kept() {
             part.note_requests(1, 1);
             (0..2).filter(|_| part.begin_revoke(APART, 1)).count()
         });
-        // Two requests: whoever comes second is too early, or just in time.
+        // Two requests: the second part is too early, or just in time.
         assert_eq!(begun[0] + begun[1], 1, "{begun:?}");
         bank.want(9, false);
         bank.note_requests(APART, 1);

@@ -1,24 +1,24 @@
 //! The list of peers that can be asked for credits: only those with more than the minimum.
 //!
-//! A ring through the peers' own state, walked round and round, so that all are asked equally often. A peer that has
-//! fallen to the minimum is taken off when the walk next comes by; it costs one step of one walk. That saves links
-//! backwards.
+//! A ring through the peers' own state, walked in a circle, so that all peers are asked equally
+//! often. A peer that has fallen to the minimum is removed when the walk next reaches it, at the
+//! cost of one step. That saves backward links.
 
 use super::peer::{Flags, Peer};
 use crate::Store;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct List {
-    /// Places in all.
+    /// Number of places.
     len: u32,
-    /// On the list.
+    /// Number of places on the list.
     listed: u32,
-    /// The place that the walk has looked at last.
+    /// The place that the walk visited last.
     last: u32,
 }
 
 impl List {
-    /// Of all places, in order, or of none.
+    /// Creates a list of all places, in order, or of none.
     pub(super) fn new(len: u32, all: bool) -> List {
         List {
             len,
@@ -32,7 +32,7 @@ impl List {
     }
 
     fn after<S: Store<Value = Peer>>(&self, peers: &S, place: u32) -> u32 {
-        // In u64: both are below 2^32.
+        // In u64, because both are below 2^32.
         let next = u64::from(place) + 1 + u64::from(peers.get(place).skip);
         (next % u64::from(self.len)) as u32
     }
@@ -42,17 +42,17 @@ impl List {
         peers.get_mut(place).skip = (skip % u64::from(self.len)) as u32;
     }
 
-    /// The next place of the walk, without moving.
+    /// Returns the next place of the walk, without moving.
     pub(super) fn peek<S: Store<Value = Peer>>(&self, peers: &S) -> Option<u32> {
         (self.listed > 0).then(|| self.after(peers, self.last))
     }
 
-    /// Moves on.
+    /// Moves on to the next place.
     pub(super) fn advance<S: Store<Value = Peer>>(&mut self, peers: &S) {
         self.last = self.after(peers, self.last);
     }
 
-    /// Puts a place on the list; the walk comes to it last.
+    /// Puts a place on the list; the walk reaches it last.
     pub(super) fn insert<S: Store<Value = Peer>>(&mut self, peers: &mut S, place: u32) {
         let flags = &mut peers.get_mut(place).flags;
         if flags.contains(Flags::LISTED) {
@@ -70,7 +70,7 @@ impl List {
         self.listed += 1;
     }
 
-    /// Takes the next place of the walk off.
+    /// Removes the next place of the walk.
     pub(super) fn remove_next<S: Store<Value = Peer>>(&mut self, peers: &mut S) {
         let Some(place) = self.peek(peers) else {
             return;
@@ -92,7 +92,7 @@ mod tests {
     use crate::Dense;
 
     proptest! {
-        /// Against a queue whose front is the next place of the walk.
+        /// Compared with a queue whose front is the next place of the walk.
         #[test]
         fn the_ring_is_a_queue(len in 1u32..20, all in any::<bool>(), steps in prop::collection::vec((0u8..3, 0u32..20), 0..200)) {
             let mut peers = Dense::new(len, Peer::new(4, all));

@@ -2,13 +2,13 @@
 //!
 //! * A request that has stalled for credits asks its receiver for more; the receiver lends from its
 //!   bank.
-//! * When the bank is short, its owner asks peers that have more than the minimum to give back what
+//! * When the bank is low, its owner asks peers that have more than the minimum to give back what
 //!   they don't use.
-//! * What counts as use is recent use: at the end of each epoch, a number of requests received, it
-//!   is divided by four.
+//! * Only recent use counts: at the end of each epoch (a number of requests received) it is divided
+//!   by four.
 //!
-//! A pattern that does not stall moves nothing; one that lasts comes to rest. The scheme is that of
-//! GASNet's original Portals conduit ("Scheme for credit balancing and re-distribution" in its
+//! A pattern that does not stall moves nothing; a lasting pattern comes to rest. The scheme is that
+//! of GASNet's original Portals conduit ("Scheme for credit balancing and re-distribution" in its
 //! documentation). Where its text and its code differ, or leave something open:
 //!
 //! | question | here |
@@ -16,12 +16,12 @@
 //! | the bank has less than asked for | gives what it has (as the code) |
 //! | the lender limit has less room than asked for | gives what fits |
 //! | when to ask peers for credits | when the bank could not give what the limits allowed |
-//! | the end of an epoch | peers catch up when they are next looked at, instead of all at once |
+//! | the end of an epoch | a peer's state catches up at its next use, instead of all at once |
 //! | credits in flight at a decay | count as used, so that a revoke never takes them |
-//! | nobody has anything to spare | nobody is asked again before the next epoch |
+//! | no peer has anything to spare | no peer is asked again before the next epoch |
 //!
-//! [`Tuning`] has rules of its own beside the scheme's: loans that double and, once large, go on to
-//! the most; use that counts for one epoch more; and a pace for asking.
+//! [`Tuning`] adds rules to the scheme's: loans that double and, once large, grow on to the
+//! maximum; use that counts for one more epoch; and a pace for asking.
 
 mod list;
 mod peer;
@@ -38,7 +38,7 @@ use peer::Flags;
 pub use peer::Peer;
 pub use tuning::{Growth, Tuning};
 
-/// Most peers that one look for somebody to ask passes by.
+/// The most peers that one search for a lender skips.
 const WALK: u32 = 64;
 
 /// Dynamic credits of one rank, for all its peers or a [part](Part) of them.
@@ -51,49 +51,50 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     ranks: u32,
     rank: u32,
     tuning: Tuning,
-    /// When the bank has less after it has lent credits peers are asked.
+    /// Peers are asked if the bank has less than this after it has lent credits.
     reserve: u32,
-    /// Peers looked at in vain, one after the other on the list, in epoch `walked`. As many as are
-    /// on it: nobody has anything to spare before the next epoch, or before somebody returns
-    /// credits and may have more.
+    /// Consecutive peers on the list that were checked in vain in epoch `walked`. If that is all of
+    /// them, no peer has anything to spare before the next epoch, or before a peer returns credits
+    /// and may have more.
     fruitless: u32,
     walked: u32,
-    /// Only for [silent](Self::silent) ones, of whom there may be fewer.
+    /// Whether only [silent](Self::silent) peers were checked, of which there may be fewer.
     walked_silent: bool,
 }
 
-/// The state between a rank and one peer, as numbers to look at.
+/// The state between a rank and one peer, for inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PeerState {
-    /// Credits of ours that the peer has.
+    /// Our credits that the peer has.
     pub loan: u16,
-    /// Credits of the peer's that we have.
+    /// The peer's credits that we have.
     pub send: u16,
-    /// Of these, in flight.
+    /// The part of these in flight.
     pub in_use: u16,
     /// The most in flight recently.
     pub max: u16,
-    /// The same before this epoch, if that counts.
+    /// The most in flight before this epoch, if that counts.
     pub held: u16,
     /// Requests to the peer that stalled recently.
     pub stalls: u8,
-    /// Credits given back to it recently.
+    /// Credits recently given back to the peer.
     pub revoked: u16,
-    /// Requests from it that asked for more recently.
+    /// Recent requests from the peer that asked for more.
     pub requested: u8,
-    /// Credits given to it recently.
+    /// Credits recently given to the peer.
     pub given: u16,
-    /// A revoke is under way to it.
+    /// Whether a revoke to the peer is outstanding.
     pub asked: bool,
-    /// It had nothing to return in this epoch.
+    /// Whether the peer had nothing to return in this epoch.
     pub zero_reply: bool,
 }
 
 impl<S: Store<Value = Peer>> Dynamic<S> {
-    /// Dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to every
-    /// rank and banked `banked`.
+    /// Creates dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to
+    /// every rank and banked `banked`.
     ///
-    /// A loan below the minimum can never be what a full medium costs; [`Plan`] sees to that.
+    /// A loan below the minimum can never grow to the cost of a full medium; [`Plan`] prevents
+    /// that.
     #[must_use]
     pub fn new(ranks: u32, rank: u32, loan: u16, banked: u32, tuning: Tuning) -> Self {
         let bank = OwnBank::open(banked, 1).remove(0);
@@ -102,7 +103,7 @@ impl<S: Store<Value = Peer>> Dynamic<S> {
 }
 
 impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
-    /// As planned, in `parts` parts that share the bank.
+    /// Creates the planned credits, in `parts` parts that share the bank.
     pub fn from_plan(plan: &Plan, rank: u32, parts: u32) -> impl Iterator<Item = Self> {
         Part::all(parts)
             .zip(B::open(plan.banked(), parts))
@@ -139,7 +140,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// The state between us and `peer`.
+    /// Returns the state between us and `peer`.
     #[must_use]
     pub fn peer_state(&self, peer: u32) -> PeerState {
         let mut state = self.peers.get(self.part.place(peer));
@@ -159,11 +160,12 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// A peer begins anew, having forgotten us: so do we. Both have then lent each other the minimum, as at the start
-    /// of a plan that lends no more than that; the rest of what it had is banked.
+    /// Resets the state of a peer that has restarted and forgotten us. Both sides have then lent
+    /// each other the minimum, as at the start of a plan that lends no more than that; the rest of
+    /// its loan is banked.
     ///
     /// # Panics
-    /// When `peer` is not a rank of the job.
+    /// If `peer` is not a rank of the job.
     pub fn restart(&mut self, peer: u32) {
         let place = self.part.place(peer);
         let minimum = self.tuning.minimum;
@@ -183,19 +185,19 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.fruitless = 0;
     }
 
-    /// Epochs ended.
+    /// Returns the number of epochs ended.
     #[must_use]
     pub fn epoch(&self) -> u32 {
         self.bank.epoch()
     }
 
-    /// Requests received since the start.
+    /// Returns the number of requests received since the start.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.bank.received(self.tuning.epoch)
     }
 
-    /// The state of all peers.
+    /// Returns the state of all peers.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.peers
@@ -211,14 +213,14 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// Requests have been received.
+    /// Counts received requests.
     #[inline]
     fn note_requests(&mut self, requests: u32) {
         self.bank.note_requests(requests, self.tuning.epoch);
     }
 
-    /// What [`FlowControl::grant`] does of a request that is more than plain, or the first of an
-    /// epoch; `noted`: it has been counted.
+    /// Does the work of [`FlowControl::grant`] for a request whose byte is not plain, or the first
+    /// of an epoch. `noted` means that it has been counted.
     #[inline(never)]
     fn grant_otherwise(&mut self, peer: u32, byte: CreditByte, noted: bool) -> CreditByte {
         if !noted {
@@ -241,7 +243,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         CreditByte::new(end_of_epoch, extra, byte.credits())
     }
 
-    /// What [`FlowControl::settle`] does of a reply that brings more than its request's credits.
+    /// Does the work of [`FlowControl::settle`] for a reply that brings more than its request's
+    /// credits.
     #[inline(never)]
     fn settle_otherwise(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
         let credits = byte.credits().into();
@@ -265,7 +268,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Lends what the limits and the bank allow of what was asked for; the code of how much.
+    /// Lends as much of the request as the limits and the bank allow; returns the code of the
+    /// amount.
     #[cold]
     fn lend(&mut self, place: u32, code: u8) -> u8 {
         let state = self.peers.get_mut(place);
@@ -293,7 +297,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         code
     }
 
-    /// Gives back to a lender what is not needed.
+    /// Gives back to a lender the credits that are not needed.
     fn on_revoke(&mut self, place: u32, end_of_epoch: bool) -> System {
         let state = self.peers.get_mut(place);
         state.catch_up(self.bank.epoch());
@@ -306,7 +310,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// Banks what a peer gives back.
+    /// Banks the credits that a peer gives back.
     fn on_return(
         &mut self,
         peer: u32,
@@ -342,20 +346,20 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Whether only peers are asked that have been silent for an epoch: with a pace, as long as the
-    /// bank still has something to give.
+    /// Returns whether only peers that have been silent for an epoch are asked: with a pace, as
+    /// long as the bank still has something to give.
     fn silent(&self) -> bool {
         self.tuning.has_pace() && !self.bank.was_empty()
     }
 
-    /// Nobody on the list has anything to spare.
+    /// Returns whether no peer on the list has anything to spare.
     fn is_barren(&self) -> bool {
         self.fruitless >= self.list.listed()
             && self.walked == self.bank.epoch()
             && (self.silent() || !self.walked_silent)
     }
 
-    /// The next peer to ask, if there is one among the next few.
+    /// Returns the next peer to ask, if there is one among the next few.
     #[cold]
     fn find_lender(&mut self) -> Option<(u32, System)> {
         let epoch = self.bank.epoch();
@@ -426,7 +430,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
 
     #[inline(always)]
     fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
-        // One look at the peer: most requests by themselves go this way.
+        // One access to the peer: most single requests take this path.
         let epoch = self.bank.epoch();
         let state = self.peers.get_mut(self.part.place(peer));
         let ready = state.ready(epoch, trusted) >= u32::from(credits);
@@ -444,8 +448,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let noted = self.bank.note_within_epoch(1, self.tuning.epoch);
-        // Nearly all, by themselves and without a call: no epoch has ended, nothing is told or
-        // asked for.
+        // Nearly all single requests end here, without a call: no epoch has ended, nothing is
+        // reported or asked for.
         if noted && byte.is_plain() && peer < self.ranks {
             let epoch = self.bank.epoch();
             let state = self.peers.get_mut(self.part.place(peer));
@@ -528,7 +532,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         let state = self.peers.get(self.part.place(peer));
-        // `max` is at most `send`: a new high, or a stall.
+        // `max` is at most `send`: beyond it is a new maximum, or a stall.
         u32::from(state.in_use) + u32::from(credits) > u32::from(state.max)
     }
 

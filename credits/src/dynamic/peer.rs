@@ -1,8 +1,8 @@
-//! What a rank knows about one peer, and every rule that concerns one peer alone.
+//! The state that a rank keeps about one peer, and every rule that concerns only one peer.
 //!
-//! *Loan* fields are about credits of ours that we lend the peer, *send* fields about credits of its that it lends us.
-//! Recent-use fields decay at the end of an epoch: loan fields with our epochs, send fields with the peer's, as it tells
-//! them.
+//! *Loan* fields are about our credits that we lend the peer, *send* fields about its credits that
+//! it lends us. Recent-use fields decay at the end of an epoch: loan fields with our epochs, send
+//! fields with the peer's, as it reports them.
 
 use bitflags::bitflags;
 
@@ -13,17 +13,17 @@ use crate::{CreditByte, Short};
 bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub(super) struct Flags: u8 {
-        /// A revoke is under way to the peer, its return has not come.
+        /// A revoke to the peer is outstanding: its return has not arrived.
         const ASKED = 1;
-        /// It had nothing to return in this epoch.
+        /// The peer had nothing to return in this epoch.
         const ZERO_REPLY = 2;
-        /// We have ended an epoch since the last message that could tell it.
+        /// We have ended an epoch since the last message that could report it.
         const REACHED_EPOCH = 4;
-        /// It is on the list of those that can be asked.
+        /// The peer is on the list of those that can be asked.
         const LISTED = 8;
-        /// It has sent requests in this epoch.
+        /// The peer has sent requests in this epoch.
         const FRESH = 16;
-        /// It has sent requests in this epoch or the one before.
+        /// The peer has sent requests in this epoch or the one before.
         const RECENT = 32;
     }
 }
@@ -31,30 +31,30 @@ bitflags! {
 /// 32 bytes per peer: 320 kB at 10,000 ranks, 32 MB at 1,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Credits of ours that the peer has.
+    /// Our credits that the peer has.
     pub(super) loan: u16,
-    /// Given to it recently. Decays.
+    /// Credits recently given to the peer. Decays.
     pub(super) given: u16,
-    /// Credits that the peer has lent us, at hand or in use.
+    /// Credits that the peer has lent us, available or in use.
     pub(super) send: u16,
-    /// Of these, in flight.
+    /// The part of these in flight.
     pub(super) in_use: u16,
-    /// The most in flight recently; never less than in flight now. Decays, or is kept in `held`.
+    /// The most in flight recently; never less than now. Decays, or is moved to `held`.
     pub(super) max: u16,
-    /// What `max` was before this epoch, if that is [held](Tuning::hold). Decays.
+    /// The value of `max` before this epoch, if that is [held](Tuning::hold). Decays.
     pub(super) held: u16,
-    /// Given back to it recently. Decays.
+    /// Credits recently given back to the peer. Decays.
     pub(super) revoked: u16,
-    /// Requests to it that stalled recently. Decays, so 255 are as good as more.
+    /// Requests to the peer that stalled recently. Decays, so saturating at 255 does not matter.
     pub(super) stalls: u8,
-    /// Requests from it that asked for more recently. Decays.
+    /// Recent requests from the peer that asked for more. Decays.
     pub(super) requested: u8,
     pub(super) flags: Flags,
     pub(super) want: Want,
-    /// How many places the list skips behind this one: 0 leads to the next place.
+    /// Number of places that the list skips behind this one: 0 leads to the next place.
     pub(super) skip: u32,
-    /// The epoch of ours up to which the loan fields have decayed. Of a peer that nobody looks at for 65,536 epochs,
-    /// that many are forgotten: its fields then decay later.
+    /// Our epoch up to which the loan fields have decayed. If a peer's state is not used for 65,536
+    /// epochs, that many are forgotten: its fields then decay later.
     pub(super) epoch: u16,
     /// Requests that stalled since the start.
     pub(super) all_stalls: u32,
@@ -64,11 +64,11 @@ pub struct Peer {
 
 const _: () = assert!(size_of::<Peer>() == 32);
 
-/// After so many epochs nothing is left of any value: two bits go with each, and one epoch more may be
-/// [held](Tuning::hold).
+/// After this many epochs every value has decayed to 0: each epoch removes two bits, and one more
+/// epoch may be [held](Tuning::hold).
 pub(super) const EPOCHS_TO_FORGET: u32 = u16::BITS / 2 + 1;
 
-/// What is left of a value after an epoch.
+/// Returns the rest of a value after an epoch.
 const fn decayed(value: u16) -> u16 {
     value >> 2
 }
@@ -87,18 +87,18 @@ impl Peer {
         }
     }
 
-    /// Whether no epoch of ours has ended since the peer was last looked at.
+    /// Returns whether none of our epochs has ended since the peer's state was last used.
     #[inline]
     pub(super) fn is_at(&self, epoch: u32) -> bool {
-        // The low bits.
+        // Truncated to the low bits.
         self.epoch == epoch as u16
     }
 
-    /// Decays the loan fields for all of our epochs that have ended since the peer was last looked at. (The original
-    /// visits every peer at the end of each epoch; the values are the same.)
+    /// Decays the loan fields for all of our epochs that have ended since the peer's state was last
+    /// used. (The original visits every peer at the end of each epoch; the values are the same.)
     #[inline]
     pub(super) fn catch_up(&mut self, epoch: u32) {
-        // The low bits.
+        // Truncated to the low bits.
         let epoch = epoch as u16;
         if self.epoch != epoch {
             self.catch_up_now(epoch);
@@ -118,13 +118,14 @@ impl Peer {
         self.flags.insert(Flags::REACHED_EPOCH);
     }
 
-    /// The peer has sent a request.
+    /// Notes that the peer has sent a request.
     #[inline]
     pub(super) fn note_request(&mut self) {
         self.flags.insert(Flags::FRESH | Flags::RECENT);
     }
 
-    /// Whether the message to the peer that is being made should tell that we have ended an epoch.
+    /// Returns whether the message being created should report to the peer that we have ended an
+    /// epoch.
     #[inline]
     pub(super) fn tell_epoch(&mut self) -> bool {
         let tell = self.flags.contains(Flags::REACHED_EPOCH);
@@ -132,7 +133,7 @@ impl Peer {
         tell
     }
 
-    /// The peer has ended an epoch: decays the send fields.
+    /// Decays the send fields, because the peer has ended an epoch.
     pub(super) fn decay_send(&mut self, hold: bool) {
         self.stalls >>= 2;
         self.revoked = decayed(self.revoked);
@@ -141,11 +142,12 @@ impl Peer {
             self.held = self.max.max(decayed(self.held));
             kept = 0;
         }
-        // Credits in flight can't be given back, so they count as used however long ago they were sent.
+        // Credits in flight can't be given back, so they count as used no matter how long ago they
+        // were sent.
         self.max = kept.max(self.in_use);
     }
 
-    /// Takes credits for a request; the code of what to ask for.
+    /// Takes credits for a request; returns the code of the amount to ask for.
     #[inline]
     pub(super) fn take(&mut self, credits: u8, tuning: &Tuning) -> Result<u8, Short> {
         let available = self.send - self.in_use;
@@ -160,7 +162,8 @@ impl Peer {
         Ok(0)
     }
 
-    /// A request that has taken this byte is not sent: another one is to tell and to ask what it would have.
+    /// Takes back the byte of a request that is not sent: the next request reports and asks for
+    /// what it would have.
     pub(super) fn give_up(&mut self, byte: CreditByte, tuning: &Tuning) {
         self.in_use = self.in_use.saturating_sub(byte.credits().into());
         if byte.end_of_epoch() {
@@ -171,23 +174,24 @@ impl Peer {
         }
     }
 
-    /// The lender has granted credits on top, by this code.
+    /// Notes extra credits granted by the lender, as this code.
     pub(super) fn borrow(&mut self, code: u8, tuning: &Tuning) {
         self.send += tuning.credits(code);
         self.want.settle(code, self.send, tuning);
     }
 
-    /// Credits are in flight that were at hand.
+    /// Marks available credits as in flight.
     #[inline]
     pub(super) fn use_credits(&mut self, credits: u16) {
         self.in_use += credits;
         self.max = self.max.max(self.in_use);
     }
 
-    /// Credits for requests that ask and tell nothing, and make no new high above `trusted`.
+    /// Returns the credits for requests that report and ask nothing, and reach no new maximum above
+    /// `trusted`.
     #[inline]
     pub(super) fn ready(&self, epoch: u32, trusted: u32) -> u32 {
-        // The low bits.
+        // Truncated to the low bits.
         let plain = self.epoch == epoch as u16
             && !self.want.asks()
             && !self.flags.contains(Flags::REACHED_EPOCH);
@@ -208,15 +212,16 @@ impl Peer {
         Short { missing }
     }
 
-    /// How many more credits we may lend it within this epoch, of `asked`.
+    /// Returns how many more credits, of `asked`, we may lend the peer within this epoch.
     pub(super) fn may_lend(&self, asked: u16, tuning: &Tuning) -> u16 {
         asked
             .min(tuning.lender_limit.saturating_sub(self.given))
             .min(tuning.max_per_peer.saturating_sub(self.loan))
     }
 
-    /// Whether it makes sense to ask it for credits: it has some above the minimum, needs no more itself, has not said in
-    /// this epoch that it has none to spare, and, if that is `enough`, has been silent for an epoch.
+    /// Returns whether the peer may be asked for credits: it has some above the minimum, needs no
+    /// more itself, has not reported in this epoch that it has none to spare, and, if `enough` is
+    /// set, has been silent for an epoch.
     pub(super) fn may_ask(&self, tuning: &Tuning, enough: bool) -> bool {
         let mut not = Flags::ASKED | Flags::ZERO_REPLY;
         if enough {
@@ -225,7 +230,8 @@ impl Peer {
         self.loan > tuning.minimum && self.requested == 0 && !self.flags.intersects(not)
     }
 
-    /// Gives back what has not been used recently, when the peer asks; how many credits.
+    /// Gives back the credits that have not been used recently, when the peer asks. Returns how
+    /// many.
     pub(super) fn give_back(&mut self, tuning: &Tuning) -> u16 {
         if self.stalls > 0 {
             return 0;

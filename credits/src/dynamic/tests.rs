@@ -1,4 +1,4 @@
-//! The rules one by one, between two or three ranks by hand.
+//! The rules one by one, between two or three ranks driven manually.
 
 use proptest::prelude::*;
 
@@ -18,14 +18,16 @@ fn rank(rank: u32, loan: u16, banked: u32) -> Rank {
     Rank::new(3, rank, loan, banked, tuning())
 }
 
-/// A request from `x` (rank 0) to `y` (rank 1) and its reply, without anything else under way.
+/// Sends a request from `x` (rank 0) to `y` (rank 1) and its reply, without other messages in
+/// transit.
 fn round_trip(x: &mut Rank, y: &mut Rank, credits: u8) {
     let byte = x.take(1, credits).unwrap();
     let back = y.grant(0, byte);
     x.settle(1, back).unwrap();
 }
 
-/// Fills `x`'s credits to `y`, so that the next request stalls by `missing`; gives the requests' bytes.
+/// Uses up `x`'s credits for `y`, so that the next request stalls by `missing`; returns the
+/// requests' bytes.
 fn fill(x: &mut Rank) -> Vec<CreditByte> {
     let mut bytes = Vec::new();
     while x.available(1) > 0 {
@@ -34,7 +36,7 @@ fn fill(x: &mut Rank) -> Vec<CreditByte> {
     bytes
 }
 
-/// Has `x` stall by 4 credits at `y`, come through, and what `y` says to that.
+/// Makes `x` stall by 4 credits at `y` and then succeed; returns the reply of `y`.
 fn stall(x: &mut Rank, y: &mut Rank) -> CreditByte {
     let bytes = fill(x);
     assert_eq!(x.take(1, 4), Err(Short { missing: 4 }));
@@ -80,10 +82,14 @@ fn a_bank_that_is_short_gives_what_it_has_and_asks_others() {
     let (mut x, mut y, mut z) = (rank(0, 8, 3), rank(1, 8, 3), rank(2, 8, 3));
     assert_eq!(stall(&mut x, &mut y).extra(), 3);
     assert_eq!(y.banked(), 0);
-    // Not itself, and not the rank that wants more.
+    // Neither itself, nor the rank that wants more.
     let (peer, revoke) = y.next_system().unwrap();
     assert_eq!(peer, 2);
-    assert_eq!(y.next_system(), None, "one message to a peer at a time");
+    assert_eq!(
+        y.next_system(),
+        None,
+        "only one message to a peer at a time"
+    );
     let answer = z.on_system(1, revoke).unwrap().unwrap();
     assert_eq!(
         answer,
@@ -99,7 +105,7 @@ fn a_bank_that_is_short_gives_what_it_has_and_asks_others() {
     assert_eq!(stall(&mut x, &mut y).extra(), 4);
     assert!(
         y.next_system().is_none(),
-        "nobody is left with more than the minimum"
+        "no peer is left with more than the minimum"
     );
 }
 
@@ -305,7 +311,8 @@ fn peers_are_asked_in_turn_and_so_many_at_a_time() {
     assert!(y.store().used() < 10, "memory for those that were touched");
 }
 
-/// Serves a request of rank 40's, which asks for more if `asks`; whom the rank then asks, and who gives back a credit.
+/// Serves a request of rank 40, which asks for more if `asks`. Returns the peers that the rank then
+/// asks, which give back a credit each.
 fn serve_40(y: &mut Rank, asks: bool) -> Vec<u32> {
     let _ = y.grant(40, CreditByte::new(false, if asks { 7 } else { 0 }, 1));
     let mut asked = Vec::new();
@@ -343,7 +350,7 @@ fn with_a_pace_peers_are_asked_in_good_time_and_no_longer_than_needed() {
         scavenge: 3,
         ..tuning()
     };
-    // 100 credits may move, in the bank all but 48 are lent.
+    // 100 credits may move; all but 48 in the bank are lent.
     let mut y = Rank::new(50, 0, 5, 50, pace);
     let mut asked = Vec::new();
     for _ in 0..3 {
@@ -354,7 +361,7 @@ fn with_a_pace_peers_are_asked_in_good_time_and_no_longer_than_needed() {
     for step in 0..40 {
         asked += serve_40(&mut y, step == 0).len();
     }
-    // The bank is below a quarter. Each of the three gives back the one that it has above the minimum.
+    // The bank is below a quarter. Each of the three gives back its one credit above the minimum.
     assert_eq!(asked, 3);
 }
 
@@ -369,7 +376,7 @@ fn with_a_pace_only_who_has_been_silent_for_an_epoch_is_asked() {
     };
     // As long as the bank has something to give.
     let mut y = Rank::new(4, 0, 20, 20, pace);
-    // Rank 1 wants more all the time, rank 2 sends one request in the first epoch.
+    // Rank 1 constantly wants more, rank 2 sends one request in the first epoch.
     let mut asked = Vec::new();
     for request in 0..32 {
         let (peer, extra) = if request == 3 { (2, 0) } else { (1, 1) };
@@ -386,7 +393,7 @@ fn with_a_pace_only_who_has_been_silent_for_an_epoch_is_asked() {
     assert!(asked.iter().all(|&(_, peer)| peer == 2 || peer == 3));
     let two = asked.iter().filter(|&&(_, peer)| peer == 2);
     let two: Vec<u32> = two.map(|&(request, _)| request).collect();
-    // Before it has sent anything, and then not before the second epoch after that has begun.
+    // Before it has sent anything, and then not before the start of the second epoch after that.
     assert!(!two.iter().any(|at| (3..15).contains(at)), "{two:?}");
     assert!(two[0] < 3 && two.iter().any(|&at| at >= 15), "{two:?}");
 }
@@ -402,7 +409,7 @@ fn a_doubling_loan_takes_no_more_than_half_of_the_bank() {
     let mut y = Rank::new(3, 1, 4, 100, doubling);
     let mut given = Vec::new();
     for _ in 0..8 {
-        // As many as the three bits can ask for.
+        // The most that the three bits can ask for.
         let back = y.grant(0, CreditByte::new(false, 7, 1));
         given.push(doubling.credits(back.extra()));
     }
@@ -445,7 +452,7 @@ fn a_large_loan_that_stalls_once_goes_on_to_the_most() {
         max_per_peer: 400,
         ..tuning()
     };
-    // The small bank can't give what is asked for the second time.
+    // The small bank cannot give what is asked for the second time.
     for (banked, expected) in [
         (1000, [128, 256, 384, 400, 400]),
         (128, [128, 160, 160, 160, 160]),
@@ -555,7 +562,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// Rank 0 after these steps, whatever came of them.
+/// Returns rank 0 after these steps, ignoring their results.
 fn after(steps: Vec<Step>) -> Rank {
     let mut x = rank(0, 20, 50);
     for step in steps {
@@ -578,7 +585,7 @@ fn what_a_request_tells_and_asks_goes_with_the_next_if_it_is_given_back() {
             ..tuning()
         };
         let mut x: Rank = Rank::new(3, 0, 8, 0, tuning);
-        // An epoch of its own ends, and a request waits for credits of rank 1.
+        // Its own epoch ends, and a request waits for credits of rank 1.
         for _ in 0..tuning.epoch {
             let _ = x.grant(2, CreditByte::new(false, 0, 1));
         }
@@ -592,7 +599,7 @@ fn what_a_request_tells_and_asks_goes_with_the_next_if_it_is_given_back() {
         x.give_back(1, asks);
         assert_eq!(x.take(1, 4), Ok(asks));
         assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)), "told once");
-        // Given back, one that told nothing leaves nothing.
+        // A request that reported nothing leaves nothing when it is given back.
         x.give_back(1, CreditByte::new(false, 0, 4));
         assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)));
     }
@@ -603,7 +610,7 @@ proptest! {
     fn coalesced_replies_are_as_those_that_came_singly(steps in steps(), peer in 1u32..3, replies in prop::collection::vec((0u8..3, any::<bool>()), 0..30)) {
         let mut x = after(steps);
         let mut other = x.clone();
-        // Those that tell of an epoch come first.
+        // Replies that report an epoch come first.
         let (mut credits, mut epochs) = (0, 0);
         for &(_, ends) in &replies {
             epochs += u32::from(ends);
@@ -641,7 +648,7 @@ proptest! {
         let mut x = after(steps);
         let mut other = x.clone();
         let told = x.grant_plain(peer, requests);
-        // The last one tells of all epochs that the others have ended.
+        // The last reply reports all epochs that the others have ended.
         for _ in 1..requests {
             other.note_requests(1);
         }

@@ -1,32 +1,38 @@
-//! The control knobs of the dynamic algorithm.
+//! The parameters of the dynamic algorithm.
 
 use crate::{MAX_EXTRA, defaults};
 
-/// The knobs. All ranks of a job must use the same.
+/// The parameters. All ranks of a job must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
-    /// Credits that a peer is never asked to give back below: what a full medium costs.
+    /// The credits that a peer always keeps when asked to give some back: the cost of a full
+    /// medium.
     pub minimum: u16,
-    /// Most credits lent to one peer (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
+    /// The most credits lent to one peer (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
     pub max_per_peer: u16,
-    /// Requests received that make an epoch (`GASNET_PORTAL_EPOCH_DURATION`), at least 1.
+    /// Requests received per epoch (`GASNET_PORTAL_EPOCH_DURATION`), at least 1.
     pub epoch: u32,
-    /// Most credits that a rank gives back to one lender within an epoch (`GASNET_PORTAL_REVOKE_LIMIT`).
+    /// The most credits that a rank gives back to one lender within an epoch
+    /// (`GASNET_PORTAL_REVOKE_LIMIT`).
     pub revoke_limit: u16,
-    /// Most credits that a rank lends one peer within an epoch (`GASNET_PORTAL_LENDER_LIMIT`).
+    /// The most credits that a rank lends to one peer within an epoch
+    /// (`GASNET_PORTAL_LENDER_LIMIT`).
     pub lender_limit: u16,
-    /// Peers that are being asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
+    /// Number of peers asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
     pub scavenge: u32,
-    /// The pace: peers asked in an epoch, evenly spread over it; `u32::MAX` is none. (The original asks many at once, and
-    /// for ever where the bank can't have what all want.) With a pace peers are asked in good time, when the bank has lent
-    /// credits and holds less than a [part](Self::RESERVE) of all that may move; as long as it has something to give, only
-    /// those that have sent nothing in this epoch and the one before. (The original asks when the bank is short, whoever has
-    /// more than the minimum; between two bursts a peer then gives back what it needs for the next.)
+    /// The pace: the number of peers asked per epoch, spread evenly over it; `u32::MAX` for none.
+    /// (The original asks many at once, and never stops if the bank cannot have all that peers
+    /// want.) With a pace, peers are asked early, when the bank has lent credits and holds less
+    /// than a [fraction](Self::RESERVE) of all credits that may move; as long as the bank has
+    /// something to give, only peers that have sent nothing in this epoch and the one before. (The
+    /// original asks when the bank is short, and any peer with more than the minimum; between two
+    /// bursts a peer then gives back what it needs for the next.)
     pub revokes_per_epoch: u32,
     /// How much a stalled request asks for.
     pub growth: Growth,
-    /// Whether what was in flight in the epoch before is kept whole when a lender asks. (The original's rule keeps a
-    /// quarter of it, although the next burst may need it again: an epoch ends anywhere between two bursts, or within.)
+    /// Whether credits in flight in the previous epoch are kept whole when a lender asks. (The
+    /// original's rule keeps a quarter of them, although the next burst may need them again: an
+    /// epoch can end anywhere between two bursts, or within one.)
     pub hold: bool,
 }
 
@@ -48,8 +54,8 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// What is used where nothing is set, with the minimum and the most per peer that a [plan](crate::Plan) computes: loans
-    /// that double, a pace of four, and no limits within an epoch beside the most per peer.
+    /// The default parameters; a [plan](crate::Plan) computes the minimum and the most per peer.
+    /// Loans double, the pace is four, and the most per peer is the only limit within an epoch.
     pub const SHIPPED: Tuning = Tuning {
         minimum: 4,
         max_per_peer: defaults::MAX_PER_PEER,
@@ -62,27 +68,30 @@ impl Tuning {
         hold: false,
     };
 
-    /// The part of all credits that may move which the bank holds in reserve, if there is a pace: one in so many.
+    /// The fraction of all credits that may move which the bank holds in reserve if there is a
+    /// pace: one part in so many.
     pub const RESERVE: u32 = 4;
 
-    /// The part of the most credits per peer with which a loan that [doubles](Growth::Doubling) is large: one in so many.
+    /// The fraction of the most credits per peer from which a loan that [doubles](Growth::Doubling)
+    /// is large: one part in so many.
     pub const LARGE: u16 = 4;
 
     pub(super) const fn has_pace(&self) -> bool {
         self.revokes_per_epoch < u32::MAX
     }
 
-    /// Requests received between two peers asked.
+    /// Returns the number of requests received between two peers asked.
     pub(super) const fn revokes_apart(&self) -> u32 {
         match self.revokes_per_epoch {
             u32::MAX => 0,
-            // As 1.
+            // Treated as 1.
             0 => self.epoch,
             revokes => self.epoch.div_ceil(revokes),
         }
     }
 
-    /// With less in the bank peers are asked, of `moving` credits that may move.
+    /// Returns the level of the bank below which peers are asked, for `moving` credits that may
+    /// move.
     pub(super) const fn reserve(&self, moving: u32) -> u32 {
         if self.has_pace() {
             moving / Self::RESERVE
@@ -91,7 +100,7 @@ impl Tuning {
         }
     }
 
-    /// Most credits that a bank with `banked` lends at once.
+    /// Returns the most credits that a bank with `banked` lends at once.
     pub(super) fn share(&self, banked: u32) -> u32 {
         match self.growth {
             Growth::Missing => banked,
@@ -99,7 +108,7 @@ impl Tuning {
         }
     }
 
-    /// Credits that the three bits for extra credits stand for.
+    /// Returns the credits that the three bits for extra credits stand for.
     #[inline]
     #[must_use]
     pub const fn credits(&self, code: u8) -> u16 {
@@ -117,13 +126,13 @@ impl Tuning {
         }
     }
 
-    /// The three bits for the most credits that are at most `credits`.
+    /// Returns the three bits for the largest amount that is at most `credits`.
     #[inline]
     #[must_use]
     pub const fn at_most(&self, credits: u16) -> u8 {
         let code = match self.growth {
             Growth::Missing => credits as u32,
-            // A minimum of 0 is none that a plan makes.
+            // A plan never has a minimum of 0.
             Growth::Doubling => match credits.checked_div(self.minimum) {
                 Some(times) => u16::BITS - times.leading_zeros(),
                 None => 0,
@@ -136,7 +145,7 @@ impl Tuning {
         }
     }
 
-    /// The bits with which a request asks that was short of `missing` credits while `send` are lent.
+    /// Returns the bits of a request that was short of `missing` credits while `send` are lent.
     pub(super) const fn ask(&self, missing: u8, send: u16) -> u8 {
         match self.growth {
             Growth::Missing => self.at_most(missing as u16),
@@ -148,26 +157,28 @@ impl Tuning {
         }
     }
 
-    /// Whether a loan of `send` credits is so large that it goes on to the most.
+    /// Returns whether a loan of `send` credits is large enough to grow on to the maximum.
     pub(super) const fn is_large(&self, send: u16) -> bool {
         send >= self.max_per_peer / Self::LARGE
     }
 }
 
-/// What the three bits for extra credits mean, and how much a request that has stalled asks for.
+/// The meaning of the three bits for extra credits, and the amount that a stalled request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Growth {
-    /// The original's rule: what the request was short of, 1 to 7.
+    /// The original's rule: the credits that the request was short of, 1 to 7.
     #[default]
     Missing,
-    /// About as many as the sender has already, so that its loan doubles. The bits are a logarithm: 1, 2, 4 to 64 times
-    /// the minimum per peer. The bank gives at most half of what it has, if that is more than the minimum: else the first
-    /// one to come would take from the others what it doesn't even need.
+    /// About as many as the sender already has, so that its loan doubles. The bits are a logarithm:
+    /// 1, 2, 4 to 64 times the minimum per peer. The bank gives at most half of what it has, if
+    /// that is more than the minimum: otherwise the first peer to ask would take credits from the
+    /// others that it doesn't even need.
     ///
-    /// A loan of at least a [part](Tuning::LARGE) of the most goes on to the most: as long as it gets all that it asks for the
-    /// next request asks again, without having waited. A loan of half of what a burst needs stalls only when its receiver
-    /// happens to be late, so it would grow late, and a large job would hardly ever come to rest. What is too much goes
-    /// back as soon as somebody needs it.
+    /// A loan of at least a [fraction](Tuning::LARGE) of the maximum grows on to it: as long as the
+    /// loan gets all that it asks for, the next request asks again without having waited. A loan of
+    /// half of what a burst needs stalls only when its receiver happens to be late, so it would
+    /// grow late, and a large job would hardly ever come to rest. Excess credits go back as soon as
+    /// another peer needs them.
     Doubling,
 }
 
@@ -196,7 +207,7 @@ mod tests {
                 }
             }
         }
-        // Whatever a minimum is said to be.
+        // With any minimum.
         for minimum in [0, u16::MAX] {
             let tuning = tuning(Growth::Doubling, minimum);
             for code in 0..=MAX_EXTRA {

@@ -1,10 +1,11 @@
-//! What a rank wants of a lender: whether its next request asks for more credits, and whether it got what it asked for.
+//! A rank's demand on a lender: whether its next request asks for more credits, and whether it got
+//! what it asked for.
 
 use super::tuning::{Growth, Tuning};
 use crate::{MAX_CREDITS, MAX_EXTRA};
 
-/// In one byte: the most that the request which waits was short of; of loans that double, the code that one last asked with;
-/// and whether the next is to ask without having waited.
+/// Packed in a byte: the most that the waiting request was short of; for loans that double, the
+/// code that was last asked for; and whether the next request asks without having waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Want(u8);
 
@@ -24,13 +25,14 @@ impl Want {
         (self.0 & !Self::AGAIN) >> Self::ASKED
     }
 
-    /// Whether the next request asks for credits.
+    /// Returns whether the next request asks for credits.
     #[inline]
     pub(super) const fn asks(self) -> bool {
         self.0 & (Self::SHORT | Self::AGAIN) != 0
     }
 
-    /// The request that is tried lacks so many credits. Whether it is the first try.
+    /// Notes that the request being tried lacks `missing` credits. Returns whether this is its
+    /// first try.
     pub(super) fn wait(&mut self, missing: u8) -> bool {
         let before = self.short();
         let short = before.max(missing.min(Self::SHORT));
@@ -38,7 +40,8 @@ impl Want {
         before == 0
     }
 
-    /// A request that asked by this code is not sent after all: one that waits has it still to ask.
+    /// Cancels a request that asked with this code: the next waiting request has to ask for it
+    /// instead.
     pub(super) fn wait_on(&mut self, code: u8, tuning: &Tuning) {
         self.wait(match tuning.growth {
             Growth::Missing => code,
@@ -46,7 +49,7 @@ impl Want {
         });
     }
 
-    /// A request is sent that asks; the code with which it does, while `send` credits are lent.
+    /// Returns the code that the request being sent asks with, while `send` credits are lent.
     #[cold]
     pub(super) fn ask(&mut self, send: u16, tuning: &Tuning) -> u8 {
         let code = tuning.ask(self.short().max(1), send);
@@ -57,8 +60,8 @@ impl Want {
         code
     }
 
-    /// The lender has granted credits by this code, and lends `send` now. A loan that doubles, has got all that was last
-    /// asked for and [is large](Tuning::is_large) asks again with the next request.
+    /// Notes a grant with this code; `send` credits are lent now. A loan that doubles, has got all
+    /// that was last asked for and [is large](Tuning::is_large) asks again with the next request.
     pub(super) fn settle(&mut self, code: u8, send: u16, tuning: &Tuning) {
         let before = send - tuning.credits(code);
         let fits = tuning.at_most(tuning.max_per_peer.saturating_sub(before));
@@ -85,7 +88,8 @@ mod tests {
         }
     }
 
-    /// Loans of one that waited once while it had `send` credits, and gets what `lend` makes of what it asks for.
+    /// Returns the loans of a peer that waited once while it had `send` credits, if each request
+    /// gets what `lend` makes of it.
     fn loans(mut send: u16, tuning: &Tuning, lend: impl Fn(u16) -> u16) -> Vec<u16> {
         let mut want = Want::default();
         want.wait(3);
@@ -108,7 +112,7 @@ mod tests {
         assert_eq!(loans(80, &doubling(), all), [80, 144]);
         assert_eq!(loans(128, &doubling(), all), [128, 256, 512, 640]);
         assert_eq!(loans(448, &doubling(), all), [448, 576, 640]);
-        // What is left is less than can be asked for.
+        // The rest is less than the smallest amount that can be asked for.
         assert_eq!(loans(637, &doubling(), all), [637, 637]);
     }
 

@@ -1,80 +1,80 @@
-//! Text as rows.
+//! Conversion of text to rows.
 
 use std::fmt;
 
 use super::{AND, ASKED, COLUMNS, Epoch, Header, Log, MAGIC, PeerRow, RankRow, ZERO_REPLY};
 
-/// A file that is not as it should be, and where.
+/// A file that violates the format, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct ParseError {
-    /// The file's name, as it was given.
+    /// The file's name, as passed by the caller.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The character in the line at which the wrong part begins, from 1.
+    /// The first invalid character of the line, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The problem.
     pub problem: Problem,
 }
 
-/// What can be wrong with a file.
+/// The ways in which a file can violate the format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The first line is another.
-    #[error("these are no credit statistics: they begin with \"{}\"", MAGIC.trim_end())]
+    /// The first line is not that of statistics.
+    #[error("the file does not contain credit statistics, which begin with \"{}\"", MAGIC.trim_end())]
     NotStatistics,
-    /// The file ends within its first two lines, as that of a rank does that was killed early.
+    /// The file ends within its first two lines, as that of a rank that was killed early.
     #[error("the file ends within its first two lines")]
     CutOff,
     /// The first line lacks a fact.
     #[error("{0}= is missing")]
     Missing(&'static str),
-    /// The second line is another.
+    /// The second line does not contain the expected columns.
     #[error("the columns are not those of this format")]
     Columns,
     /// A line has too few cells, or too many.
-    #[error("{0} cells, there are {len} columns", len = COLUMNS.len())]
+    #[error("the line has {0} cells, expected {len}", len = COLUMNS.len())]
     Cells(usize),
-    /// A cell should be a number up to a limit.
+    /// A cell does not contain a number up to a limit.
     #[error("{name} is {text:?}, must be a number from 0 to {most}")]
     Number {
         /// The column, or the fact.
         name: &'static str,
-        /// What stands there.
+        /// The text found.
         text: String,
-        /// The greatest value.
+        /// The largest value.
         most: u64,
     },
-    /// A cell should be empty in a row of this kind.
+    /// A cell has to be empty in a row of this kind.
     #[error("{0} must be empty here")]
     NotEmpty(&'static str),
-    /// A name that is no flag's.
-    #[error("{0:?} is no flag")]
+    /// A name that is not a flag.
+    #[error("{0:?} is not a flag")]
     Flag(String),
     /// A rank that the job does not have.
-    #[error("rank {rank} in a job of {ranks}")]
+    #[error("rank {rank} does not exist in a job of {ranks}")]
     NoSuchRank {
         /// The rank.
         rank: u32,
         /// Ranks in the job.
         ranks: u32,
     },
-    /// A row of the rank with an epoch that has been.
+    /// A row of the rank whose epoch does not follow the previous one.
     #[error("epoch {epoch} after epoch {before}")]
     EpochGoesBack {
         /// The row's epoch.
         epoch: u32,
-        /// That of the row before.
+        /// The epoch of the previous row.
         before: u32,
     },
-    /// A row of a peer does not follow its rank's.
-    #[error("a peer's row of an epoch that the rank has no row of")]
+    /// A row of a peer does not follow its rank's row.
+    #[error("a row of a peer has no row of the rank for the same epoch")]
     PeerAlone,
 }
 
-/// Most characters of a file that a message repeats.
+/// The most characters of a file that a message repeats.
 const MOST_SHOWN: usize = 40;
 
 fn shown(text: &str) -> String {
@@ -85,10 +85,10 @@ fn shown(text: &str) -> String {
 }
 
 impl Log {
-    /// Reads a file's text. The last line is left out if it has no end.
+    /// Parses a file's text. The last line is omitted if it is not terminated.
     ///
     /// # Errors
-    /// The first thing that is wrong; `file` is named in it and is not opened.
+    /// The first problem found; `file` only names the file in the error and is not opened.
     pub fn parse(file: &str, text: &str) -> Result<Self, ParseError> {
         let mut log = Log::default();
         let mut number = 0;
@@ -125,7 +125,7 @@ impl Log {
         })
     }
 
-    /// Takes a line in. What is wrong, and at which byte of the line.
+    /// Adds a line. On error returns the problem and the byte of the line where it is.
     fn line(&mut self, number: usize, line: &str) -> Result<(), (usize, Problem)> {
         match number {
             1 => self.header = header(line)?,
@@ -165,12 +165,12 @@ impl Log {
     }
 }
 
-/// The facts of the first line.
+/// Parses the facts of the first line.
 fn header(line: &str) -> Result<Header, (usize, Problem)> {
     let Some(facts) = line.strip_prefix(MAGIC) else {
         return Err((0, Problem::NotStatistics));
     };
-    // The place and text of a fact's value.
+    // The position and text of a fact's value.
     let fact = |name: &'static str| {
         let mut at = MAGIC.len();
         for word in facts.split(' ') {
@@ -219,7 +219,7 @@ fn parse(name: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
 /// The cells of a line.
 struct Cells<'a> {
     line: &'a str,
-    /// The first byte of each, and one behind the comma that would follow the last.
+    /// The first byte of each cell, and the position behind the comma that would follow the last.
     starts: [usize; COLUMNS.len() + 1],
 }
 

@@ -1,4 +1,4 @@
-//! What is written is read again, and what is not right is found where it is.
+//! Written files can be read again, and errors are found and located.
 
 use proptest::prelude::*;
 
@@ -70,7 +70,7 @@ fn a_peer_has_rows_while_it_is_not_as_at_the_start_and_one_when_it_is_again() {
             epoch: epoch as u32,
             ..RankRow::default()
         };
-        // A rank that the job does not have is left out.
+        // A rank that does not exist in the job is omitted.
         let stranger = PeerRow::initial(256, 3);
         let rows = others.into_iter().chain([row, stranger]);
         recorder.epoch(&rank, rows, &mut text).unwrap();
@@ -112,7 +112,7 @@ fn what_is_wrong_is_named_with_its_place() {
         (
             "# conduit",
             "# Conduit",
-            "x.csv:1:1: these are no credit statistics: they begin with \"# conduit-credits 1\"",
+            "x.csv:1:1: the file does not contain credit statistics, which begin with \"# conduit-credits 1\"",
         ),
         ("loan=8 ", "", "x.csv:1:68: loan= is missing"),
         (
@@ -120,7 +120,11 @@ fn what_is_wrong_is_named_with_its_place() {
             "rank=-1",
             "x.csv:1:35: rank is \"-1\", must be a number from 0 to 4294967295",
         ),
-        ("rank=1", "rank=200", "x.csv:1:35: rank 200 in a job of 200"),
+        (
+            "rank=1",
+            "rank=200",
+            "x.csv:1:35: rank 200 does not exist in a job of 200",
+        ),
         (
             "loan=8",
             "loan=65536",
@@ -144,12 +148,12 @@ fn what_is_wrong_is_named_with_its_place() {
         (
             ",1024,",
             ",1024,,",
-            "x.csv:3:1: 19 cells, there are 18 columns",
+            "x.csv:3:1: the line has 19 cells, expected 18",
         ),
         (
             "2,0,,,,,,,\n",
             "2,0\n",
-            "x.csv:3:1: 11 cells, there are 18 columns",
+            "x.csv:3:1: the line has 11 cells, expected 18",
         ),
         (
             "2,0,,,,,,,\n",
@@ -161,23 +165,27 @@ fn what_is_wrong_is_named_with_its_place() {
             ",2,,5,,,,,",
             "x.csv:4:11: banked must be empty here",
         ),
-        (",2,,,", ",200,,,", "x.csv:4:8: rank 200 in a job of 200"),
+        (
+            ",2,,,",
+            ",200,,,",
+            "x.csv:4:8: rank 200 does not exist in a job of 200",
+        ),
         (
             "1,5230,2,",
             "2,5230,2,",
-            "x.csv:4:1: a peer's row of an epoch that the rank has no row of",
+            "x.csv:4:1: a row of a peer has no row of the rank for the same epoch",
         ),
         (
             "asked+",
             "asked+?",
-            "x.csv:4:33: \"?zero_reply\" is no flag",
+            "x.csv:4:33: \"?zero_reply\" is not a flag",
         ),
     ] {
         assert_eq!(with(from, to), expected, "{to}");
     }
     let again = format!("{good}{}\n", good.lines().nth(2).unwrap());
     assert_eq!(error(&again), "x.csv:5:1: epoch 1 after epoch 1");
-    assert!(error("hello").starts_with("x.csv:1:1: these are no"));
+    assert!(error("hello").starts_with("x.csv:1:1: the file does not contain"));
     let first = good.lines().next().unwrap();
     assert!(error(&format!("{first}\nepocx")).starts_with("x.csv:2:1: the columns"));
     let long = "9".repeat(10_000);

@@ -1,11 +1,11 @@
-//! Rows as text.
+//! Conversion of rows to text.
 
 use std::fmt::{self, Write};
 
 use super::{AND, ASKED, COLUMNS, Header, MAGIC, PeerRow, RankRow, ZERO_REPLY, word};
 
 impl Header {
-    /// Writes the first two lines of a file: the facts, the names of the columns.
+    /// Writes the first two lines of a file: the facts and the names of the columns.
     ///
     /// # Errors
     /// Those of `out`.
@@ -25,7 +25,7 @@ impl Header {
 }
 
 impl RankRow {
-    /// Writes the line of the rank.
+    /// Writes the row of the rank.
     ///
     /// # Errors
     /// Those of `out`.
@@ -45,7 +45,7 @@ impl RankRow {
         )
     }
 
-    /// Writes the cells that all rows of an epoch begin with.
+    /// Writes the cells that begin all rows of an epoch.
     fn write_time(&self, out: &mut impl Write) -> fmt::Result {
         write!(out, "{},", self.epoch)?;
         match self.time_us {
@@ -56,7 +56,7 @@ impl RankRow {
 }
 
 impl PeerRow {
-    /// Writes the line of a peer of `rank`, after that rank's own.
+    /// Writes the row of a peer of `rank`, after that rank's own row.
     ///
     /// # Errors
     /// Those of `out`.
@@ -88,17 +88,17 @@ impl PeerRow {
     }
 }
 
-/// Writes a rank's file row by row, leaving out the peers that have nothing to tell. It needs a bit for each rank of the
-/// job.
+/// Writes a rank's file row by row, omitting peers whose state has not changed. It needs one bit
+/// for each rank of the job.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     loan: u16,
-    /// For each peer, whether its last row was not that of the start.
+    /// For each peer, whether its last row differed from the state at the start.
     moved: Box<[u64]>,
 }
 
 impl Recorder {
-    /// Begins a file.
+    /// Starts a file.
     ///
     /// # Errors
     /// Those of `out`.
@@ -111,8 +111,8 @@ impl Recorder {
         })
     }
 
-    /// Writes the rows of an epoch, of those of `peers` that have to have one. Each peer comes at most once; one that is
-    /// not a rank of the job is left out.
+    /// Writes the rows of an epoch: the rank's, and those of `peers` that need one. Each peer comes
+    /// at most once; a peer that is not a rank of the job is omitted.
     ///
     /// # Errors
     /// Those of `out`.

@@ -1,6 +1,7 @@
-//! Request buffers as planned, which behave as Portals' locally managed ones: messages are put one behind the other into
-//! the first buffer of the list, which is unlinked when less than a chunk is left, and linked again at the end, empty,
-//! once all of its messages are processed. Where no buffer is left is the catch basin.
+//! Request buffers as planned, which behave like Portals' locally managed ones: messages are put
+//! one behind another into the first buffer of the list, which is unlinked when less than a chunk
+//! is left, and appended again, empty, once all of its messages are processed. If no buffer is
+//! left, the catch basin takes the message.
 
 use std::collections::VecDeque;
 
@@ -39,7 +40,7 @@ impl Buffers {
         }
     }
 
-    /// Puts a message in; gives the buffer.
+    /// Puts a message into a buffer; returns the buffer.
     pub(crate) fn put(&mut self, bytes: u64) -> Result<usize, CatchBasin> {
         let at = *self.list.front().ok_or(CatchBasin)?;
         let buffer = &mut self.all[at];
@@ -53,7 +54,7 @@ impl Buffers {
         Ok(at)
     }
 
-    /// A message of a buffer is done with.
+    /// Ends the processing of a message of a buffer.
     pub(crate) fn processed(&mut self, at: usize) {
         let buffer = &mut self.all[at];
         buffer.unprocessed -= 1;

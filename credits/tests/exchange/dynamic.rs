@@ -16,7 +16,7 @@ use super::buffers::CHUNK;
 use super::world::World;
 use crate::reference::{Checked, Reference};
 
-/// Which of the implementations, and whether the reference runs beside it.
+/// The implementation, and whether the reference runs beside it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Dense,
@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     pub(crate) kind: Kind,
 }
 
-/// The real one as planned, and the reference beside it.
+/// Creates the real implementation as planned, with the reference beside it.
 fn checked<S, B>(plan: &Plan, rank: u32) -> Box<dyn FlowControl>
 where
     S: Store<Value = Peer> + 'static,
@@ -89,7 +89,8 @@ impl Setup {
     }
 }
 
-/// Every rule, with epochs, limits of lending and of giving back, and peers asked at a time from these ranges.
+/// Every rule, with epochs, limits of lending and of giving back, and numbers of peers asked at a
+/// time from these ranges.
 pub(crate) fn tuning(
     epoch: RangeInclusive<u32>,
     limit: RangeInclusive<u16>,
@@ -163,7 +164,7 @@ fn with_reference() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// An action, a number that chooses among what it can be done to, and the size of a message.
+/// An action, a number that selects its object, and the size of a message.
 type Step = (u8, u16, u64);
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -171,7 +172,8 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0u8..17, any::<u16>(), bytes), 1..most)
 }
 
-/// One step of a random schedule. `send` says whether a request is sent that would have to wait.
+/// Executes one step of a random schedule. `send` decides whether a request is sent that would have
+/// to wait.
 fn step(
     world: &mut World,
     (action, pick, bytes): Step,
@@ -225,7 +227,7 @@ fn run(setup: &Setup, steps: Vec<Step>) -> World {
     world
 }
 
-/// The end of every run: nothing is in flight, and what is lent is what is had.
+/// The end of every run: nothing is in flight, and loans match on both sides.
 pub(crate) fn at_home(world: &World) {
     for (x, rank) in world.ranks.iter().enumerate() {
         for (y, lender) in world.ranks.iter().enumerate() {
@@ -235,7 +237,7 @@ pub(crate) fn at_home(world: &World) {
     }
 }
 
-/// Not all schedules do everything; together they do.
+/// Not every schedule covers everything; together they do.
 #[test]
 fn the_schedules_do_what_they_are_for() {
     let mut runner = TestRunner::deterministic();
@@ -271,7 +273,8 @@ proptest! {
         at_home(&run(&setup, steps));
     }
 
-    /// Whatever was done before and however credits lie: in any round trip each rank sends at least one request.
+    /// After any history and with any distribution of credits, each rank sends at least one request
+    /// in any round trip.
     #[test]
     fn every_request_is_sent_and_no_rank_starves(
         setup in setup(plain()),

@@ -25,7 +25,8 @@ fn plan(ranks: u32, per_peer: u32, buffer_chunks: u32, threads: usize) -> Plan {
     Plan::new(ranks, Scale::for_chunk(CHUNK).unwrap(), &overrides).unwrap()
 }
 
-/// All ranks send to rank 0, which works off a request now and then, until each rank has sent `count`.
+/// All ranks send to rank 0, which handles a request from time to time, until each rank has sent
+/// `count`.
 fn flood(
     mut world: World,
     count: usize,
@@ -56,7 +57,7 @@ fn a_flood_from_all_ranks_to_one_never_reaches_the_catch_basin() {
         world.check();
         assert!(
             (0..16).all(|rank| world.ranks[rank].flow(0).stalls(0) > 0),
-            "the flood stalled nobody"
+            "the flood caused no stalls"
         );
     }
 }
@@ -79,8 +80,9 @@ fn without_flow_control_the_same_flood_reaches_it() {
 
 #[test]
 fn each_thread_in_a_handler_needs_a_buffer_that_no_credit_covers() {
-    // Two ranks with 4 credits each, two threads, buffers of two chunks: one handler does not return and holds the first
-    // buffer, the other thread works through the second, then all credits are used at once.
+    // Two ranks with 4 credits each, two threads, buffers of two chunks: one handler does not
+    // return and holds the first buffer, the other thread works through the second, then all
+    // credits are used at once.
     let run = |uncovered| {
         let mut world = world(plan(2, 4, 2, uncovered), 2);
         assert!(world.send(0, 0, 256));

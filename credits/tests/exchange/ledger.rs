@@ -1,34 +1,34 @@
-//! What the rules of dynamic credits allow, counted from the messages alone.
+//! The limits of dynamic credits, counted from the messages alone.
 
 use credits::Tuning;
 
 /// A lender's account of one borrower.
 #[derive(Clone, Default)]
 struct Account {
-    /// Given in this epoch of the lender's.
+    /// Credits given in this epoch of the lender.
     given: u32,
-    /// Asked for more in it.
+    /// Whether the borrower asked for more in it.
     requested: bool,
-    /// Had nothing to return in it.
+    /// Whether the borrower had nothing to return in it.
     zero_reply: bool,
-    /// Given back by the borrower since it heard last that an epoch of the lender's has ended.
+    /// Credits given back by the borrower since it last heard of an end of the lender's epoch.
     returned: u32,
-    /// It has stalled since.
+    /// Whether it has stalled since.
     stalled: bool,
 }
 
 #[derive(Clone, Default)]
 struct Lender {
     received: u32,
-    /// Peers that may still be asked because of requests that asked for more.
+    /// Number of peers that may still be asked because of requests that asked for more.
     wanted: u32,
-    /// Requests received in all, and how many had been when a peer was asked last.
+    /// Requests received in total, and the count when a peer was last asked.
     all_received: u64,
     asked_at: Option<u64>,
     borrowers: Vec<Account>,
 }
 
-/// All lenders. Each method panics when its rule is broken.
+/// The accounts of all lenders. Each method panics when its rule is violated.
 pub(crate) struct Ledger {
     tuning: Tuning,
     lenders: Vec<Lender>,
@@ -50,7 +50,7 @@ impl Ledger {
         &mut self.lenders[lender].borrowers[borrower]
     }
 
-    /// A message told `borrower` that an epoch of `lender`'s has ended.
+    /// Notes that a message told `borrower` of the end of an epoch of `lender`.
     pub(crate) fn told(&mut self, lender: usize, borrower: usize) {
         let account = self.account(lender, borrower);
         account.returned = 0;
@@ -61,7 +61,8 @@ impl Ledger {
         self.account(lender, borrower).stalled = true;
     }
 
-    /// A request was handled, which asked for more if `asks`; `under_way` peers are being asked by the lender.
+    /// Notes that a request was handled, which asked for more if `asks`; the lender is asking
+    /// `under_way` peers.
     pub(crate) fn request(&mut self, lender: usize, borrower: usize, asks: bool, under_way: u32) {
         let Lender {
             received,
@@ -119,7 +120,7 @@ impl Ledger {
         assert!(!account.zero_reply, "asked again a peer that has nothing");
     }
 
-    /// `borrower` gives back.
+    /// Notes that `borrower` gives back credits.
     pub(crate) fn returns(&mut self, lender: usize, borrower: usize, credits: u16) {
         let limit = u32::from(self.tuning.revoke_limit);
         let account = self.account(lender, borrower);
@@ -131,7 +132,7 @@ impl Ledger {
         );
     }
 
-    /// The lender has received what `borrower` gave back.
+    /// Notes that the lender has received the credits given back by `borrower`.
     pub(crate) fn returned(&mut self, lender: usize, borrower: usize, credits: u16) {
         if credits == 0 {
             self.account(lender, borrower).zero_reply = true;

@@ -1,18 +1,23 @@
-//! Goal 3 of the scheme: a pattern of traffic that lasts comes to rest, whatever was before.
+//! Goal 3 of the scheme: a lasting pattern of traffic comes to rest, no matter what happened
+//! before.
 //!
-//! Each round of a pattern, every rank sends every other a burst of full mediums, all at once if it has the credits. At
-//! rest no request stalls and no credit moves. What the rules need for that, as tried here:
+//! In each round of a pattern, every rank sends every other rank a burst of full mediums, all at
+//! once if it has the credits. At rest no request stalls and no credit moves. The rules need the
+//! following for that, as tested here:
 //!
-//! * Credits enough for all bursts of a round. A rank's loan to itself counts too, as nobody asks itself for credits; what
-//!   it has once lent itself it keeps, so the patterns here have no requests to oneself.
-//! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and that is given back only as
-//!   long as the borrower does not stall. With less most patterns never come to rest. A loan of a quarter of the most goes on to
-//!   the most.
-//! * With a pace, half more: else the bank never has its reserve, and where epochs are shorter than a round a peer that
-//!   is silent for one is asked for what it needs in the next round.
+//! * Enough credits for all bursts of a round. A rank's loan to itself counts too, because a rank
+//!   does not ask itself for credits; it keeps what it has once lent to itself, so the patterns
+//!   here have no requests to oneself.
+//! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and the
+//!   excess is given back only as long as the borrower does not stall. With fewer credits most
+//!   patterns never come to rest. A loan of a quarter of the maximum grows on to the maximum.
+//! * With a pace, half as many again: otherwise the bank never has its reserve, and if epochs are
+//!   shorter than a round, a peer that is silent for one epoch is asked for credits it needs
+//!   in the next round.
 //!
-//! It does not matter how long an epoch is and where it ends: a burst may last longer than an epoch. If a revoke then takes
-//! what the next burst needs, the burst stalls and the credits come back from somebody who does not use them.
+//! The length of an epoch and its end do not matter: a burst may last longer than an epoch. If a
+//! revoke then takes credits that the next burst needs, the burst stalls and the credits come back
+//! from a rank that does not use them.
 
 use credits::Growth;
 use proptest::prelude::*;
@@ -20,12 +25,12 @@ use proptest::prelude::*;
 use super::dynamic::{Kind, Setup, at_home, tuning};
 use super::world::World;
 
-/// How many requests each rank sends each rank in a round.
+/// The number of requests from each rank to each rank in a round.
 type Pattern = Vec<Vec<u32>>;
 
 /// Credits of a full medium, which is also the minimum.
 const FULL: u32 = 4;
-/// The most that is lent to one peer.
+/// The most credits lent to one peer.
 const MOST: u32 = 100;
 
 fn round(world: &mut World, pattern: &Pattern) {
@@ -45,13 +50,13 @@ fn round(world: &mut World, pattern: &Pattern) {
     }
 }
 
-/// Requests of a round to the rank that gets most.
+/// Returns the requests of a round to the rank that receives the most.
 fn busiest(pattern: &Pattern) -> u32 {
     let to = |y: usize| pattern.iter().map(|bursts| bursts[y]).sum();
     (0..pattern.len()).map(to).max().unwrap_or(0)
 }
 
-/// Credits that every rank needs to lend at rest.
+/// Returns the credits that every rank needs to lend at rest.
 fn needs(pattern: &Pattern, growth: Growth, at_start: u32) -> u32 {
     let one = |x: usize, y: usize| {
         let least = if x == y { at_start } else { FULL };
@@ -124,5 +129,5 @@ proptest! {
     }
 }
 
-/// Rounds, and epochs, within which the patterns come to rest.
+/// The number of rounds, and of epochs, within which the patterns come to rest.
 const REST: u32 = 40;

@@ -1,6 +1,6 @@
-//! Ranks that exchange requests, replies and system messages in any order and with any delay, over the request buffers
-//! that were planned. Every step checks what has to be true of it, and [`World::check`] what has to be true between
-//! steps.
+//! Ranks that exchange requests, replies and system messages in any order and with any delay, over
+//! the planned request buffers. Every step checks its own invariants, and [`World::check`] those
+//! that hold between steps.
 
 use std::collections::VecDeque;
 
@@ -35,19 +35,20 @@ pub(crate) struct Rank {
     /// The flow control: all of it, or its parts.
     parts: Vec<Box<dyn FlowControl>>,
     buffers: Buffers,
-    /// Requests on their way here.
+    /// Requests in transit to this rank.
     travelling: Vec<Request>,
     /// Requests in the buffers, in the order of their events.
     arrived: VecDeque<(usize, Request)>,
-    /// Requests whose handlers run.
+    /// Requests whose handlers are running.
     handled: Vec<(usize, Request)>,
-    /// Credits that go back to each rank at once, by and by, and how many epochs it is told of then.
+    /// Credits that go back to each rank later in one number, and the number of epochs reported
+    /// with them.
     coalesced: Vec<(u32, u32)>,
     /// For each rank, whether a request to it waits for credits.
     waiting: Vec<bool>,
-    /// For each rank, whether it has lent more since it was asked for more last.
+    /// For each rank, whether it has lent more since it was last asked for more.
     granted: Vec<bool>,
-    /// The part that looks next whom to ask.
+    /// The part that searches next for a peer to ask.
     turn: usize,
 }
 
@@ -61,12 +62,12 @@ impl Rank {
         &mut *self.parts[peer % parts]
     }
 
-    /// What it has lent to a peer.
+    /// Returns the credits that it has lent to a peer.
     pub(crate) fn lent(&self, peer: usize) -> u32 {
         self.flow(peer).lent(peer as u32)
     }
 
-    /// What a peer has lent to it.
+    /// Returns the credits that a peer has lent to it.
     pub(crate) fn send_credits(&self, peer: usize) -> u32 {
         let (flow, peer) = (self.flow(peer), peer as u32);
         flow.available(peer) + flow.in_flight(peer)
@@ -80,7 +81,7 @@ impl Rank {
         self.parts[0].asked()
     }
 
-    /// Credits that it has given back.
+    /// Returns the credits that it has given back.
     pub(crate) fn revoked(&self) -> u64 {
         let peers = 0..self.coalesced.len();
         peers.map(|peer| self.flow(peer).revoked(peer as u32)).sum()
@@ -91,7 +92,7 @@ pub(crate) struct World {
     pub(crate) ranks: Vec<Rank>,
     replies: Vec<Reply>,
     system: Vec<Message>,
-    /// Revokes sent so far, extra credits granted so far.
+    /// Revokes sent so far; `granted` counts extra credits granted so far.
     pub(crate) revokes: u64,
     pub(crate) granted: u64,
     ledger: Ledger,
@@ -100,7 +101,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// With `threads` that run handlers, and for each rank what `open` gives as its flow control.
+    /// Creates a world with `threads` that run handlers; `open` returns the flow control of each
+    /// rank.
     pub(crate) fn new(
         plan: Plan,
         threads: usize,
@@ -132,7 +134,7 @@ impl World {
         }
     }
 
-    /// Whether the request could be sent.
+    /// Sends a request. Returns whether that was possible.
     pub(crate) fn send(&mut self, source: usize, target: usize, bytes: u64) -> bool {
         let cost = self.plan.scale().cost(bytes as usize);
         let rank = &mut self.ranks[source];
@@ -171,7 +173,7 @@ impl World {
         }
     }
 
-    /// A request takes its credits and is given up.
+    /// Takes the credits for a request and cancels it.
     pub(crate) fn give_up(&mut self, source: usize, target: usize, bytes: u64) {
         if self.send(source, target, bytes) {
             let request = self.ranks[target].travelling.pop();
@@ -182,13 +184,14 @@ impl World {
         }
     }
 
-    /// Whether a request would find its credits.
+    /// Returns whether a request would find its credits.
     pub(crate) fn could_send(&self, source: usize, target: usize, bytes: u64) -> bool {
         let cost = self.plan.scale().cost(bytes as usize);
         self.ranks[source].flow(target).available(target as u32) >= u32::from(cost)
     }
 
-    /// As the engine: credits that have come back to `source` in a number are looked for only if that matters.
+    /// Like the engine: credits that have come back to `source` as a number are read only if that
+    /// matters.
     pub(crate) fn refresh(&mut self, source: usize, target: usize, bytes: u64) {
         let cost = self.plan.scale().cost(bytes as usize);
         if self.ranks[source]
@@ -199,7 +202,7 @@ impl World {
         }
     }
 
-    /// A request gets there, if one is on its way.
+    /// Delivers a request in transit, if there is one.
     pub(crate) fn arrive(&mut self, target: usize, pick: usize) -> Result<bool, CatchBasin> {
         let rank = &mut self.ranks[target];
         if rank.travelling.is_empty() {
@@ -218,7 +221,8 @@ impl World {
         }
     }
 
-    /// A handler replies and returns; an odd `pick` makes it an implied reply, which is coalesced.
+    /// A handler replies and returns; with an odd `pick` the reply is an implied one, which is
+    /// coalesced.
     pub(crate) fn finish(&mut self, target: usize, pick: usize) {
         let rank = &mut self.ranks[target];
         if rank.handled.is_empty() {
@@ -276,8 +280,9 @@ impl World {
         flow.settle_many(source as u32, credits, epochs).unwrap();
     }
 
-    /// A rank looks whom to ask for credits; whether it asks somebody. Its parts look in turn: if one always came first,
-    /// the others might never get to ask for what lies idle with their peers.
+    /// A rank searches for a peer to ask; returns whether it asks one. Its parts search in turn: if
+    /// one always came first, the others might never get to ask for credits that lie idle with
+    /// their peers.
     pub(crate) fn poll(&mut self, rank: usize) -> bool {
         let Rank { parts, turn, .. } = &mut self.ranks[rank];
         let next = (0..parts.len()).find_map(|at| {
@@ -299,7 +304,7 @@ impl World {
         true
     }
 
-    /// A system message arrives.
+    /// Delivers a system message.
     pub(crate) fn deliver(&mut self, pick: usize) {
         if self.system.is_empty() {
             return;
@@ -329,11 +334,11 @@ impl World {
                 });
             }
             (System::Return { .. }, None) => {}
-            _ => panic!("{answer:?} is no answer to {system:?}"),
+            _ => panic!("{answer:?} does not answer {system:?}"),
         }
     }
 
-    /// Lets all requests and replies under way come home.
+    /// Completes all requests and replies in transit.
     pub(crate) fn settle_all(&mut self) -> Result<(), CatchBasin> {
         let n = self.ranks.len();
         for rank in 0..n {
@@ -350,7 +355,8 @@ impl World {
         Ok(())
     }
 
-    /// Lets everything under way come home, also what ranks ask for because of it.
+    /// Completes everything in transit, including the messages that ranks then send to ask for
+    /// credits.
     pub(crate) fn drain(&mut self) -> Result<(), CatchBasin> {
         self.settle_all()?;
         loop {
@@ -378,7 +384,7 @@ impl World {
             .sum()
     }
 
-    /// Every credit is somewhere, once.
+    /// Checks that every credit is in exactly one place.
     pub(crate) fn check(&self) {
         let n = self.ranks.len();
         (0..n * n).for_each(|pair| self.check_pair(pair / n, pair % n));
@@ -387,7 +393,7 @@ impl World {
         }
     }
 
-    /// What `x` has of `y`.
+    /// The credits of `y` that `x` has.
     fn check_pair(&self, x: usize, y: usize) {
         let (borrower, lender) = (&self.ranks[x], &self.ranks[y]);
         let used = |request: &Request| {
@@ -451,10 +457,10 @@ impl World {
         assert!(asked <= self.plan.tuning().scavenge, "asks too many");
         let stalled = |x: usize| self.ranks[x].flow(y).stalls(y as u32) > 0;
         if !loans.clone().any(stalled) {
-            assert_eq!(asked, 0, "asks although nobody stalled");
+            assert_eq!(asked, 0, "asks although no request stalled");
             let start = u32::from(self.plan.credits_per_peer());
             let moved = loans.clone().find(|&x| lender.lent(x) != start);
-            assert_eq!(moved, None, "moved although nobody stalled");
+            assert_eq!(moved, None, "moved although no request stalled");
         }
     }
 }

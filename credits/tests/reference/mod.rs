@@ -1,23 +1,28 @@
-//! The scheme of dynamic credits written down once more, as plainly as its text states it: every peer is visited at the
-//! end of an epoch, nothing is put off, numbers are 64 bits wide. [`Checked`] runs it beside the real one.
+//! A second implementation of dynamic credits, as simple as the scheme's text: every peer is
+//! visited at the end of an epoch, nothing is deferred, numbers are 64 bits wide. [`Checked`] runs
+//! it beside the real one.
 //!
-//! Where the scheme's text leaves something open or is mistaken, it follows what the table of `dynamic` documents. Besides:
+//! Where the scheme's text leaves something open or is mistaken, it follows the table in the
+//! documentation of `dynamic`. In addition:
 //!
-//! * A request that is tried again asks for the most that it was found short of. (The text computes that once.)
-//! * A reply's own credits are no longer in flight when the end of an epoch that it tells is worked in. (In the text that
-//!   comes first; it decays a number that may be less than what is in flight, so the order doesn't matter there.)
-//! * A request that is given back leaves what it would have told and asked for to the next one, and its credits count as used:
-//!   they were taken.
-//! * There is no list. Whoever the real one asks must be somebody who may be asked, and it must ask somebody if there is
-//!   one; nobody who may be asked is passed over for a whole round.
-//! * Counts of stalls and requests have no most. (The real ones stop at 255: more than the tests have.)
+//! * A request that is tried again asks for the most that it was found short of. (The text computes
+//!   that only once.)
+//! * A reply's own credits are no longer in flight when the end of an epoch that it reports is
+//!   processed. (In the text that comes first; it decays a number that may be less than the credits
+//!   in flight, so the order doesn't matter there.)
+//! * A request that is given back leaves its reports and demands to the next one, and its credits
+//!   count as used, because they were taken.
+//! * There is no list. Every peer asked by the real one must be allowed to be asked, and it must
+//!   ask one if there is one; no peer that may be asked is skipped for a whole round.
+//! * Counts of stalls and requests have no maximum. (The real ones saturate at 255, which the tests
+//!   don't reach.)
 
 use credits::{
     Bank, CreditByte, Dynamic, FlowControl, Growth, Peer, PeerState, Short, Store, System, Tuning,
     Violation,
 };
 
-/// Credits that the three bits for extra credits stand for.
+/// Returns the credits that the three bits for extra credits stand for.
 pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
     match tuning.growth {
         Growth::Missing => code.into(),
@@ -25,7 +30,7 @@ pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
     }
 }
 
-/// The bits for the most credits up to `credits`.
+/// Returns the bits for the most credits up to `credits`.
 fn code(tuning: &Tuning, credits: u64) -> u8 {
     let fits = |code: &u8| u64::from(worth(tuning, *code)) <= credits;
     (0..=7).rev().find(fits).unwrap_or(0)
@@ -45,14 +50,15 @@ struct Known {
     sys_msg_in_flight: bool,
     zero_reply: bool,
     reached_epoch: bool,
-    /// Epochs of ours that have ended since it sent a request; as many as one may count before it did.
+    /// Number of our epochs that have ended since the peer sent a request; saturated if it never
+    /// did.
     silent: u64,
-    /// What the request that waits is short of.
+    /// The credits that the waiting request is short of.
     need: u64,
-    /// Of loans that double: the bits that it was last asked with, and whether it is to be asked again.
+    /// For loans that double: the bits that were last asked with, and whether to ask again.
     asked_with: u8,
     again: bool,
-    /// How often others have been asked since it could be asked.
+    /// How often other peers have been asked since this one could be asked.
     passed: u32,
     all_stalls: u64,
     all_revoked: u64,
@@ -75,7 +81,7 @@ impl Known {
     }
 }
 
-/// What a step that breaks the rules leads to: nothing.
+/// The result of a step that violates the rules: nothing.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
@@ -88,13 +94,13 @@ pub(crate) struct Reference {
     received: u64,
     epochs: u64,
     wanted: u64,
-    /// Somebody for whom others are to be asked got nothing.
+    /// Whether a peer for which others are to be asked got nothing.
     empty: bool,
     under_way: u64,
-    /// Requests received in all, and how many had been when a peer was asked last.
+    /// Requests received in total, and the count when a peer was last asked.
     all_received: u64,
     asked_at: Option<u64>,
-    /// Credits above the minimum that it began with.
+    /// Credits above the minimum at the start.
     moving: u64,
 }
 
@@ -209,7 +215,7 @@ impl Reference {
             };
             extra = code(&self.tuning, allowed.min(most));
             let given = u64::from(worth(&self.tuning, extra));
-            // What is taken out and can't be told in three bits is put back at once.
+            // Credits withdrawn that three bits cannot express are put back at once.
             let left = self.bank - allowed.min(most);
             if self.bank < allowed || given > 0 && left < reserve {
                 self.empty = allowed > 0 && given == 0 || self.empty && self.wanted > 0;
@@ -231,7 +237,7 @@ impl Reference {
             return Err(Refused);
         }
         known.in_use -= u64::from(byte.credits());
-        // All that it was asked for, or all that the most leaves room for.
+        // All that it asked for, or all that the maximum leaves room for.
         let all = known
             .asked_with
             .min(code(&self.tuning, most - known.send.min(most)));
@@ -319,7 +325,8 @@ impl Reference {
             && (0..self.peers.len() as u32).any(|peer| self.may_ask(peer))
     }
 
-    /// Asks whom the real one has asked, if it has asked somebody; checks that it may, and that it had to.
+    /// Asks the peer that the real one has asked, if any; checks that this was allowed, and
+    /// required.
     fn next_system(&mut self, asked: Option<u32>) -> Option<System> {
         let Some(peer) = asked else {
             assert!(!self.wants_to_ask(), "asks nobody");
@@ -343,13 +350,13 @@ impl Reference {
         Some(System::Revoke { end_of_epoch })
     }
 
-    /// Peers asked in an epoch, if that is limited.
+    /// Returns the number of peers asked per epoch, if that is limited.
     fn pace(&self) -> Option<u64> {
         let pace = self.tuning.revokes_per_epoch;
         (pace != u32::MAX).then_some(pace.max(1).into())
     }
 
-    /// Whether the pace allows to ask a peer.
+    /// Returns whether the pace allows asking a peer.
     fn is_time(&self) -> bool {
         let (Some(pace), Some(before)) = (self.pace(), self.asked_at) else {
             return true;
@@ -359,7 +366,7 @@ impl Reference {
     }
 }
 
-/// The real one and the reference, step by step: the same answers, and the same state behind them.
+/// The real implementation and the reference, step by step: the same answers, and the same state.
 #[derive(Debug)]
 pub(crate) struct Checked<S: Store<Value = Peer>, B: Bank> {
     real: Dynamic<S, B>,
@@ -405,7 +412,8 @@ impl<S: Store<Value = Peer>, B: Bank> Checked<S, B> {
 
 impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
-        // As the engine does: the quick way first. How far it trusts its count makes no difference to what is taken.
+        // Like the engine: the fast path first. How far it trusts its count does not change what is
+        // taken.
         let trusted = self.real.in_flight(peer) + u32::from(credits) / 2;
         let real = match self.real.take_if_ready(peer, credits, trusted) {
             true => Ok(CreditByte::new(false, 0, credits)),
@@ -423,7 +431,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     }
 
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
-        // Of plain bytes some in the way that is for many at once.
+        // Some plain bytes take the path for many at once.
         let real = if byte.is_plain() && byte.credits() % 2 == 1 {
             CreditByte::new(self.real.grant_plain(peer, 1), 0, byte.credits())
         } else {

@@ -5,7 +5,8 @@ use plotters::style::text_anchor::{HPos, VPos};
 
 use super::{Area, DrawResult, FRAME, GREY, short, text};
 
-/// Colours that people with any kind of sight can tell apart (Okabe and Ito's, without black and yellow).
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito's, without
+/// black and yellow).
 pub(super) const RANKS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -17,10 +18,10 @@ pub(super) const RANKS: [RGBColor; 8] = [
     RGBColor(120, 120, 120),
 ];
 
-/// Where there are no data.
+/// The colour of cells without data.
 pub(super) const NOTHING: RGBColor = RGBColor(222, 222, 222);
 
-/// Colours from the loan at the start to smaller and to larger ones (`ColorBrewer`'s `RdBu`).
+/// Colours from the loan at the start to smaller and to larger loans (`ColorBrewer`'s `RdBu`).
 const LESS: [RGBColor; 4] = [
     RGBColor(255, 255, 255),
     RGBColor(209, 229, 240),
@@ -34,22 +35,22 @@ const MORE: [RGBColor; 4] = [
     RGBColor(103, 0, 31),
 ];
 
-/// Loans as colours: white for that at the start, darker with the ratio to it. A loan that is twice as large is as far from
-/// white as one that is half as large.
+/// Maps loans to colours: white for the loan at the start, darker with the ratio to it. A loan
+/// twice as large is as far from white as a loan half as large.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     least: u16,
     start: u16,
     most: u16,
-    /// The logarithm of the ratio that is darkest.
+    /// The logarithm of the ratio with the darkest colour.
     darkest: f64,
 }
 
-/// A small change is seen too: the lightest colour but white, as a part of the way.
+/// The lightest colour except white, as a fraction of the way: even a small change is visible.
 const LIGHTEST: f64 = 0.12;
 
 impl Scale {
-    /// For loans of a range, in which that at the start lies.
+    /// Creates the scale for a range of loans that contains the loan at the start.
     pub(super) fn new((least, most): (u16, u16), start: u16) -> Self {
         let darkest = ratio(least, start).abs().max(ratio(most, start));
         Scale {
@@ -64,7 +65,7 @@ impl Scale {
         self.shade(ratio(loan, self.start))
     }
 
-    /// The colour of a loan by the logarithm of its ratio to that at the start.
+    /// Returns the colour of a loan by the logarithm of its ratio to the loan at the start.
     fn shade(&self, ratio: f64) -> RGBColor {
         let part = LIGHTEST + (1.0 - LIGHTEST) * (ratio / self.darkest).abs();
         match ratio {
@@ -74,7 +75,7 @@ impl Scale {
         }
     }
 
-    /// Draws the scale with its three numbers. Its ends need room for theirs.
+    /// Draws the scale with its three numbers. The end labels need room beside it.
     pub(super) fn draw(
         &self,
         area: &Area<'_>,
@@ -124,15 +125,15 @@ impl Scale {
     }
 }
 
-/// Parts of the scale as it is drawn.
+/// Number of segments in the drawn scale.
 const PARTS: i32 = 75;
 
-/// The logarithm of the ratio of a loan to another; a loan of 0 counts as 1.
+/// Returns the logarithm of the ratio of a loan to another; a loan of 0 counts as 1.
 fn ratio(loan: u16, start: u16) -> f64 {
     (f64::from(loan.max(1)) / f64::from(start.max(1))).ln()
 }
 
-/// The colour at a part of the way through a list.
+/// Returns the colour at a fraction of the way through a list.
 fn mixed(colours: &[RGBColor; 4], part: f64) -> RGBColor {
     let at = part.clamp(0.0, 1.0) * 3.0;
     let index = (at as usize).min(2);
@@ -157,7 +158,7 @@ mod tests {
         let part = LIGHTEST + (1.0 - LIGHTEST) / 3.0;
         assert_eq!(scale.colour(4), mixed(&LESS, part));
         assert_eq!(scale.colour(16), mixed(&MORE, part));
-        // Beyond the range there are colours too.
+        // Loans beyond the range have colours, too.
         assert_eq!((scale.colour(0), scale.colour(400)), (LESS[3], MORE[3]));
         let flat = Scale::new((8, 8), 8);
         assert_eq!(flat.colour(8), WHITE);

@@ -1,4 +1,4 @@
-//! Curves over time: a line for each rank if there are few, else quantiles over the ranks.
+//! Curves over time: a line for each rank if there are few, otherwise quantiles over the ranks.
 
 use credits::statistics::RankRow;
 use plotters::prelude::*;
@@ -25,9 +25,9 @@ pub(super) struct Curves<'a> {
 /// One chart.
 struct Chart {
     title: String,
-    /// What the vertical axis counts.
+    /// The unit of the vertical axis.
     axis: String,
-    /// For each rank its value at each time.
+    /// The values of each rank at each time.
     values: Vec<Vec<f64>>,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Curves<'a> {
         self.job.tracks.len() <= RANKS.len()
     }
 
-    /// A heading that says what lines and areas mean.
+    /// Draws a heading that explains lines and areas.
     pub(super) fn legend(&self, area: &Area<'_>, (x, y): (i32, i32)) -> DrawResult {
         heading(area, (x, y), "Over time")?;
         let mut x = x + 130;
@@ -132,7 +132,8 @@ impl<'a> Curves<'a> {
             .collect()
     }
 
-    /// How fast a counter rises, by unit of time: at each time its mean over the part of time that ends there.
+    /// Returns the rate of a counter per unit of time: at each time, the mean over the interval
+    /// that ends there.
     fn rate(&self, column: impl Fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
         let step = self.times[1] / self.unit.length;
         let mut values = self.level(column);
@@ -140,7 +141,7 @@ impl<'a> Curves<'a> {
             for at in (1..values.len()).rev() {
                 values[at] = ((values[at] - values[at - 1]) / step).max(0.0);
             }
-            // Before the first part of time there is none: as in it.
+            // There is no interval before the first time: use the first interval's rate.
             values[0] = values[1];
         }
         values
@@ -154,7 +155,7 @@ impl<'a> Curves<'a> {
                 let mut values = vec![0.0; self.times.len()];
                 track.loans_at(self.job.clock, &self.times, |number, loans| {
                     let most = loans.values().copied().max().unwrap_or(start);
-                    // Loans that have never changed are those of the start.
+                    // Loans that have never changed are those at the start.
                     let all = loans.len() >= self.job.header.ranks as usize;
                     let most = if all { most } else { most.max(start) };
                     values[number] = most.into();
@@ -209,7 +210,8 @@ impl<'a> Curves<'a> {
     }
 }
 
-/// For a part of the ranks, at each time the least value that so many ranks don't exceed.
+/// Returns a function that, for a fraction of the ranks, returns at each time the smallest value
+/// that this fraction does not exceed.
 fn quantiles(values: &[Vec<f64>]) -> impl Fn(f64) -> Vec<f64> {
     let times = values.first().map_or(0, Vec::len);
     let sorted: Vec<Vec<f64>> = (0..times)

@@ -10,17 +10,18 @@ use super::{Area, DrawResult, FRAME, GREY, INK, short, style, text, ticks};
 use crate::Job;
 use crate::job::Track;
 
-/// Loans by row and column. Of the loans that share a cell it has that which is furthest from the loan at the start.
+/// Loans by row and column. A cell shared by several loans shows the one that differs most from the
+/// loan at the start.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     columns: usize,
-    /// `None` where there are no data.
+    /// `None` for cells without data.
     cells: Vec<Option<u16>>,
 }
 
 impl Grid {
-    /// The loans of all ranks (rows) to all ranks (columns) at rising times: a grid for each time, of at most `most` by
-    /// `most` cells.
+    /// Returns the loans of all ranks (rows) to all ranks (columns) at ascending times: a grid for
+    /// each time, of at most `most` by `most` cells.
     pub(super) fn lenders(job: &Job, most: u32, times: &[f64]) -> Vec<Self> {
         let side = job.header.ranks.min(most);
         let empty = Grid {
@@ -39,7 +40,8 @@ impl Grid {
         grids
     }
 
-    /// The loans of one rank to all ranks (rows) in `steps` parts of time (columns), at the end of each.
+    /// Returns the loans of one rank to all ranks (rows) at the ends of `steps` intervals of time
+    /// (columns).
     pub(super) fn over_time(job: &Job, track: &Track, most: u32, steps: usize) -> Self {
         let side = job.header.ranks.min(most);
         let times: Vec<_> = (1..=steps)
@@ -65,12 +67,12 @@ impl Grid {
     }
 }
 
-/// The cell of a rank, where all ranks have `cells` cells.
+/// Returns the cell of a rank, if all ranks share `cells` cells.
 fn cell(rank: u32, ranks: u32, cells: u32) -> usize {
     (u64::from(rank) * u64::from(cells) / u64::from(ranks)) as usize
 }
 
-/// Puts loans into cells. A cell without a value gets that at the start.
+/// Puts loans into cells. Empty cells get the loan at the start.
 fn furthest(cells: &mut [Option<u16>], loans: &HashMap<u32, u16>, job: &Job, side: u32) {
     let start = job.header.loan;
     for place in cells.iter_mut() {
@@ -85,7 +87,7 @@ fn furthest(cells: &mut [Option<u16>], loans: &HashMap<u32, u16>, job: &Job, sid
     }
 }
 
-/// The labels along a side: where, as a part of the side, and what.
+/// The labels along a side: position, as a fraction of the side, and text.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     title: String,
@@ -93,7 +95,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Ranks, at the middle of their cells.
+    /// Creates labels for ranks, at the centres of their cells.
     pub(super) fn ranks(ranks: u32, title: &str) -> Self {
         let labels = ticks((ranks - 1).into(), 8, true).into_iter().map(|rank| {
             let at = (rank + 0.5) / f64::from(ranks);
@@ -105,7 +107,7 @@ impl Axis {
         }
     }
 
-    /// Time from 0 to `end`.
+    /// Creates labels for times from 0 to `end`.
     pub(super) fn time(end: f64, title: &str) -> Self {
         let labels = ticks(end, 8, false).into_iter();
         Axis {
@@ -115,7 +117,8 @@ impl Axis {
     }
 }
 
-/// Draws a matrix with its upper left corner at a place; with axes (horizontal, vertical) below it and left of it.
+/// Draws a matrix with its upper left corner at a position; with axes (horizontal, vertical) below
+/// it and to its left.
 pub(super) fn draw(
     area: &Area<'_>,
     (x, y): (i32, i32),
@@ -132,7 +135,7 @@ pub(super) fn draw(
     area.draw(&Rectangle::new(frame, WHITE.filled()))?;
     for (row, cells) in grid.cells.chunks(columns).enumerate() {
         let (top, bottom) = (place(row, rows, height), place(row + 1, rows, height));
-        // Neighbours of the same colour are one rectangle.
+        // Neighbours of the same colour form one rectangle.
         let mut first = 0;
         for run in cells.chunk_by(|a, b| a == b) {
             let (left, right) = (
@@ -199,7 +202,7 @@ mod tests {
     use super::*;
     use credits::statistics::{Epoch, Header, Log, PeerRow, RankRow};
 
-    /// A rank that lends as told by (epoch, peer, loan).
+    /// Creates the log of a rank whose loans change as given by (epoch, peer, loan).
     fn log(rank: u32, ranks: u32, changes: &[(u32, u32, u16)]) -> Log {
         let header = Header {
             rank,
@@ -255,7 +258,7 @@ mod tests {
         let job = Job::from_logs(&logs).unwrap();
         let grid = &Grid::lenders(&job, 50, &[9.0])[0];
         assert_eq!(grid.cells.len(), 2500);
-        // 2 is further than 12 or 4; of 9 and 7 the larger one.
+        // 2 differs more than 12 or 4; of 9 and 7 the larger one counts.
         assert_eq!(
             (grid.cells[0], grid.cells[1], grid.cells[49]),
             (Some(2), Some(8), Some(9))

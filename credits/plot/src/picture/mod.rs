@@ -22,13 +22,14 @@ use matrix::{Axis, Grid};
 
 /// Size of the picture, in pixels.
 const SIZE: (u32, u32) = (1400, 1490);
-/// Space at its sides.
+/// Margin at the sides of the picture.
 const SIDE: i32 = 60;
-/// Most cells along a side of the large matrices, and of the small ones.
+/// The most cells along a side of the large matrices, and of the small ones.
 const MOST_CELLS: (u32, u32) = (64, 32);
-/// Parts of time in the matrix of one rank's loans.
+/// Number of intervals in the matrix of one rank's loans.
 const STEPS: usize = 64;
-/// When the small matrices are taken: parts of the whole time. Most happens at the beginning.
+/// The times of the small matrices, as fractions of the whole time. Most changes happen at the
+/// beginning.
 const SNAPSHOTS: [f64; 5] = [0.05, 0.1, 0.25, 0.5, 0.75];
 
 const INK: RGBColor = RGBColor(40, 40, 40);
@@ -38,10 +39,12 @@ const FRAME: RGBColor = RGBColor(190, 190, 190);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
-/// The picture of a job as SVG; with the loans over time of `rank`, or of that whose loans have changed the most.
+/// Draws the picture of a job as SVG, with the loans over time of `rank`, or of the rank whose
+/// loans have changed the most.
 ///
 /// # Errors
-/// [`Error::NoSuchRank`] when there are no statistics of `rank`; [`Error::Draw`] when the library refuses.
+/// [`Error::NoSuchRank`] if there are no statistics of `rank`; [`Error::Draw`] if the library
+/// reports an error.
 pub fn svg(job: &Job, rank: Option<u32>) -> Result<String, Error> {
     let track = match rank {
         Some(rank) => job.tracks.iter().position(|track| track.rank == rank),
@@ -135,7 +138,7 @@ fn draw(area: &Area<'_>, job: &Job, track: usize) -> DrawResult {
     ))
 }
 
-/// Title, facts and the scale of colours.
+/// Draws title, facts and the scale of colours.
 fn head(area: &Area<'_>, job: &Job, unit: &Unit, scale: &Scale) -> DrawResult {
     let header = &job.header;
     let title = format!("Credits of job {}", shortened(&header.job, 40));
@@ -185,7 +188,7 @@ fn heading(area: &Area<'_>, at: (i32, i32), words: &str) -> DrawResult {
     text(area, at, words, 18, INK, (HPos::Left, VPos::Center))
 }
 
-/// Writes text; `anchor` is the part of it that lies at `at`. Sizes are in pixels.
+/// Draws text; `anchor` is the part of it that lies at `at`. Sizes are in pixels.
 fn text(
     area: &Area<'_>,
     at: (i32, i32),
@@ -199,21 +202,21 @@ fn text(
     Ok(())
 }
 
-/// The library divides sizes by 1.24 for SVG.
+/// Returns a text style. The library divides sizes by 1.24 for SVG.
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", f64::from(size) * 1.24)
         .into_font()
         .color(&colour)
 }
 
-/// What times are shown in.
+/// The unit in which times are shown.
 #[derive(Clone, Debug)]
 struct Unit {
-    /// A unit's length in what rows count time in.
+    /// The unit's length, in the unit of the rows' times.
     length: f64,
-    /// Its name, behind a number and behind "per".
+    /// Its name, used after a number and after "per".
     name: &'static str,
-    /// The title of an axis of time.
+    /// The title of a time axis.
     axis: String,
 }
 
@@ -232,7 +235,7 @@ impl Unit {
         Unit { length, name, axis }
     }
 
-    /// A time in words.
+    /// Formats a time.
     fn at(&self, time: f64) -> String {
         let time = time / self.length;
         match self.name {
@@ -242,7 +245,7 @@ impl Unit {
     }
 }
 
-/// A number in few characters: 0.25, 17, 1.2k, 40M.
+/// Formats a number in few characters: 0.25, 17, 1.2k, 40M.
 fn short(number: f64) -> String {
     const LETTERS: [(f64, &str); 4] = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
     for (size, letter) in LETTERS {
@@ -267,7 +270,7 @@ fn trimmed(number: f64) -> String {
     }
 }
 
-/// 1,234,567.
+/// Formats a number with separators: 1,234,567.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -280,7 +283,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// A number and its noun.
+/// Formats a number and its noun.
 fn counted(number: u64, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),
@@ -295,7 +298,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Round numbers from 0 to `end`, about `count` of them.
+/// Returns about `count` round numbers from 0 to `end`.
 fn ticks(end: f64, count: u32, whole: bool) -> Vec<f64> {
     let rough = (end / f64::from(count)).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());

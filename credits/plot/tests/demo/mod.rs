@@ -5,16 +5,16 @@ use std::collections::VecDeque;
 use credits::statistics::{Header, PeerRow, RankRow, Recorder, file_name};
 use credits::{CreditByte, Dense, Dynamic, FlowControl, Peer, System, Tuning};
 
-/// What a demonstration does.
+/// The settings of a demonstration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demo {
     pub(crate) ranks: u32,
-    /// Partners of each rank, which it sends to in bursts; they change half way.
+    /// Partners of each rank, to which it sends in bursts; they change half way.
     pub(crate) partners: u32,
     pub(crate) rounds: u32,
     pub(crate) loan: u16,
     pub(crate) banked: u32,
-    /// Requests that make an epoch.
+    /// Requests per epoch.
     pub(crate) epoch: u32,
     /// Whether rows have times.
     pub(crate) clock: bool,
@@ -24,7 +24,7 @@ pub(crate) struct Demo {
 const BURST: u32 = 12;
 /// Requests that a rank serves in a round of polls.
 const SERVED: usize = 3;
-/// Microseconds that a round of polls is worth.
+/// Microseconds that a round of polls represents.
 const POLL_US: u64 = 7;
 
 enum Message {
@@ -36,7 +36,7 @@ enum Message {
 struct Rank {
     flow: Dynamic<Dense<Peer>>,
     inbox: VecDeque<(u32, Message)>,
-    /// Requests still to be sent, by partner.
+    /// Requests still to send, by partner.
     to_send: Vec<(u32, u32)>,
     row: RankRow,
     recorder: Recorder,
@@ -50,7 +50,7 @@ impl Demo {
             true => 1,
             false => self.ranks / 2 + 1,
         };
-        // Some ranks are wanted by many.
+        // Some ranks are popular partners.
         let hub = rank % 7 % self.ranks;
         let mut partners: Vec<_> = (0..self.partners)
             .map(|number| (rank + step + number * number) % self.ranks)
