@@ -60,7 +60,7 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         inbox.next = behind;
-        // Coalescing starts with the next poll, so that the effects of this message need not wait.
+        // The next poll publishes the head, so that the effects of this message need not wait.
         if head.1.slots() > 1 {
             self.coalesce(inbound, sent);
         }

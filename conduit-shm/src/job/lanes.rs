@@ -80,7 +80,7 @@ pub(super) struct ShmLanes<M: Mode> {
     count: u16,
     /// `None` unless each queue is one ring for all sources.
     state: Option<M::Lock<LanesState>>,
-    /// A dead peer that was found while the state was locked, plus 1; 0 if none.
+    /// A dead peer, plus 1; 0 if none. Stored before the state is locked.
     dead: AtomicU32,
 }
 

@@ -121,8 +121,8 @@ impl Control {
 /// [`Control::activations`]: rings were activated.
 pub(super) const ACTIVATIONS: u64 = 1;
 
-/// The state of one piece, alone on its line: 0 free, 1 in use. The taker is the initiator; for a
-/// put the target frees the piece.
+/// The state of one piece, alone on its line: 0 free, 1 in use. The initiator takes the piece; the
+/// target of a put or the initiator of a get frees it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct PieceState(pub(super) AtomicU32);

@@ -94,7 +94,7 @@ impl<M: Mode> Shm<M> {
         else {
             return Err(NiError::OverLimit {
                 operation: OPERATION,
-                what: "bytes beside the regions that exist",
+                what: "bytes in addition to existing regions",
                 value: len as u64,
                 limit: room as u64,
             });
@@ -160,7 +160,7 @@ impl<M: Mode> Shm<M> {
                     operation,
                     rank: self.rank,
                     reason: format!(
-                        "{bytes} bytes were asked for; {} are available, and all ranks together would have {all} of \
+                        "requested {bytes} bytes, {} are available; all ranks together would reserve {all} of \
                          {whose} {}",
                         pool.available,
                         pool.room()

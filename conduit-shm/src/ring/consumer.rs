@@ -220,8 +220,8 @@ impl<S: Slots> Consumer<S> {
     /// Ends the lap at a wrap marker.
     #[cold]
     fn wrap_early(&mut self) {
-        // The producer published only when it had seen all slots free, so the slots that the marker
-        // passes over need no scrubbing.
+        // The producer writes a marker only after it has seen the head at this position, so nothing
+        // is left to scrub; nor do the slots that the marker passes over need it.
         self.passed_over += u64::from(self.capacity - self.slot);
         self.slot = self.capacity;
         self.publish_head();

@@ -125,7 +125,10 @@ fn pictures_are_readable_from_one_rank_to_many() {
         });
         readable(&svg);
         assert_eq!(has(&svg, "median of the ranks"), ranks > 8);
-        assert_eq!(has(&svg, "a cell: of up to "), ranks > 64);
+        assert_eq!(
+            has(&svg, "cell: the loan furthest from the start"),
+            ranks > 64
+        );
     }
 }
 

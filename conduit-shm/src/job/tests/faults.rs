@@ -201,7 +201,10 @@ fn what_does_not_exist_is_an_error() {
     };
     assert!(b.ni.me_append(PT, entry).is_err());
     let too_much = a.ni.region_create(5 << 20).unwrap_err().to_string();
-    assert!(too_much.contains("bytes beside the regions"), "{too_much}");
+    assert!(
+        too_much.contains("bytes in addition to existing regions"),
+        "{too_much}"
+    );
     assert!(a.ni.region_create(usize::MAX).is_err());
     for _ in 1..16 {
         a.ni.eq_create(1).unwrap();

@@ -85,8 +85,8 @@ impl<'a> Curves<'a> {
             return Ok(());
         }
         label("median of the ranks", &line(RANKS[0]))?;
-        label("a tenth to nine tenths of them", &block(0.4))?;
-        label("all", &block(0.15))
+        label("10th to 90th percentile", &block(0.4))?;
+        label("all ranks", &block(0.15))
     }
 
     /// Draws all charts.

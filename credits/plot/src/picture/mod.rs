@@ -78,7 +78,7 @@ fn draw(area: &Area<'_>, job: &Job, track: usize) -> DrawResult {
     if ranks > MOST_CELLS.0 {
         let side = ranks.div_ceil(MOST_CELLS.0);
         let words =
-            format!("a cell: of up to {side} × {side} loans the one furthest from the start");
+            format!("cell: the loan furthest from the start, of up to {side} × {side} loans");
         let right = (SIDE + 50 + large, top - 14);
         text(area, right, &words, 13, GREY, (HPos::Right, VPos::Center))?;
     }
