@@ -123,7 +123,7 @@ pub(crate) fn unwatch(watched: &AtomicU32) {
     fence(Ordering::SeqCst);
 }
 
-/// Says that a ring's producer waits for room. It must check the ring's head once more after
+/// Marks a ring's producer as waiting for room. It must check the ring's head once more after
 /// [`ReadySet::announce`].
 pub(crate) fn ask_for_room(waiting: &AtomicU32) {
     waiting.store(1, Ordering::Relaxed);

@@ -123,7 +123,7 @@ pub trait FlowControl {
 
     /// Sender: returns whether credits that came back without a message should be
     /// [settled](FlowControl::settle_many) before `credits` are taken: otherwise the request would
-    /// stall, or appear as more use than there is.
+    /// stall, or look like more use than there is.
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         self.available(peer) < u32::from(credits)

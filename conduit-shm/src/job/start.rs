@@ -248,7 +248,6 @@ impl<M: Mode> Shm<M> {
 ///
 /// # Errors
 /// As [`Shm::start`].
-/// As [`Shm::start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>, ShmError> {
     let mut mappings = Vec::new();
     for rank in 0..ranks {

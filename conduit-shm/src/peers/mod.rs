@@ -15,7 +15,7 @@
 //!
 //! **Costs.** A session takes one descriptor, two mappings and about 1 KiB of private memory on
 //! each side, and 132 KiB of shared address space. A process polls the rings of a few peers, those
-//! that have sent last, and learns of the others from its front page (`receive`,
+//! that sent most recently, and learns of the others from its front page (`receive`,
 //! `crate::ready_set`).
 
 mod address;

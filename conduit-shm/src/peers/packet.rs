@@ -21,7 +21,7 @@ const REFUSED: u16 = 3;
 const WAKE: u16 = 4;
 const GOODBYE: u16 = 5;
 
-/// How the receiver of this may use the sender's memory.
+/// The terms on which the receiver may use the sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
     /// The number that the sender assigns to the receiver: a bit of the sender's front page.

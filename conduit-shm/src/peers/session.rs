@@ -1,5 +1,5 @@
-//! The session of two processes after their handshake: rings in both directions, and the state of
-//! who waits for what.
+//! The session of two processes after their handshake: rings in both directions, and which side
+//! waits for what.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

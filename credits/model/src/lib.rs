@@ -38,9 +38,10 @@
 //! nothing are left out: a request that is tried again and is short of as many credits as before,
 //! and a search for a peer to ask when there is no need.
 //!
-//! It shows nothing about larger jobs, or about more than the few requests. (Those would likely
-//! behave alike, because loans of different lenders share nothing and a request needs only credits
-//! that its own rank brings back; the properties in `credits/tests` examine them at random.)
+//! The checker shows nothing about larger jobs, or about more than the few requests. (Those would
+//! likely behave alike, because loans of different lenders share nothing and a request needs only
+//! credits that its own rank brings back; the properties in `credits/tests` examine them at
+//! random.)
 //!
 //! States are distinguished by a 64-bit hash, as in [stateright]: among ten million states, the
 //! probability that two share a hash is about 3 in a million.

@@ -129,7 +129,7 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
                 return Err(Violation::UnexpectedReturn { peer, credits });
             }
             (ANSWERS_TWICE, System::Return { credits: 0, .. }) => {
-                // The peer that it asked takes its answer for a question.
+                // Answers the return with a return, as if it had been a revoke.
                 let _ = self.inner.on_system(peer, message);
                 return Ok(Some(message));
             }

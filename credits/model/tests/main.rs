@@ -1,4 +1,4 @@
-//! The faults that the checker finds, and that it finds none in the real code.
+//! Faults that the checker must find, and the real code, in which it must find none.
 
 mod faults;
 mod small;

@@ -1,5 +1,5 @@
 //! Draws one picture (SVG) of a job's credit statistics: where the credits are and were, and the
-//! messages that took.
+//! messages that moving them took.
 //!
 //! [`read`] takes the files that ranks write with `GASNET_PORTAL_CREDIT_STATS`
 //! ([`credits::statistics`]); [`svg`] draws them. The program `credit-plot` is [`cli::main`].

@@ -16,7 +16,7 @@ pub const CHUNK: u32 = 1024;
 /// Default number of steps of each rotation without flow control.
 pub const REFERENCE_STEPS: u32 = 3;
 
-/// How credits are lent.
+/// The scheme by which credits are lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", rename_all = "lowercase")]
 pub enum Scheme {
@@ -100,7 +100,7 @@ pub struct Config {
     /// The cost of messages.
     #[serde(rename = "chunk", serialize_with = "chunk")]
     pub scale: Scale,
-    /// How credits are lent.
+    /// The scheme by which credits are lent.
     pub scheme: Scheme,
     /// The pattern of the traffic.
     pub pattern: Pattern,

@@ -81,7 +81,7 @@ impl Known {
     }
 }
 
-/// The result of a step that violates the rules: nothing.
+/// A step violated the rules and had no effect.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
