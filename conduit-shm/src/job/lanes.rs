@@ -74,7 +74,7 @@ impl Way {
     }
 }
 
-/// The lanes of a rank: those that it lends and those that it holds.
+/// The lanes of a rank, both lent and held.
 pub(super) struct ShmLanes<M: Mode> {
     /// Number of lanes that this rank lends.
     count: u16,

@@ -324,7 +324,7 @@ impl Message {
 impl<M: Mode> Shm<M> {
     /// See [`conduit_core::ni::Ni::poll`].
     ///
-    /// Not inlined, so that there is one frame from here to the sink, which is inlined.
+    /// Not inlined, so that one frame leads from here to the sink, which is inlined.
     #[inline(never)]
     pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {

@@ -37,7 +37,7 @@ const MIN_INTERVAL: u32 = 16;
 /// After offers without a reply the interval doubles, up to `2^MAX_MISSES`.
 const MAX_MISSES: u32 = 12;
 
-/// The slot that this rank offers, and the slot that is offered to it.
+/// The slot offered by this rank, and the slot offered to it.
 #[derive(Debug)]
 pub(super) struct ReplySlots {
     /// The target of the open offer, or [`NOBODY`], and the ring with the slot.
