@@ -192,7 +192,7 @@ pub enum Violation {
         ranks: u32,
     },
     /// More credits came back than requests had taken.
-    #[error("rank {peer} gave back {returned} credits, at most {in_flight} are in flight to it")]
+    #[error("rank {peer} gave back {returned} credits, only {in_flight} are in flight to it")]
     TooManyReturned {
         /// The rank.
         peer: u32,

@@ -195,7 +195,7 @@ fn every_event_counts_against_the_limit() {
         assert_eq!(b.ni.poll(b.eq, 0, |event| panic!("{event:?}")), 0);
         let mut name = String::new();
         assert_eq!(b.ni.poll(b.eq, 1, |event| name = format!("{event:?}")), 1);
-        assert!(name.starts_with(expected), "{name} expected {expected}");
+        assert!(name.starts_with(expected), "{name}, expected {expected}");
     }
     assert_eq!(b.ni.poll(b.eq, 1, |_| ()), 0);
     assert_eq!(b.ni.poll(b.eq, 0, |_| ()), 0);
