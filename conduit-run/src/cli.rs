@@ -15,9 +15,9 @@ use crate::{Bind, Launch};
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///
 /// The exit code is 0 if all ranks exit with 0, 1 if other ranks had to be ended because one left
-/// the job without finishing it, otherwise the code of the first failed rank (128 + signal if it was
-/// killed). A message names that rank, and the other ranks are ended. Signals are forwarded to all
-/// ranks.
+/// the job without finishing it, otherwise the code of the first failed rank (128 + signal if it
+/// was killed). A message names that rank, and the other ranks are ended. Signals are forwarded to
+/// all ranks.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {

@@ -89,8 +89,8 @@ pub struct Gateway {
     answered: VecDeque<Answered>,
     /// Events that precede those of the gateways.
     events: VecDeque<Event<Memory>>,
-    /// Flags of attached channels, by channel number. A flag is set, and removed from this map, when
-    /// its channel is destroyed.
+    /// Flags of attached channels, by channel number. A flag is set, and removed from this map,
+    /// when its channel is destroyed.
     channels: HashMap<u64, Arc<AtomicBool>>,
     node_updates: Vec<NodeAddress>,
 }

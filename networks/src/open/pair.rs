@@ -18,7 +18,7 @@ use conduit_portals::transport::{Transport, Wait};
 /// Returns whether an address of the near network belongs to this host.
 pub type IsNear<N> = fn(&N, &[u8]) -> bool;
 
-/// A pair of open networks, at least one of which exists. See the [module](self).
+/// A pair of open networks, at least one of which exists. See the module [`open`](crate::open).
 pub struct Pair<N, F> {
     near: Option<N>,
     far: Option<F>,

@@ -41,8 +41,8 @@ impl Secret {
         secret
     }
 
-    /// Derives a secret from a key of any length, such as a typed one. The secret is no stronger than
-    /// the key's randomness.
+    /// Derives a secret from a key of any length, such as a typed one. The secret is no stronger
+    /// than the key's randomness.
     pub fn from_key(key: &[u8]) -> Self {
         let mut secret = Self(Guarded::new(1));
         // The HMAC key names the purpose, as for files.
