@@ -12,26 +12,25 @@ use agent_sim::{Delays, Pool, World};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent-faults.md");
 
 const HEAD: &str = "\
-# What a fault does to an operation of the node agent
+# Faults and their outcomes
 
 A process of node 0 performs one operation on a channel of node 1, and one fault happens. Each cell states the
-result reported to the process, and the fate of the message. No message ever arrives twice.
+result reported to the process, and the fate of the message. In every case the request is completed once, no
+message arrives twice, the agents hold nothing afterwards, and the next message of the same handle arrives,
+after those before it.
 
-- *immediately*, *buffered*, *deposited*, *received*, *none*: a send with this return mode. *get*: a get.
-- The reported result: **sent**; **got**; **failure**, code 1 (`DRAGON_FAILURE`): the other agent or the
-  session with it is gone, and it is unknown whether the message arrived; **destroyed**, code 120;
-  **time-out**, code 11. If the process's own agent dies, the gateway reports this, here as failure. A process
-  that is gone gets no report.
-- A sent message **came** into the channel or did **not**; **came, lost**: it was lost with the destroyed
-  channel.
-- The message of a get **came** to the process's agent, was **left** in the channel, or was **lost**: with the
-  channel, or with an agent or a session after it was taken. *none*: there was no message to get.
+The columns are sends with a return mode, and gets.
 
-In every case the request is completed once, neither agent holds anything afterwards, and the next message of
-the same handle arrives once, after those before it. *Sent* is reported only for a message that came, if the
-send returns when deposited or received.
+- Result: **sent**; **got**; **failure**, code 1 (`DRAGON_FAILURE`): the other agent or the session with it is
+  gone, and the message may have arrived or not; **destroyed**, code 120; **time-out**, code 11. If the
+  process's own agent dies, its gateway reports a failure. A process that is gone gets no report. A send that
+  returns when deposited or received reports *sent* only for a message that came.
+- Fate of a sent message: it **came** into the channel or did **not**; **came, lost**: the channel was
+  destroyed with it.
+- Fate of the message of a get: it **came** to the process's agent, was **left** in the channel, or was
+  **lost** with the channel, an agent or a session; *none*: the channel had no message.
 
-The points on the message's way at which the fault happens:
+Points at which the fault happens:
 
 ";
 

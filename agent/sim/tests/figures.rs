@@ -1,4 +1,4 @@
-//! Checks that the figures of `docs/agent.md` can be reproduced.
+//! Checks that the agents' figures in `docs/figures` can be reproduced.
 
 use sim::program::Program;
 
