@@ -1,7 +1,7 @@
 //! Many processes that start, call a server and end, some of them killed: the server keeps no state
 //! of those that are gone, and no call fails.
 //!
-//! `CONDUIT_TEST_CLIENTS`: the number of clients; the table of `docs/mercury.md` has 1,000.
+//! `CONDUIT_TEST_CLIENTS`: the number of clients; the recorded figures have 1,000.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
