@@ -1,4 +1,4 @@
-//! `cargo xtask book`: builds the pages in `docs` as one book.
+//! `cargo xtask book`: builds the book from the pages in `docs`.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::build::Cargo;
 
-/// Build the pages in docs as a book, target/book/index.html (needs mdbook)
+/// Build the book from the pages in docs: target/book/index.html (needs mdbook)
 #[derive(Debug, Clone, Args)]
 pub struct Book {
     /// Open it in a browser

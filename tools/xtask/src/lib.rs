@@ -5,7 +5,7 @@
 //! `docs/c-interface.md`. [`Quick`], [`Full`] and [`Nightly`] are the checks that a change has to
 //! pass: see `CONTRIBUTING.md`.
 //! [`Budgets`] counts the instructions of each hot path.
-//! [`Book`] builds the pages in `docs` as one book.
+//! [`Book`] builds the book from the pages in `docs`.
 //! [`library()`] builds a library for tests.
 
 mod book;
