@@ -48,8 +48,8 @@ pub(crate) struct Created {
     is_ours: bool,
 }
 
-// SAFETY: the address is only passed on: to the client, and to the engine, which treats it as a
-// number.
+// SAFETY: the address is never dereferenced here. It is passed to the client, to the engine, which
+// treats it as a number, and on drop to the system, when no other use remains.
 unsafe impl Send for Created {}
 // SAFETY: as above.
 unsafe impl Sync for Created {}
@@ -57,8 +57,8 @@ unsafe impl Sync for Created {}
 impl Drop for Created {
     fn drop(&mut self) {
         if self.is_ours {
-            // SAFETY: mapped by `create`. Nothing is bound to it, because endpoints keep their
-            // segments forever.
+            // SAFETY: `gex_Segment_Create` mapped this memory. No endpoint is bound to it: a bound
+            // endpoint keeps a reference to its segment forever.
             let _ = unsafe { munmap(self.address, self.bytes) };
         }
     }
@@ -172,7 +172,7 @@ unsafe extern "C" fn gex_EP_Create(
             segment: OnceLock::new(),
         }
     });
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
     unsafe { place.write(endpoint.object.handle()) };
     abi::OK
 }
@@ -214,7 +214,7 @@ unsafe extern "C" fn gex_Segment_Create(
     let is_ours = address.is_null();
     let mapped = match is_ours {
         false => Ok(address),
-        // SAFETY: a new mapping at an address chosen by the system.
+        // SAFETY: the system chooses the address, so the mapping replaces no other.
         true => unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -241,7 +241,7 @@ unsafe extern "C" fn gex_Segment_Create(
         is_ours,
     };
     all.segments.write().insert(handle, Arc::new(created));
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
     unsafe { place.write(std::ptr::without_provenance(handle)) };
     abi::OK
 }
@@ -268,9 +268,9 @@ extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
     }
 }
 
-/// Binds a segment to an endpoint; once published, it can be reached by puts and gets. If no
-/// segment is attached and the segment is not everything, a segment bound to the first endpoint
-/// also serves all other calls.
+/// Binds a segment to an endpoint. Puts and gets can reach the segment once it is published. The
+/// first endpoint accepts a segment only if none is attached and the job does not use segment
+/// everything; that segment then serves all other calls too.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_BindSegment(
     endpoint: *const c_void,
@@ -302,8 +302,8 @@ extern "C" fn gex_EP_BindSegment(
             "the endpoint already has a segment".to_owned()
         }
         () => {
-            // SAFETY: the client has made this memory a segment, which peers may write as long as
-            // it is bound.
+            // SAFETY: by making this memory a segment, the client allows peers to read and write it
+            // as long as it is bound.
             let done = unsafe { job.engine().memory().bind(bound(index, &segment)) };
             if done.is_ok() {
                 let _ = place.set(segment);
@@ -323,8 +323,8 @@ fn bound(index: u16, segment: &Created) -> Bound {
     }
 }
 
-/// Publishes the segments bound to these endpoints to the ranks of a team, and learns theirs.
-/// Collective.
+/// Publishes the segments bound to these endpoints to the ranks of a team, and learns which
+/// segments the other ranks publish. Collective.
 ///
 /// # Safety
 /// `endpoints` is valid for `count` entries.
@@ -342,13 +342,14 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
         return refuse(CALL, &Refusal::bad(reason));
     }
     let given = (0..count).map(|at| {
-        // SAFETY: not null, and below `count`; the caller's promise.
+        // SAFETY: the list is not null and `at` is below `count`, so the caller guarantees that the
+        // entry is valid.
         unsafe { *endpoints.add(at) }
     });
     let mut all = Vec::new();
     for handle in given {
         if handle == job.objects.endpoint.handle() {
-            // All ranks know an attached segment since attach.
+            // All ranks have known an attached segment since attach; only a bound one is published.
             all.extend(job.objects.endpoints.of_first().map(|of| bound(0, of)));
             continue;
         }
@@ -365,10 +366,10 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     code(CALL, job.engine().memory().publish_bound(team.id(), &all))
 }
 
-/// `gex_MK_Class_t`, as named in messages.
+/// The names of the values of `gex_MK_Class_t` in messages.
 const CLASSES: [&str; 4] = ["HOST", "CUDA_UVA", "HIP", "ZE"];
 
-/// Would create a memory kind for a device's memory, but supports none and always fails.
+/// Always fails, because this library supports no memory kinds of devices.
 ///
 /// # Safety
 /// `arguments` is null or valid for a read.
@@ -385,7 +386,7 @@ unsafe extern "C" fn gex_MK_Create(
     if arguments.is_null() {
         return refuse(CALL, &Refusal::bad("args is null"));
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `arguments` is not null, so the caller guarantees that it is valid for a read.
     let class = unsafe { (*arguments).class };
     let refusal = match CLASSES.get(class as usize) {
         None => Refusal::bad(format!("class {class} is not a value of gex_MK_Class_t")),
@@ -399,7 +400,7 @@ unsafe extern "C" fn gex_MK_Create(
     refuse(CALL, &refusal)
 }
 
-/// Fails: no memory kind can have been created.
+/// Always fails, because no memory kind can have been created.
 #[unsafe(no_mangle)]
 extern "C" fn gex_MK_Destroy(kind: *const c_void, _flags: u32) {
     const CALL: &str = "gex_MK_Destroy";

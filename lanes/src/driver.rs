@@ -7,19 +7,20 @@ use crate::{
 
 /// A network with lanes, run by a [`Driver`].
 pub trait Carrier {
-    /// Whether the owner of a lane counts it as a promotion too, not only its holder.
+    /// Whether the owner of a lane counts its promotions and demotions too. Otherwise, only the
+    /// holder does.
     const COUNTS_LENT: bool;
 
     /// Sends a message on the base path; returns false if there is no room and the message has to
     /// wait.
     fn send(&mut self, to: u32, message: Message) -> bool;
 
-    /// Carries out an action of lanes of this kind. A message is passed here before it goes to
-    /// [`send`](Self::send).
+    /// Carries out an action on a lane of this kind. An [`Action::Send`] is passed to this method
+    /// before its message is passed to [`send`](Self::send).
     fn act(&mut self, kind: LaneKind, action: Action);
 
-    /// Returns whether the connection with this peer was established; `None` while it is in
-    /// progress.
+    /// Returns whether the connection with this peer has been established, or `None` while the
+    /// attempt is in progress.
     fn made(&mut self, _peer: u32) -> Option<bool> {
         None
     }
@@ -40,9 +41,10 @@ pub struct Driver {
     pub settings: Settings,
     /// For tests: recall each lane after this many uses, whatever its weight; 0 disables this.
     force: u32,
-    /// The uses of each owned or shared lane since it was opened, by slot.
+    /// The number of uses of each owned or shared lane since it was opened, by slot.
     used: Box<[u32]>,
-    /// The tables of owned and of held lanes, or one table of lanes that cost both ends.
+    /// The table of owned lanes and the table of held lanes, or a single table of lanes that cost
+    /// both ends.
     tables: Vec<Lanes>,
     /// Whether a lane may be connecting or draining.
     is_moving: bool,
@@ -52,9 +54,11 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Creates the lanes of rank `own`, which owns some and holds at most `held` of other ranks;
-    /// with `None`, lanes cost both ends. For tests: a nonzero `force` recalls each lane after that
-    /// many uses and lowers the threshold to a minimum.
+    /// Creates the driver of rank `own`, which owns `settings.slots` lanes and holds at most `held`
+    /// lanes of other ranks. If `held` is `None`, lanes cost both ends.
+    ///
+    /// For tests: a nonzero `force` recalls each lane after that many uses and lowers the threshold
+    /// to a minimum.
     ///
     /// # Errors
     /// Returns an error if a setting is out of range.
@@ -152,14 +156,14 @@ impl Driver {
         self.used[place] = self.used[place].saturating_add(uses);
     }
 
-    /// Completes lanes that have connected or drained. Returns false if some are still pending, or
-    /// if tests force recalls.
+    /// Completes the transitions of lanes that have connected or drained. Returns false if it must
+    /// be called again, because a transition is still pending or tests force recalls.
     pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
         let is_forced = self.force > 0 && self.lent().next().is_some();
         if is_forced {
             for place in 0..self.used.len() {
                 if self.used[place] >= self.force {
-                    // Fits: there are fewer lanes.
+                    // Fits: a rank has at most `u16::MAX` lanes.
                     self.recall_now(place as u16, carrier);
                 }
             }
@@ -232,7 +236,7 @@ impl Driver {
             match action {
                 Action::Send { to, message } => {
                     if matches!(message, Message::Ask { .. }) {
-                        // An older ask that still waits was given up.
+                        // The lanes have given up an older ask that still waits for room.
                         self.outbox.retain(|(other, message)| {
                             *other != to || !matches!(message, Message::Ask { .. })
                         });

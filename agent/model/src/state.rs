@@ -1,4 +1,4 @@
-//! The state of the two nodes, and the steps from there.
+//! The state of the two nodes, and the steps that are possible in it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,7 +10,7 @@ use crate::node::{Bytes, Node};
 use crate::wire::{Arrival, End};
 use crate::world::{Ask, What, World};
 
-/// The next step. Nodes are given by their index.
+/// A step, with the index of its node, or of its request for [`Abandon`](Self::Abandon).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// A process makes the next request of its node.
@@ -25,7 +25,7 @@ pub enum Step {
     Meet,
     /// The next short fragment of a node reaches the other one.
     Short(usize),
-    /// The next long fragment of a node begins to arrive, or has arrived.
+    /// The next long fragment of a node begins to arrive or, if it has begun, finishes arriving.
     Long(usize),
     /// A node learns that a long fragment has arrived.
     Sent(usize),
@@ -42,14 +42,14 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns whether the step happens eventually, whatever else does.
+    /// Returns whether the step is certain to happen eventually, whatever else happens.
     fn is_fair(self) -> bool {
         use Step::{Abandon, Cut, Destroy, Die, Tick};
         !matches!(self, Die(_) | Cut | Destroy(_) | Abandon(_) | Tick(_))
     }
 }
 
-/// A rule that a step broke.
+/// A rule that a step broke, described by how it was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Broken {
     /// A message arrived twice, was changed, or was never sent.
@@ -72,7 +72,7 @@ pub enum Broken {
     Untrue,
 }
 
-/// The maximum number of rounds of deliveries and clock ticks until a request has ended.
+/// The number of rounds of deliveries and clock ticks within which all requests must end.
 const ROUNDS: u32 = 100;
 
 /// A node and its agent.
@@ -82,9 +82,9 @@ struct Place {
     node: Node,
     end: End,
     now: u64,
-    /// The agent may have work.
+    /// Whether the agent may have work.
     is_awake: bool,
-    /// Number of requests made.
+    /// The number of requests made.
     asked: usize,
 }
 
@@ -103,15 +103,15 @@ enum Ended {
 )]
 pub struct State {
     places: [Place; 2],
-    /// The session that both nodes can be in.
+    /// The number of the session in which the nodes can communicate, if any.
     live: Option<u32>,
     sessions: u32,
-    /// Results by request.
+    /// The result of each request that has ended.
     ended: Vec<Option<Ended>>,
     /// Messages that came out of channels.
     out: Vec<usize>,
-    /// The used part of what the world allows: takes, abandoned requests, deaths, lost sessions,
-    /// destroyed channels, ticks.
+    /// How much of what the world allows has been used: takes, abandoned requests, deaths, lost
+    /// sessions, destroyed channels, ticks.
     used: Used,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
@@ -176,7 +176,7 @@ impl Place {
 
 /// Returns the bytes of a message.
 fn content(request: usize, length: usize) -> Vec<u8> {
-    // Fits: worlds have few requests.
+    // The bytes may wrap. They still differ between requests, because worlds have few requests.
     (0..length)
         .map(|at| (request * 31 + at + 1) as u8)
         .collect()
@@ -196,7 +196,7 @@ impl State {
         }
     }
 
-    /// Returns all steps from this state.
+    /// Returns all steps that are possible in this state.
     pub(crate) fn steps(&self, world: &World) -> Vec<Step> {
         let mut steps = Vec::new();
         let has_asked =
@@ -245,8 +245,8 @@ impl State {
         self.places[at].machine.due()
     }
 
-    /// Returns the state after a step. If no more step is certain to happen, also checks that
-    /// everything comes to an end.
+    /// Returns the state after a step. If no further step is certain to happen, also checks that
+    /// all requests end and nothing stays held.
     pub(crate) fn after(&self, world: &World, step: Step) -> Self {
         let mut next = self.clone();
         next.go(world, step);
@@ -390,7 +390,7 @@ impl State {
     }
 
     fn came_out(&mut self, world: &World, message: &Message<Bytes>) {
-        // Fits: the number of a request, or arbitrary.
+        // Fits if it is the number of a request. A faulty agent may send any value.
         let request = message.hints as usize;
         let is_right = world.asks.get(request).is_some_and(|ask| match ask.what {
             What::Send { length, .. } => message.memory.0 == content(request, length),
@@ -460,8 +460,8 @@ impl State {
         }
     }
 
-    /// Delivers everything, makes room, and finally gives up all requests. Then every request must
-    /// have ended, and nothing may be held.
+    /// Delivers everything, makes room, and finally gives up the remaining requests. Then every
+    /// request must have ended, and nothing may be held.
     fn settle(&mut self, world: &World) {
         for round in 0..ROUNDS {
             let mut left = 1000;

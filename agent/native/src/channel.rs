@@ -9,10 +9,10 @@ use crate::pool::{Memory, SHORT};
 
 /// A channel's default capacity, in messages.
 pub const DEFAULT_CAPACITY: u32 = 100;
-/// The default size, in bytes, of the messages that a channel has its own room for.
+/// The default maximum size, in bytes, of a message that is kept in the channel's own memory.
 pub const DEFAULT_BLOCK: u32 = 1024;
 
-/// The states to poll for, by Dragon's numbers.
+/// Dragon's numbers for the states that a client can poll for.
 pub(crate) mod mask {
     pub(crate) const IN: u16 = 1;
     pub(crate) const OUT: u16 = 2;
@@ -23,16 +23,17 @@ pub(crate) mod mask {
     pub(crate) const CAPACITY: u16 = 8;
 }
 
-/// A channel; see the [module](self). Changes to its messages are appended to a list of events.
+/// A channel; see the [module](self). Methods that add or remove messages append the resulting
+/// events to a list that the caller passes.
 #[derive(Debug)]
 pub(crate) struct Queue {
     capacity: usize,
-    /// Messages of up to this many bytes are kept in the channel's own memory, longer ones where
-    /// they are.
+    /// Messages of up to this many bytes, and all of up to [`SHORT`] bytes, are kept in the
+    /// channel's own memory. Longer ones stay in their pool.
     block: usize,
     /// Messages with their receipts.
     messages: VecDeque<(Message<Memory>, Option<u64>)>,
-    /// The numbers to notify of the next change.
+    /// The numbers that the next change reports.
     watchers: BTreeSet<u32>,
 }
 
@@ -48,7 +49,7 @@ impl Queue {
         }
     }
 
-    /// Returns the maximum size, in bytes, of its messages outside of pools.
+    /// Returns the maximum total size, in bytes, of the messages in the channel's own memory.
     pub(crate) fn reserve(&self) -> u64 {
         self.capacity as u64 * self.block.max(SHORT) as u64
     }
@@ -62,7 +63,7 @@ impl Queue {
         events.extend(watchers.into_iter().map(Event::Changed));
     }
 
-    /// Takes the message if there is room.
+    /// Moves the message into the channel if there is room; otherwise, leaves it in `message`.
     pub(crate) fn send(
         &mut self,
         message: &mut Option<Message<Memory>>,
@@ -72,7 +73,7 @@ impl Queue {
         if self.messages.len() >= self.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        // The message was sent before.
+        // An earlier call has sent the message.
         let Some(mut message) = message.take() else {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         };
@@ -92,8 +93,8 @@ impl Queue {
         Attempt::Done(message)
     }
 
-    /// Checks for a state. The value is the number of messages, or, for [`mask::OUT`], the
-    /// remaining capacity.
+    /// Checks whether the channel is in a state. The value is the capacity for [`mask::CAPACITY`],
+    /// the remaining capacity for [`mask::OUT`], and otherwise the number of messages.
     pub(crate) fn poll(&self, mask: u16) -> Attempt<(u64, Code)> {
         let count = self.messages.len();
         let room = self.capacity - count;
@@ -175,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a queue of vectors.
+        /// Compares the channel with a queue of vectors.
         #[test]
         fn a_channel_is_a_bounded_queue(
             capacity in 1u32..6,
@@ -257,7 +258,7 @@ mod tests {
             expected.extend(lost);
             expected.extend(watchers.into_iter().map(Told::Changed));
             prop_assert_eq!(told(&mut events), expected);
-            // All memory of the pool is free again.
+            // All memory of the pool is free again: two blocks of the maximum length fit.
             let all = [(); 2].map(|()| Memory::allocate(pool.longest(), &pool).unwrap());
             drop(all);
         }

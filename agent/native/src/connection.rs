@@ -1,8 +1,8 @@
 //! A client's connection to its agent, with the requests that wait for replies.
 //!
-//! One of the waiting threads makes progress for all, and passes this task on when it has its
-//! reply. A thread that makes a request while that thread sleeps rings a doorbell if there is more
-//! to send.
+//! One of the waiting threads makes progress for all of them, and hands this task to another thread
+//! when its own reply has arrived. If the first thread sleeps when another makes a request that the
+//! rings cannot take at once, the other rings a doorbell to wake it.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -39,7 +39,7 @@ const ANSWER: Nanos = 1_000_000_000;
 /// How long the agent may take to accept the last messages of an ending client.
 const LINGER: Nanos = 10_000_000_000;
 
-/// Why a connection failed.
+/// The reason why a connection failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The agent's name is invalid.
@@ -96,7 +96,7 @@ struct Requests {
     next: u32,
     states: HashMap<u32, ConnectionState>,
     queue: VecDeque<Queued>,
-    /// Messages that the rings read.
+    /// Messages that the rings have not completely read, by token.
     sending: Slab<Box<[u8]>>,
     arriving: Slab<(Reply, Vec<u8>)>,
 }
@@ -104,12 +104,13 @@ struct Requests {
 struct Inner {
     local: Local,
     requests: Requests,
-    /// Whether a thread makes progress for all, and whether that thread sleeps.
+    /// Whether a thread makes progress for all.
     is_driven: bool,
+    /// Whether that thread sleeps.
     is_asleep: bool,
 }
 
-/// See the [module](self).
+/// A connection to an agent; see the [module](self).
 pub(crate) struct Connection {
     inner: Mutex<Inner>,
     ended: Condvar,
@@ -130,7 +131,8 @@ impl Connection {
             name: name.to_owned(),
             source,
         };
-        // Like this process's own address except for the name, because host and user are the same.
+        // The agent's address differs from this process's own only in the name, because host and
+        // user are the same.
         let own = local.address_to_text(local.address()).unwrap_or_default();
         let place = own.split_once('.').map_or("", |(place, _)| place);
         let address = local.address_of_text(&format!("{place}.{name}"));
@@ -166,8 +168,8 @@ impl Connection {
         }
     }
 
-    /// Makes a request and returns its number. While there is no room for the request, waits at
-    /// most until `limit`.
+    /// Makes a request and returns its number. If there is no room for the request, waits for room
+    /// until `limit`.
     pub(crate) fn ask(
         &self,
         kind: FrameKind,
@@ -216,13 +218,14 @@ impl Connection {
         Ok(id)
     }
 
-    /// Waits for the reply to a request. `limit` is the request's, which the agent enforces.
+    /// Waits for the reply to a request. `limit` is the limit that the request was made with, which
+    /// the agent enforces.
     pub(crate) fn wait(&self, id: u32, limit: Limit) -> Result<Ended, Code> {
         let mut inner = self.inner.lock();
         let ended = self.drive(&mut inner, limit, |inner| inner.requests.take(id));
         ended.unwrap_or_else(|| {
-            // The agent answers when the time has passed; a request that it has not received ends
-            // here.
+            // The agent reports the time-out of a request that it has received. A request that is
+            // still queued here ends here.
             let requests = &mut inner.requests;
             let before = requests.queue.len();
             requests.queue.retain(|queued| queued.id != id);
@@ -291,15 +294,15 @@ impl Connection {
         self.flush(&mut inner);
     }
 
-    /// Waits until the agent has taken all messages, for a process that ends with this connection
-    /// open.
+    /// Waits until the agent has taken all messages. For a process that ends without closing this
+    /// connection.
     pub(crate) fn settle(&self) {
         if !self.standing.is_child() {
             self.inner.lock().settle();
         }
     }
 
-    /// Hands queued requests to the rings, without receiving.
+    /// Hands queued requests to the rings, without receiving, and rings the doorbell if necessary.
     fn flush(&self, inner: &mut Inner) {
         inner.flush();
         if inner.is_asleep && inner.has_more() {
@@ -336,7 +339,7 @@ impl Connection {
             let left = match limit {
                 Limit::At(at) if at <= time => return None,
                 Limit::At(at) => Some(Duration::from_nanos(at - time)),
-                // The agent decides how often it tries.
+                // `Once` limits the agent's attempts, not this wait.
                 Limit::Once | Limit::Never => None,
             };
             if inner.is_driven {
@@ -361,7 +364,7 @@ impl Connection {
         }
     }
 
-    /// Sleeps until there is input.
+    /// Sleeps until there is input, the doorbell rings or the time `left` has passed.
     fn sleep(&self, inner: &mut MutexGuard<'_, Inner>, left: Option<Duration>) {
         if !inner.local.prepare_sleep() {
             return;
@@ -371,7 +374,7 @@ impl Connection {
         let Some(readable) = descriptors.pop() else {
             return;
         };
-        // This descriptor lives as long as the connection.
+        // The duplicate can be polled without a borrow of `inner`, which is unlocked meanwhile.
         let Ok(readable) = rustix::io::fcntl_dupfd_cloexec(readable, 0) else {
             return std::thread::yield_now();
         };
@@ -404,15 +407,15 @@ fn ring(bell: &OwnedFd) {
 }
 
 impl Inner {
-    /// Makes progress. Returns whether anything was received.
+    /// Receives replies and hands queued requests to the rings. Returns whether anything arrived.
     fn progress(&mut self) -> bool {
         let any = self.local.receive(&mut self.requests);
         self.flush();
         any
     }
 
-    /// Waits until the agent has taken everything sent, because the rest may be lost with the
-    /// session.
+    /// Waits until the agent has taken everything sent, for at most [`LINGER`]. The end of the
+    /// session may discard the rest.
     fn settle(&mut self) {
         let end = now() + LINGER;
         let is_taken =
@@ -487,7 +490,7 @@ impl Requests {
         match self.states.get_mut(&id) {
             Some(state @ ConnectionState::Open) => *state = ConnectionState::Ended(ended),
             Some(ConnectionState::Abandoned) => drop(self.states.remove(&id)),
-            // Ended already, or never awaited.
+            // The request has ended already, or its reply was never awaited.
             _ => {}
         }
     }
@@ -527,7 +530,7 @@ impl FragmentHandler for Requests {
     }
 
     fn begin(&mut self, _: Rank, header: &[u8], length: usize) -> Option<u64> {
-        // A malformed reply gets the id of no request, and is ignored.
+        // A malformed reply gets an id that no request has, so it is ignored.
         let none = Reply {
             id: 0,
             code: Code::FAILURE.0,

@@ -1,7 +1,7 @@
-//! The layout of a rank's barrier cells, and their writers.
+//! The layout of a rank's barrier cells, and the message that each cell is for.
 
-/// Words per cache line of 64 bytes. Every round starts a new line, so that a waiting rank polls
-/// one line.
+/// Words per cache line of 64 bytes. Every round starts on a new line, so that a waiting rank polls
+/// as few lines as possible.
 const LINE_WORDS: usize = 8;
 
 /// The smallest radix: one message per round.
@@ -9,7 +9,7 @@ pub const MIN_RADIX: u32 = 2;
 /// The largest radix: fifteen messages per round, whose cells fill two cache lines.
 pub const MAX_RADIX: u32 = 16;
 
-/// One cell of a rank, identified by the message that is stored there.
+/// One cell of a rank, identified by the message that is stored in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CellIndex {
     /// The lowest bit of the epoch.
@@ -87,8 +87,8 @@ impl Layout {
         line * self.round_words + cell.slot as usize - 1
     }
 
-    /// Returns the cell at a position; `None` for padding and beyond the end, where peers must not
-    /// store.
+    /// Returns the cell at a position. Returns `None` for padding and for positions beyond the end,
+    /// where peers must not store.
     #[must_use]
     pub fn at(&self, position: usize) -> Option<CellIndex> {
         if position >= self.cells() {
@@ -105,13 +105,13 @@ impl Layout {
 
     /// Returns `radix^round`: the distance to the nearest partner of a round.
     pub(super) fn distance(&self, round: u32) -> u32 {
-        // Only called for existing rounds, whose distance is below the size; saturation covers all
-        // others.
+        // The distance of an existing round is below the size, so it does not overflow. For any
+        // other round, the result saturates.
         self.radix.saturating_pow(round)
     }
 
-    /// Returns the number of messages that a rank sends and receives in the round with this
-    /// distance: all `j < radix` with `j · distance < size`.
+    /// Returns how many messages a rank sends, and how many it receives, in the round with this
+    /// distance: the number of `j` in `1..radix` with `j · distance < size`.
     #[inline]
     pub(super) fn fan_out(&self, distance: u32) -> u32 {
         ((self.size - 1) / distance).min(self.radix - 1)

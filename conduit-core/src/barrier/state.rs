@@ -1,6 +1,7 @@
-//! The barriers: machines of [`crate::barrier`] over cells in the control regions.
+//! A rank's barriers: state machines of [`crate::barrier`], with cells in the control regions.
 //!
-//! A mapped peer's cell is stored to directly; for other peers a system message carries the word.
+//! A rank stores directly to the cells of mapped peers, and sends other peers each word in a system
+//! message.
 //!
 //! There are two independent barriers: GASNet-1's split-phase barrier, which quiescence uses too,
 //! and the barrier of all ranks as a team, which GASNet-EX allows to be in progress at the same
@@ -25,8 +26,8 @@ struct Side<M: Mode> {
     cells: usize,
 }
 
-/// A repeated barrier and the numbers of barriers started and ended (several team barriers may be
-/// in progress).
+/// A barrier that is repeated, with the number of repetitions started and the number ended. Several
+/// team barriers may have been started before the first of them ends.
 struct RepeatedBarrier {
     barrier: Barrier,
     started: u64,
@@ -71,14 +72,14 @@ impl<M: Mode> Barriers<M> {
         self.cells
     }
 
-    /// Returns whether one is in progress, so that polls must advance it.
+    /// Returns whether a barrier is in progress, which polls must then advance.
     #[inline]
     pub(crate) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
     }
 
     /// Returns, for each barrier in progress, a rank whose message is missing. That rank may itself
-    /// wait for another's.
+    /// be waiting for another rank's message.
     pub(crate) fn lack(&self) -> Vec<Rank> {
         let machines = self.sides.iter().map(|side| side.machine.lock());
         let mut lack: Vec<_> = machines
@@ -139,8 +140,8 @@ impl<M: Mode> Barriers<M> {
         Ok(machine.ended >= number)
     }
 
-    /// Advances the barriers; returns true if that completed one. Part of every poll, so that a
-    /// rank that only polls passes the messages of others on.
+    /// Advances the barriers and returns whether one of them completed. Every poll calls this, so
+    /// that a rank that only polls still passes on what it has learned, for which others wait.
     pub(crate) fn advance<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         let mut ended = false;
         if kernel.job.is_child() {
@@ -185,12 +186,12 @@ impl<M: Mode> Side<M> {
         Ok(())
     }
 
-    /// Advances a barrier; returns true if that completed it.
+    /// Advances a barrier and returns whether it completed.
     fn step<N: Ni>(&self, kernel: &Kernel<N, M>, barrier: &mut Barrier) -> bool {
         let was_pending = barrier.is_pending();
         if was_pending {
-            // SYNC: Acquire, pairs with the Release in `store` and `receive`: what a rank did
-            // before notify is visible after wait.
+            // SYNC: Acquire, pairs with the Release in `store` and `receive`: everything that a
+            // rank did before its notify is visible to every rank after its wait.
             barrier.advance(
                 |cell| kernel.control.cell(self.cells + cell).load(Acquire),
                 |target, cell, word| store(kernel, target, self.cells + cell, word),
@@ -227,7 +228,8 @@ impl<M: Mode> Side<M> {
     }
 }
 
-/// Stores a word in a cell of a rank, directly if the rank is mapped.
+/// Stores a word in a cell of a rank: directly if the rank is mapped, otherwise by a system
+/// message.
 fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word: u64) {
     match kernel.control.peer_cell(target, cell) {
         Some(at) => {
@@ -241,7 +243,7 @@ fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word:
     }
 }
 
-/// Stores a cell's word that arrived in a system message.
+/// Stores a word that arrived in a system message in its barrier cell.
 pub(crate) fn receive<N: Ni, M: Mode>(kernel: &Kernel<N, M>, source: Rank, cell: u32, word: u64) {
     if (cell as usize) < kernel.control.cells() {
         kernel.control.cell(cell as usize).store(word, Release);

@@ -1,8 +1,9 @@
 //! System messages.
 //!
-//! They have no body: everything is in the match bits and the header data. Match bits: selector
-//! (bits 0..4), message (bits 8..16), argument (bits 32..64). They are handled before anything else
-//! in a poll, and need no reply resources.
+//! A system message has no body: everything is in the match bits and the header data. The match
+//! bits hold the selector (bits 0..4), the kind of message (bits 8..16) and an argument (bits
+//! 32..64). A poll handles system messages before anything else, and handling them needs no reply
+//! resources.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +27,7 @@ pub(crate) enum Message {
     ExitSeen,
     /// A word for a barrier cell.
     BarrierCell { cell: u32, word: u64 },
-    /// SYS_CREDIT_REVOKE or SYS_CREDIT_RETURN.
+    /// A revoke (SYS_CREDIT_REVOKE) or a return (SYS_CREDIT_RETURN) of credits.
     Credit(CreditMessage),
 }
 
@@ -74,13 +75,13 @@ impl Message {
 /// Outgoing system messages, and the count of exit answers.
 pub(crate) struct System<M: Mode> {
     outbox: M::Lock<Outbox>,
-    /// Ranks that have answered [`Message::Exit`].
+    /// The number of ranks that have answered [`Message::Exit`].
     exit_answers: AtomicU64,
     /// A descriptor for empty puts.
     md: MdId,
 }
 
-/// Messages that could not be sent yet; every poll retries.
+/// Messages that could not be sent yet. Every poll retries them.
 #[derive(Debug)]
 struct Outbox {
     messages: VecDeque<(Rank, Message)>,
@@ -88,8 +89,9 @@ struct Outbox {
 }
 
 impl<M: Mode> System<M> {
-    /// `cells` is the number of barrier cells. The outbox has room for an exit message and its
-    /// answer, a revoke of credits and a return per rank.
+    /// Creates an empty outbox for `size` ranks and `cells` barrier cells. It has room for four
+    /// messages per rank (an exit message, its answer, a revoke and a return of credits) and for
+    /// two words per barrier cell.
     pub(crate) fn new(size: u32, cells: usize, md: MdId) -> Self {
         Self {
             outbox: Lock::new(Outbox {
@@ -122,8 +124,8 @@ impl<M: Mode> System<M> {
 
     /// Retries the messages in the outbox and returns whether it is empty now.
     pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // The lock's holder may queue a message, and may already have requested a poll, but our
-        // caller has cleared that request.
+        // The thread that holds the lock may be queuing a message. Our caller may have cleared that
+        // thread's request for a poll, so repeat the request.
         let Some(mut outbox) = self.outbox.try_lock() else {
             job.want_poll();
             return false;
@@ -138,7 +140,8 @@ impl<M: Mode> System<M> {
         true
     }
 
-    /// Posts a message. `false`: the network has no room now.
+    /// Posts a message. Returns false if there is no room for it now. Any other failure ends the
+    /// job, and the message counts as posted.
     fn post<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) -> bool {
         let (match_bits, hdr_data) = message.encode();
         let submitted = if job.ni.reach(target).inject_size > 0 {
@@ -167,7 +170,7 @@ impl<M: Mode> System<M> {
                 hdr_data,
                 token: Token::new(Role::Ticket, None).bits(),
             };
-            // SAFETY: no bytes are read.
+            // SAFETY: the put has no bytes, so it reads no memory.
             let submitted = unsafe { job.ni.put(&put) };
             if submitted != Ok(Submit::Posted) {
                 job.tickets.give(1);
@@ -193,7 +196,7 @@ impl<M: Mode> System<M> {
         self.exit_answers.fetch_add(1, Relaxed);
     }
 
-    /// Returns the number of ranks that have answered.
+    /// Returns the number of ranks that have answered [`Message::Exit`].
     pub(crate) fn exit_answers(&self) -> u64 {
         self.exit_answers.load(Relaxed)
     }

@@ -40,8 +40,8 @@ fn a_sleeper_gets_its_messages() {
 fn waiting_returns_at_once_when_something_is_there() {
     let (a, b) = pair(&small());
     assert_eq!(a.ni.inject(&inject(1, b"")), Ok(Submit::Posted));
-    // The message is never taken, so this would take long if any of the sleeps lasted until its
-    // timeout.
+    // The message is never received, so every wait must return at once. A single one that lasted
+    // until its timeout would hang the test for an hour.
     for _ in 0..1000 {
         b.ni.wait(Duration::from_secs(3600));
     }

@@ -22,11 +22,11 @@ fn address(end: usize) -> Address {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Datagram {
     Message(Vec<u8>),
-    /// A packet of this session, which carries the peer's number for its sender.
+    /// A packet of a session: the receiver's number for the sender, and the session's id.
     Packet(Rank, [u8; 8]),
 }
 
-/// How often each event may still happen.
+/// How often each kind of event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     begins: u8,
@@ -42,13 +42,13 @@ struct Budget {
 struct Model {
     now: Nanos,
     ends: [Handshakes<Toy>; 2],
-    /// Destination end and datagram.
+    /// The datagrams in flight, each with the end that it is sent to.
     under_way: Vec<(usize, Datagram)>,
     budget: Budget,
     processes: u64,
-    /// By end: sessions begun during the lives of all its processes.
+    /// The sessions that each end has begun, including those of its processes before restarts.
     begun: [BTreeSet<[u8; 8]>; 2],
-    /// The events so far: for each action its index among the possible ones.
+    /// The actions so far, each as its index among the actions that were possible at the time.
     path: Vec<u16>,
 }
 
@@ -106,7 +106,7 @@ impl Model {
         let mut actions = Vec::new();
         let budget = &self.budget;
         for (at, datagram) in self.under_way.iter().enumerate() {
-            // Of equal datagrams only the first counts.
+            // Equal datagrams lead to equal states, so only the first of them counts.
             if self.under_way[..at].contains(datagram) {
                 continue;
             }
@@ -227,7 +227,7 @@ impl Model {
         }
     }
 
-    /// Puts everything that the ends have to send in flight; checks their events.
+    /// Puts in flight everything that the ends have to send, and checks their events.
     fn collect(&mut self) {
         for end in 0..2 {
             while let Some((to, message)) = self.ends[end].next_message() {
@@ -244,8 +244,8 @@ impl Model {
         }
     }
 
-    /// Runs without further faults: everything arrives, time passes, and each end that has a
-    /// session uses it.
+    /// Runs without further faults until the ends agree and are idle: everything arrives, time
+    /// passes, and each end that has a session uses it.
     fn settle(mut self) -> Self {
         for _ in 0..1_000 {
             if !self.under_way.is_empty() {
@@ -307,7 +307,7 @@ fn retrace(budget: Budget, path: &[u16]) -> String {
     text
 }
 
-/// Prints the events if a check fails.
+/// Prints the events so far if a check fails.
 struct Told<'a>(Budget, &'a [u16]);
 
 impl Drop for Told<'_> {
@@ -324,10 +324,11 @@ fn explore(budget: Budget) -> usize {
     let mut next = VecDeque::from([Model::new(budget)]);
     while let Some(model) = next.pop_front() {
         let _told = Told(budget, &model.path);
-        // If something is in flight, the states after its arrival are visited too.
+        // If something is in flight, there is no need to settle here: the states after its arrival
+        // are visited too.
         if model.under_way.is_empty() {
             let settled = model.clone().settle();
-            // Without restarts and long pauses there is at most one session.
+            // Without restarts, closes and time-outs, there is at most one session.
             if budget.restarts + budget.closes + budget.timeouts == 0 {
                 let [one, other] = &settled.begun;
                 assert!(one == other && one.len() < 2, "{one:?} and {other:?}");
