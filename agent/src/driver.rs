@@ -12,7 +12,8 @@ use crate::machine::AgentMachine;
 
 /// How long an idle agent polls for more work before it sleeps.
 const SPIN: Nanos = 50_000;
-/// Sleep times of an agent whose host has no descriptor. They grow while no work arrives.
+/// The shortest and longest sleep of an agent whose host has no descriptor. Sleeps grow while no
+/// work arrives.
 const SHORTEST: Nanos = 50_000;
 const LONGEST: Nanos = 1_000_000;
 
@@ -71,7 +72,8 @@ fn sleep<H: Host>(
         return;
     }
     let due = machine.due().map(|at| at.saturating_sub(now()));
-    // A signal ends the sleep, but one that arrives just before it does not.
+    // A signal ends the sleep, but not if it arrives just before, so no sleep lasts longer than a
+    // second.
     let second = Some(1_000_000_000);
     let least = [due, look, second].into_iter().flatten().min();
     let times = [least.map(Duration::from_nanos), network.timeout()];

@@ -14,9 +14,11 @@ use crate::siblings::Seat;
 /// The state that the agents of a node share.
 #[derive(Debug, Default)]
 struct Node {
-    /// Bytes of memory in use, and the allocations by name.
+    /// Bytes of memory in use.
     used: usize,
+    /// The allocations by name.
     memory: HashMap<u64, Vec<u8>>,
+    /// The last name given to an allocation.
     named: u64,
     channels: HashMap<u8, Channel>,
     /// Receipts of sent messages, by agent.
@@ -32,7 +34,7 @@ struct Channel {
 }
 
 impl Node {
-    /// Reports that a message was taken from a channel or never will be.
+    /// Queues the receipt of a message for the agent that sent it, if that agent requested one.
     fn receipt(&mut self, agent: u32, event: Option<Event<Pool>>) {
         self.receipts.entry(agent).or_default().extend(event);
     }
@@ -65,7 +67,7 @@ impl Drop for Pool {
 }
 
 impl Pool {
-    /// Returns the bytes.
+    /// Returns a copy of the bytes.
     ///
     /// # Panics
     /// Panics if the memory was freed.
@@ -78,12 +80,12 @@ impl Memory for Pool {
     fn length(&self) -> usize {
         self.length
     }
-    /// Reads freed memory of other agents as garbage.
+    /// Fills `into` with garbage if another agent has freed this memory.
     fn read(&self, offset: usize, into: &mut [u8]) {
         match lock(&self.node).memory.get(&self.name) {
             Some(bytes) => into.copy_from_slice(&bytes[offset..][..into.len()]),
             None if self.is_imported => into.fill(0xee),
-            None => panic!("the agent's own memory {} is gone", self.name),
+            None => panic!("the agent's own memory {} was freed", self.name),
         }
     }
     /// # Panics
@@ -91,7 +93,7 @@ impl Memory for Pool {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
         let mut node = lock(&self.node);
         let memory = node.memory.get_mut(&self.name);
-        let memory = memory.expect("freed memory is not written to");
+        let memory = memory.expect("the memory has not been freed");
         memory[offset..][..bytes.len()].copy_from_slice(bytes);
     }
     fn export(&self) -> Option<Box<[u8]>> {
@@ -111,18 +113,18 @@ fn lock(node: &Mutex<Node>) -> MutexGuard<'_, Node> {
 pub struct Host {
     node: Arc<Mutex<Node>>,
     agent: u32,
-    /// The size of its memory in bytes.
+    /// The node's memory limit in bytes.
     size: usize,
     asked: VecDeque<Event<Pool>>,
     pub(crate) seat: Option<Seat>,
-    /// The messages that the agent has put into channels, as channels and hints.
+    /// The channel and hints of each message that the agent has put into a channel.
     pub sent: Vec<(u8, u64)>,
-    /// The completed requests, as ids and outcomes in order.
+    /// The id and outcome of each completed request, in order of completion.
     pub completed: Vec<(u64, Outcome<Pool>)>,
 }
 
 impl Host {
-    /// Creates a node with this many bytes of memory.
+    /// Creates a node with `size` bytes of memory, as its first agent sees it.
     pub fn new(size: usize) -> Self {
         Self {
             size,
@@ -130,7 +132,7 @@ impl Host {
         }
     }
 
-    /// Returns the same node as another agent sees it.
+    /// Returns another agent's view of this node.
     pub(crate) fn beside(&self, agent: u32) -> Self {
         Self {
             node: Arc::clone(&self.node),
@@ -140,12 +142,12 @@ impl Host {
         }
     }
 
-    /// Returns the bytes of memory in use.
+    /// Returns the number of bytes of memory in use.
     pub fn used(&self) -> usize {
         lock(&self.node).used
     }
 
-    /// Allocates memory with these bytes, regardless of the node's limit.
+    /// Allocates memory that holds `bytes`, even beyond the node's limit.
     pub fn memory(&self, bytes: Vec<u8>) -> Pool {
         let mut node = lock(&self.node);
         node.named += 1;
@@ -180,8 +182,8 @@ impl Host {
         })
     }
 
-    /// Puts a message of a local process into a channel, if that exists, regardless of its
-    /// capacity.
+    /// Puts a message from a local process into a channel, even beyond the channel's capacity. Does
+    /// nothing if the channel does not exist.
     pub fn put(&mut self, number: u8, memory: Pool) {
         let message = Message {
             memory,
@@ -202,13 +204,13 @@ impl Host {
         }
     }
 
-    /// Makes a request of a process of the node.
+    /// Submits a request on behalf of a process of the node.
     pub fn ask(&mut self, request: Request<Pool>) {
         self.asked.push_back(Event::Request(request));
     }
 
-    /// Drops the requests that the agent has not taken, like a gateway whose agent was replaced.
-    /// Returns their ids.
+    /// Drops the events that the agent has not taken, like a gateway whose agent was replaced, and
+    /// returns the ids of the requests among them.
     pub fn forget(&mut self) -> Vec<u64> {
         lock(&self.node).receipts.remove(&self.agent);
         let forgotten = self.asked.drain(..).filter_map(|event| match event {
@@ -218,7 +220,7 @@ impl Host {
         forgotten.collect()
     }
 
-    /// Replaces the agent by one that does not know the messages in the channels.
+    /// Replaces the agent with one that knows nothing of the messages in the channels.
     pub(crate) fn renew(&mut self) {
         let mut node = lock(&self.node);
         let channels = node.channels.values_mut();
@@ -230,12 +232,12 @@ impl Host {
         node.receipts.remove(&self.agent);
     }
 
-    /// Abandons a request.
+    /// Reports to the agent that the requester has abandoned a request.
     pub fn abandon(&mut self, request: u64) {
         self.asked.push_back(Event::Abandoned(request));
     }
 
-    /// Takes a message for a process of the node.
+    /// Takes the next message from a channel on behalf of a process of the node.
     pub fn take(&mut self, number: u8) -> Option<Message<Pool>> {
         let mut node = lock(&self.node);
         let channel = node.channels.get_mut(&number)?;
@@ -324,7 +326,9 @@ impl host::Host for Host {
         if channel.messages.len() >= channel.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        let message = message.take().expect("a message not sent before");
+        let message = message
+            .take()
+            .expect("the message has not been sent before");
         self.sent.push((number, message.hints));
         channel.messages.push_back((message, self.agent, receipt));
         Attempt::Done(())
@@ -339,7 +343,7 @@ impl host::Host for Host {
         message.map_or(Attempt::Blocked(Code::CHANNEL_EMPTY), Attempt::Done)
     }
 
-    /// Waits until the channel has at least `mask` messages.
+    /// Succeeds if the channel holds at least `mask` messages.
     fn poll(&mut self, channel: &mut u8, mask: u16) -> Attempt<(u64, Code)> {
         let node = lock(&self.node);
         let Some(channel) = node.channels.get(channel) else {

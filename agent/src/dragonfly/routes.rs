@@ -1,9 +1,9 @@
-//! Routing. Nodes are in groups of about the square root of their number. Each node has links to
-//! all others of its group, and each pair of groups has one link, between one node of either.
+//! Routing. *n* nodes form groups of about √*n* nodes. Each node has links to all others of its
+//! group, and each pair of groups has one link, between one node of each group.
 
 use std::ops::Range;
 
-/// See the [module](self).
+/// The links and routes between nodes; see the [module](self).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Routes {
     nodes: u32,
@@ -49,7 +49,8 @@ impl Routes {
         members.start + to % (members.end - members.start)
     }
 
-    /// Returns the next node on the route from `at` to `to`. The route back passes the same nodes.
+    /// Returns the next node on the route from `at` to `to`. The route back passes through the same
+    /// nodes.
     pub(super) fn next(self, at: u32, to: u32) -> u32 {
         if self.are_together(at, to) {
             return to;

@@ -9,8 +9,9 @@ use crate::ni::Rank;
 pub(super) enum Passing {
     /// After the receiver's ready message.
     Announced,
-    /// At once. The receiver may have to refuse it, and requests it by a ready message later.
-    /// `told`: the receiver reports that it has taken the data, because nothing else would show it.
+    /// At once. A receiver that has to refuse the data requests it later by a ready message. If
+    /// `told`, the receiver acknowledges the data, because nothing else would show that it was
+    /// taken.
     Eager { told: bool },
     /// At once: the receiver is known to wait for it.
     Expected,
@@ -23,7 +24,7 @@ pub(super) enum Out {
     Idle,
     /// Being sent.
     Queued,
-    /// Sent; the neighbour has not reported that it has taken it.
+    /// Sent; the neighbour has not acknowledged it yet.
     Sent,
     /// Nothing more to do.
     Done,
@@ -34,7 +35,7 @@ pub(super) enum Out {
 pub(super) struct TreeLink {
     pub(super) peer: Rank,
     pub(super) out: Out,
-    /// Its ready message has arrived.
+    /// Whether its ready message has arrived.
     pub(super) ready: bool,
     /// Its data, which arrived before its turn.
     pub(super) parked: Option<Buffer>,
@@ -66,7 +67,7 @@ pub(super) struct Part {
     /// The operation's number at this rank.
     pub(super) operation: u64,
     pub(super) kind: CollectiveKind,
-    /// The value on which all ranks must agree, in a single word.
+    /// A word that must be the same on all ranks.
     pub(super) signature: u32,
     /// First byte within the operation's vectors; for pairs, within the result.
     pub(super) start: usize,
@@ -74,8 +75,8 @@ pub(super) struct Part {
     pub(super) source: usize,
     /// Length in bytes; not 0.
     pub(super) len: usize,
-    /// Maximum bytes of a message; in a reduction a multiple of the element, if a message can hold
-    /// one.
+    /// Maximum bytes of a message; in a reduction, a multiple of the element size if a message can
+    /// hold an element.
     pub(super) piece: usize,
     /// Whether messages are smaller than an element, so that a child's data is assembled before it
     /// is reduced.
@@ -86,14 +87,14 @@ pub(super) struct Part {
     pub(super) children: Vec<TreeLink>,
     /// The partial result of a reduction; `None` at ranks without children.
     pub(super) sum: Option<Buffer>,
-    /// The child whose data is being reduced; children are taken in list order, so that the order
-    /// is always the same.
+    /// The child whose data is being reduced; children take turns in list order, so that a
+    /// reduction of the same data always yields the same bits.
     pub(super) turn: usize,
     /// The data of that child while it is being assembled.
     pub(super) gathered: Option<Buffer>,
     /// Bytes received from that child, later from the parent.
     pub(super) got: usize,
-    /// Whether the data of this rank's subtree is reduced.
+    /// Whether the data of this rank's subtree has been reduced.
     pub(super) is_reduced: bool,
     /// Whether the result is in place.
     pub(super) has_result: bool,
@@ -119,8 +120,8 @@ impl Part {
         }
     }
 
-    /// Returns the link of a peer that has answered, or requests, data of this rank. For pairs it
-    /// is a child.
+    /// Returns the link of a peer that has acknowledged or requested this rank's data. For pairs,
+    /// such a peer is a child.
     pub(super) fn find_receiver(&self, peer: Rank) -> Option<LinkId> {
         match self.kind.is_of_pairs() {
             true => self.find_child(peer),
@@ -140,7 +141,7 @@ impl Part {
         }
     }
 
-    /// Returns how this rank's data goes to a neighbour; `None`: none does.
+    /// Returns how this rank sends data to a neighbour, or `None` if it sends none.
     pub(super) fn passing(&self, to: LinkId) -> Option<Passing> {
         let told = !self.kind.reduces_to_all();
         match (self.kind, to) {
@@ -168,7 +169,7 @@ impl Part {
             _ => (!self.has_result, false),
         };
         let children = self.children.iter().enumerate().map(|(at, link)| {
-            // Reduced in list order; data that arrived before its turn is parked.
+            // Children take turns in list order; data that arrived before its turn is parked.
             let data = down && at >= self.turn && link.parked.is_none();
             (LinkId::Child(at), link, data)
         });

@@ -14,7 +14,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Creates the tree with this `root`, which is below `size`.
+    /// Creates the tree with this `root`, which must be less than `size`.
     pub(super) fn new(size: u32, root: u32) -> Self {
         debug_assert!(root < size);
         let downwards = false;
@@ -26,8 +26,8 @@ impl Tree {
     }
 
     /// Creates the tree whose root is the last rank and whose subtrees are ranges of consecutive
-    /// ranks: the subtree of a rank's first child ends just below the rank, each further one just
-    /// below the previous one.
+    /// ranks. The subtree of a rank's first child ends just below the rank, and the subtree of each
+    /// further child just below the previous subtree.
     pub(super) fn downwards(size: u32) -> Self {
         Self {
             downwards: true,
@@ -54,13 +54,13 @@ impl Tree {
         if v < left { self.root + v } else { v - left }
     }
 
-    /// Returns the neighbour nearer to the root; `None` for the root.
+    /// Returns the parent of this rank, or `None` for the root.
     pub(super) fn parent(self, rank: u32) -> Option<u32> {
         let v = self.distance(rank);
         (v != 0).then(|| self.rank_of(v & (v - 1)))
     }
 
-    /// Returns the children of this rank, the smallest subtree first.
+    /// Returns the children of this rank in ascending order of subtree size.
     pub(super) fn children(self, rank: u32) -> impl Iterator<Item = u32> {
         let v = self.distance(rank);
         let children = (0..v.trailing_zeros()).map(move |bit| v | 1 << bit);

@@ -1,5 +1,4 @@
-//! Registration of handlers, the clients' and the library's, and their execution with the engine's
-//! calls.
+//! Registration of the clients' and the library's handlers, and their execution.
 
 use std::sync::Arc;
 
@@ -14,8 +13,8 @@ use crate::messages::reserve::ReplyReserve;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a handler's panic, which ends the job: the message must not run again, and
-/// threads that wait for its effect must get an error.
+/// Ends the job when dropped, which happens only if the handler panics: the message must not be
+/// handled again, and threads that wait for its effect must get an error.
 struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
@@ -50,7 +49,7 @@ pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
         entry: Entry {
             handler: Handler(Arc::new(handler)),
             accepts,
-            // Fits: a message has fewer.
+            // Fits: a message has at most `am::MAX_ARGS` arguments.
             nargs: Some(nargs as u8),
             name: Some(name),
         },
@@ -58,8 +57,8 @@ pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers more handlers and writes back the ids that were [`am::handlers::AUTOMATIC`].
-    /// Local, does not poll.
+    /// Registers more handlers, and replaces each id in `list` that is
+    /// [`am::handlers::AUTOMATIC`] with the id assigned. Local; does not poll.
     pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
     where
         N: 'static,
@@ -84,8 +83,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 }
 
-/// With checks, wraps each handler so that it sets the context of its thread. Decided here, so that
-/// without checks a call does not pay for it.
+/// Returns the registrations. With `checks`, each handler is wrapped so that it sets its thread's
+/// context; without, calls do not pay for the wrapper.
 fn checked<N: Ni + 'static, M: Mode>(
     list: &[Registration<Handler<N, M>>],
     checks: bool,

@@ -1,9 +1,10 @@
-//! The foundation of all subjects: the job and the network, the resources of operations in flight,
-//! system messages, and the rules of waiting. The kernel knows no subject.
+//! The foundation of all subjects (puts and gets, messages, barriers and so on): the job and the
+//! network, the resources of operations in flight, system messages, and the rules of waiting. The
+//! kernel depends on no subject.
 //!
 //! | file | subject |
 //! |---|---|
-//! | `job`, `polling`, `context` | the network, the settings, short cuts, the job's fault; the threads that poll; a thread's context |
+//! | `job`, `polling`, `context` | the network, the settings, shortcuts, the job's fault; the threads that poll; a thread's context |
 //! | `queues`, `portal_table`, `token`, `completion` | event queues, indices and tags; how completions are recognised, and what they free |
 //! | `operations`, `handle`, `options` | operations in flight, their ids and handles; options of the calls that start them |
 //! | `chunks`, `tickets`, `control` | chunks, descriptors, send tickets; control words of mapped peers |
@@ -11,8 +12,8 @@
 //! | `backoff`, `reports`, `liveness` | when a waiting rank spins, yields and sleeps; when it reports its wait; dead peers |
 //! | `error` | errors of calls, and of a job |
 //!
-//! A rank takes 9 bytes for each other one: a counter by which mapped peers return credits, and a
-//! short cut.
+//! A rank uses 9 bytes for each peer: a counter by which a mapped peer returns credits, and a flag
+//! that lets requests to it take the shortcut.
 
 pub(crate) mod backoff;
 pub(crate) mod chunks;
@@ -95,7 +96,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.sweep(&self.job, operation, handles)
     }
 
-    /// Counts off one piece of an operation.
+    /// Counts one piece of an operation as finished.
     pub(crate) fn finish(&self, op: OpId) {
         self.operations.finish(&self.job, &self.descriptors, op);
     }
@@ -105,7 +106,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.take(&self.job, operation, op)
     }
 
-    /// Frees a chunk. A chunk that is not held ends the job.
+    /// Frees a chunk. Ends the job if the chunk is not in use.
     pub(crate) fn give_chunk(&self, chunk: u32) {
         self.chunks.give(&self.job, chunk);
     }
@@ -127,13 +128,13 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.system.flush(&self.job)
     }
 
-    /// Returns whether work for [`Kernel::retry`] is pending; exact even while another thread does
-    /// it.
+    /// Returns whether work for [`Kernel::retry`] is pending; exact even while another thread
+    /// performs it.
     pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll() || !self.system.is_empty() || !self.descriptors.are_released()
     }
 
-    /// Appends a used-up match entry again.
+    /// Appends a match entry again after it has been used up.
     pub(crate) fn relink(&self, index: PtIndex, entry: MatchEntry) {
         if let Err(error) = self.job.ni.me_append(index, entry) {
             self.job.fail(error.into());

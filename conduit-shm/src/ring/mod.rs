@@ -1,9 +1,9 @@
 //! A ring of 64-byte slots in memory that processes share: reservation, publication and release.
 //!
-//! **Positions** count slots since the start: slot `position % capacity`, lap `position /
-//! capacity`. The capacity is a power of two. A message takes `n` consecutive slots. Where the
-//! ring's end is too near, a *Skip* covers the rest; it is reserved in one step with the message
-//! that follows it.
+//! **Positions** count slots since the start: a position lies in slot `position % capacity` of lap
+//! `position / capacity`. The capacity is a power of two. A message takes `n` consecutive slots. If
+//! it does not fit before the ring's end, a *Skip* covers the slots up to there; the message
+//! and the Skip are reserved in one step.
 //!
 //! **Publication.** The first word of a message's first slot holds its *tag*, a function of the
 //! lap, and its [`Frame`]. Storing it publishes the message, so header, short payload and flag
@@ -15,18 +15,18 @@
 //! > lap from `k + 1` to the one in which `s` is written again.
 //!
 //! A slot that began a message holds `tag(k)`, which differs. A slot inside a message (or under a
-//! Skip) may hold anything: the consumer reads its first word when it releases the message, and if
-//! that holds a reserved tag *scrubs* it to 0, which is no tag. A *clean* message needs none of
-//! this ([`Frame::clean`]): its producer checked the bytes while copying them.
+//! Skip) may hold anything: when the consumer releases the message, it reads the slot's first word,
+//! and *scrubs* it to 0, which is no tag, if it holds a reserved tag. A *clean* message needs none
+//! of this ([`Frame::clean`]): its producer checked the bytes while copying them.
 //!
 //! **Guarantees.** The ring has no locks. If a producer dies between reservation and commit, it
-//! leaves a hole: the consumer sees nothing more of this ring, other rings continue, and the job
-//! ends because the rank's death is detected by other means. *SYNC* marks both sides of each
-//! ordering.
+//! leaves a hole: the consumer finds no further message in this ring, other rings continue, and the
+//! job ends because the rank's death is detected by other means. *SYNC* comments mark both sides of
+//! each ordering.
 //!
-//! **Costs.** With one producing process ([`Discipline`]) the tail is private: a locked instruction
-//! would make every message wait until the previous one's stores have left the store buffer
-//! (measured: 20 million messages per second instead of 160).
+//! **Costs.** With one producing thread ([`Discipline::Thread`]), a plain store moves the tail. A
+//! locked instruction would make every message wait until the previous one's stores have left the
+//! store buffer (measured: 20 million messages per second instead of 160 million).
 
 use conduit_portals::sync::{AtomicU64, Ordering};
 
@@ -53,11 +53,11 @@ const EARLY_WRAP: u8 = 1;
 /// An epoch is `2^EPOCH` laps. Its last lap does not wrap early, so each slot is written in every
 /// epoch.
 const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
-/// The fewest slots in a lap that ends early. Measured on Zen 4, round trip of mediums: 512 bytes
-/// 267 ns with up to 128 slots, 329 with 256, 325 with 4,096; 1 KiB 300, 368 and 405; 4 KiB 723,
-/// 753 and 896.
+/// The fewest slots in a lap that ends early. Round trips of mediums, measured on Zen 4 with up to
+/// 128, with 256 and with 4,096 slots: 267, 329 and 325 ns for 512 bytes; 300, 368 and 405 ns for
+/// 1 KiB; 723, 753 and 896 ns for 4 KiB.
 const LEAST_LAP: u64 = if cfg!(test) { 4 } else { 64 };
-/// Slots of the longest message: limited by the width of the frame's field, of which one bit is
+/// Slots of the longest message, limited by the width of [`Frame`]'s field, in which one bit is
 /// [`CLEAN`].
 pub(crate) const MAX_SLOTS: u32 = (CLEAN - 1) as u32;
 /// Flag in the frame: the message is clean.
@@ -69,7 +69,7 @@ const TAG: u32 = 1 << 31;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub(crate) struct Frame {
-    /// Slots that the message covers, at least 1, and [`CLEAN`].
+    /// The number of slots that the message covers, at least 1, and the flag [`CLEAN`].
     extent: u16,
     /// The message's kind; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
@@ -88,7 +88,7 @@ impl Frame {
         }
     }
     /// Marks the message as clean: no slot after the first begins with one of
-    /// [`Producer::reserved_tags`], and the first words of all were written.
+    /// [`Producer::reserved_tags`], and the first word of each slot was written.
     #[inline]
     pub(crate) const fn clean(self) -> Self {
         Self {
@@ -134,8 +134,8 @@ impl Frame {
 pub(crate) struct Extent {
     /// The ring has `2^shift` slots.
     pub(crate) shift: u32,
-    /// The first part, which is mapped from the start, has `2^part` slots. Equal to `shift` if laps
-    /// don't wrap early.
+    /// The ring's first part, which is mapped from the start, has `2^part` slots. Equal to `shift`
+    /// if laps don't wrap early.
     pub(crate) part: u32,
 }
 
@@ -158,7 +158,7 @@ impl Extent {
     }
 }
 
-/// The tags that a slot must not begin with when its lap is over: those of the next lap's epoch.
+/// The tags with which no slot may begin once its lap is over: those of the next lap's epoch.
 /// The slot is written again by the end of that epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReservedTags(u32);
@@ -187,13 +187,13 @@ pub(crate) trait Slots {
     /// Maps the first `count` slots now instead of page by page at each first touch.
     fn warm(&self, count: usize);
     /// Takes ownership of a slot's cache line by a store behind the first word. The slot must be
-    /// free, and no other end may produce.
+    /// free, and this must be the only producer.
     fn claim(&self, slot: usize);
 }
 
-/// The lap at which counting starts. The first epochs' tags stay reserved for long, so they should
-/// not be common payload (small negative numbers, zeros with a sign). The bits within an epoch
-/// start at 0.
+/// The lap at which counting starts. The first epochs' tags stay reserved for a long time, so they
+/// should be rare in payloads, unlike those of small negative numbers and negative zeros. The bits
+/// that count laps within an epoch start at 0.
 const FIRST_LAP: u32 = 0x2d5b << 16;
 
 /// Returns the tag of the message that begins at `position`.
@@ -208,14 +208,14 @@ const fn next_tag(tag: u32) -> u32 {
     tag.wrapping_add(1) | TAG
 }
 
-/// Returns the tag of the reply to the message with this tag. No message has it.
+/// Returns the tag of the reply to the message with this tag. No message's tag equals it.
 #[inline]
 const fn reply_tag(tag: u32) -> u32 {
     tag & !TAG
 }
 
-/// Publishes the reply to the message whose first word is `offered`. All of the slot but this word
-/// must be written, and the message must not be released yet.
+/// Publishes the reply to the message whose first word is `offered`. The rest of the slot must have
+/// been written, and the message must not have been released.
 #[inline(always)]
 pub(crate) fn publish_reply(offered: &AtomicU64, frame: Frame) {
     // Relaxed: the message has already been found.

@@ -1,4 +1,5 @@
-//! Random schedules of puts, gets and polls between three ranks, against a byte array per rank.
+//! Random schedules of puts, gets and polls between three ranks, checked against a byte array per
+//! rank.
 
 use proptest::prelude::*;
 
@@ -65,8 +66,8 @@ proptest! {
         let ends: Vec<End<Seq>> = world(3, &config);
         let mut own = vec![vec![0_u8; BYTES]; 3];
         let mut model = vec![vec![0_u8; BYTES]; 3];
-        // The first half of each region is the target; puts come from, gets go to, the second or
-        // private memory.
+        // The first half of each region is the target. Puts read, and gets write, either the
+        // second half or private memory.
         let mds: Vec<_> = (0..3).map(|rank| {
             let end = &ends[rank];
             end.append(
@@ -78,8 +79,8 @@ proptest! {
         }).collect();
         for (i, step) in steps.into_iter().enumerate() {
             let token = i as u64;
-            // Every operation is awaited, so the model needs no notion of operations in progress;
-            // polls of other ranks before that leave events behind.
+            // Every operation is awaited, so the model does not track operations in progress. The
+            // target polls before the initiator does, so events may remain queued.
             match step {
                 Step::Put { from, to, at, length, remote } => {
                     let (base, md) = mds[from as usize];
@@ -112,8 +113,8 @@ proptest! {
                     prop_assert_eq!(got, &model[to as usize][at as usize..][..length]);
                 }
                 Step::Poll(rank) => {
-                    // One thread: an idle ring stays idle, and a queue polled until nothing came is
-                    // idle.
+                    // With one thread, an idle ring stays idle, and a queue is idle once a poll
+                    // has found it empty.
                     let end = &ends[rank as usize];
                     let idle = end.ni.ready().is_empty();
                     let events = end.poll();
