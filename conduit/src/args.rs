@@ -106,14 +106,14 @@ impl sealed::Sealed for usize {}
 /// [`args!`](crate::args). They occupy at most [`MAX_ARG_WORDS`] words, which is checked at compile
 /// time.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not the arguments of a message",
+    message = "`{Self}` cannot be the arguments of a message",
     note = "arguments are a tuple of numbers or `bool`: `(key,)` for one, `(key, value)` for two",
-    note = "`conduit::args!` makes a struct of them"
+    note = "`conduit::args!` defines a struct of them"
 )]
 pub trait Args: Copy {
     /// The number of words that the arguments occupy.
     const WORDS: usize;
-    /// Returns the argument types, as error texts show them and ranks compare them.
+    /// Returns the argument types as text, which errors show and ranks compare.
     fn types() -> String;
     /// Writes the arguments and returns the words used.
     fn write(self, words: &mut [u32; MAX_ARG_WORDS]) -> &[u32];
@@ -173,7 +173,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Defines a struct of [`Word`]s that serves as a handler's arguments. It derives `Clone` and
+/// Defines a struct of [`Word`]s that serves as a handler's arguments. The struct is `Clone` and
 /// `Copy`.
 ///
 /// ```

@@ -9,8 +9,8 @@ use crate::{Conduit, Handle, Result};
 
 /// A number type that remote atomics support: an integer or a float of 32 or 64 bits.
 ///
-/// Integers wrap. Floats are rounded as the processor rounds them. [`Conduit::compare_swap`]
-/// compares the bits of floats: it can expect a NaN, and 0 does not equal -0.
+/// Integer operations wrap. Floating-point results are rounded as the processor rounds them.
+/// [`Conduit::compare_swap`] compares floats bitwise: it can expect a NaN, and 0 does not equal -0.
 pub trait Atom: Copy + sealed::Sealed {
     /// The atomic operations with one operand on this type.
     type Op: Copy + Into<ni::AtomicOp>;
@@ -54,9 +54,10 @@ atom! {
     f64, F64, FloatOp, u64, f64::to_bits, f64::from_bits;
 }
 
-/// An atomic operation on an integer `x` with one operand `a`; each variant gives the new value.
+/// An atomic operation on an integer `x` with one operand `a`; each variant's documentation gives
+/// the new value.
 ///
-/// Operations with no operand or two have methods of their own: [`Conduit::atomic_get`],
+/// Operations with no operand, or with two, have methods of their own: [`Conduit::atomic_get`],
 /// [`Conduit::compare_swap`].
 ///
 /// ```compile_fail
@@ -66,7 +67,7 @@ atom! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// `a` (with a fetch: swap).
+    /// `a`. With a fetch, this is a swap.
     Set,
     /// `x + a`.
     Add,
@@ -74,9 +75,9 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller of both, compared according to the type's sign.
+    /// The smaller of `x` and `a`, compared as signed or unsigned numbers according to the type.
     Min,
-    /// The larger of both, compared according to the type's sign.
+    /// The larger of `x` and `a`, compared as signed or unsigned numbers according to the type.
     Max,
     /// `x & a`.
     And,
@@ -103,7 +104,7 @@ impl From<AtomicOp> for ni::AtomicOp {
     }
 }
 
-/// An atomic operation on a float `x` with one operand `a`, as [`AtomicOp`] for integers.
+/// An atomic operation on a float `x` with one operand `a`, like [`AtomicOp`] for integers.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -118,8 +119,8 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// conduit.finish()
 /// # }
 /// ```
+///
 /// Floats have no bitwise operations:
-/// Floats have no bits to set:
 ///
 /// ```compile_fail,E0308
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
@@ -128,7 +129,7 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FloatOp {
-    /// `a` (with a fetch: swap).
+    /// `a`. With a fetch, this is a swap.
     Set,
     /// `x + a`.
     Add,
@@ -136,9 +137,9 @@ pub enum FloatOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller of both: `x` if `x < a`, otherwise `a`, also if one is a NaN.
+    /// The smaller of the two: `x` if `x < a`, otherwise `a`, even if one of them is a NaN.
     Min,
-    /// The larger of both: `x` if `x > a`, otherwise `a`, also if one is a NaN.
+    /// The larger of the two: `x` if `x > a`, otherwise `a`, even if one of them is a NaN.
     Max,
 }
 
@@ -169,12 +170,12 @@ pub(crate) fn request<T: Atom>(
     }
 }
 
-/// Offsets are multiples of the number's size. Atomics of one type on the same number are atomic
-/// with respect to each other, whichever rank and network they come from. A program that waits for
-/// a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic on mapped memory does
-/// not.
+/// Offsets must be multiples of the number's size. Atomics of one type on the same number are
+/// atomic with respect to each other, whichever rank and network they come from. A program that
+/// waits for a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic on mapped
+/// memory does not poll.
 ///
-/// Operations are those of the type: [`AtomicOp`] for integers, [`FloatOp`] for floats.
+/// The type determines the operations: [`AtomicOp`] for integers, [`FloatOp`] for floats.
 impl<M: Mode> Conduit<M> {
     /// Applies `op` with `operand` to the number at `offset` of `target`'s segment, and returns the
     /// previous value.
@@ -296,8 +297,8 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nb_immediate", started)
     }
 
-    /// Like [`Conduit::atomic_nb`], as one of this thread's implicit operations: a set counts as
-    /// one of its puts, all other operations as its atomics ([`Conduit::wait_atomics`]).
+    /// Like [`Conduit::atomic_nb`], as one of this thread's implicit operations: a set counts as an
+    /// implicit put, every other operation as an implicit atomic ([`Conduit::wait_atomics`]).
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -318,14 +319,15 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nbi", started).map(drop)
     }
 
-    /// Starts an atomic. The previous value is at `result` after waiting for the handle.
+    /// Starts an atomic. The previous value is at `result` once the handle has been waited for.
     /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe alternative.
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// `result` stays valid and is neither read nor written until the handle has been waited for.
+    /// `result` must stay valid, and must be neither read nor written, until the handle has been
+    /// waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nb<T: Atom>(
         &self,

@@ -56,7 +56,7 @@ impl<'a, M: Mode> Call<'a, M> {
         self.0.engine().size()
     }
 
-    /// Returns this rank's segment, with the atomics and copies that a handler may use there.
+    /// Returns this rank's segment, on which the handler may use atomics and copies.
     #[inline]
     pub fn segment(&self) -> Segment<'a, M> {
         Segment::new(self.0.engine())
@@ -119,8 +119,8 @@ impl<'a, M: Mode> Call<'a, M> {
         self.done("reply_medium", sent)
     }
 
-    /// Replies with a long to `offset` of the requester's segment. The limit is
-    /// [`crate::Conduit::max_long_reply`] bytes.
+    /// Replies with a long, whose payload of at most [`crate::Conduit::max_long_reply`] bytes is
+    /// stored at `offset` of the requester's segment.
     ///
     /// # Errors
     /// As for [`Call::reply_medium`], and

@@ -1,4 +1,5 @@
-//! Broadcasts and reductions over all ranks. Those of teams and other collectives are in `team`.
+//! Broadcasts and reductions over all ranks. Other collective operations, and those of teams, are
+//! in `team`.
 
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
@@ -35,9 +36,9 @@ element! {
     f64, F64;
 }
 
-/// Collective: all ranks make the same calls in the same order, with values of the same length.
-/// These calls are not barriers: a rank may return before others have called. They handle messages
-/// while they wait. [`Conduit::team`] provides more collective operations.
+/// Collective: all ranks must make the same calls in the same order, with values of the same
+/// length. These calls are not barriers: a rank may return before others have made the call. They
+/// handle messages while they wait. [`Conduit::team`] provides more collective operations.
 impl<M: Mode> Conduit<M> {
     /// Copies `value` from the rank `root` to all other ranks.
     ///
@@ -62,7 +63,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
-    /// those of other ranks stay.
+    /// those of other ranks stay unchanged.
     ///
     /// # Errors
     /// As for [`Team::reduce`](crate::Team::reduce).
@@ -70,8 +71,8 @@ impl<M: Mode> Conduit<M> {
         self.team().reduce(root, op, values)
     }
 
-    /// Like [`Conduit::reduce`], but the result replaces the values of all ranks. All ranks get the
-    /// same bits, and the same data always yields the same bits.
+    /// Like [`Conduit::reduce`], but the result replaces the values of all ranks. All ranks get
+    /// bit-identical results, and the same data always yields the same result.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -90,8 +91,8 @@ impl<M: Mode> Conduit<M> {
         self.team().reduce_all(op, values)
     }
 
-    /// Like [`Conduit::reduce_all`], with a function that is associative and commutative. The
-    /// function must not call this crate; any thread that polls may run it.
+    /// Like [`Conduit::reduce_all`], but reduces with `function`, which must be associative and
+    /// commutative. It must not call this crate; any thread that polls may run it.
     ///
     /// # Errors
     /// As for [`Team::reduce_all_with`](crate::Team::reduce_all_with).

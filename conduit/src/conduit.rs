@@ -23,8 +23,8 @@ use crate::{Error, Member, Result, process_code};
 /// Dropping it without [`finish`](Conduit::finish) abandons the other ranks and prints a warning to
 /// standard error.
 ///
-/// A child process made by `fork` may only `exec` or `_exit`, because everything that it inherits
-/// of the job belongs to the rank. In the child, every call that would use the network returns
+/// A child process made by `fork` may only `exec` or `_exit`, because everything of the job that it
+/// inherits belongs to the rank. In the child, every call that would use the network returns
 /// [`conduit_core::kernel::Error::Forked`], dropping this value does nothing, and
 /// [`exit`](Conduit::exit) ends only the child. A child made in a handler must not return from the
 /// handler either, because the surrounding poll would continue.
@@ -119,9 +119,9 @@ impl<M: Mode> Conduit<M> {
 
     /// Polls until `condition` holds, spinning, yielding or sleeping between polls.
     ///
-    /// The condition is one that handlers or other ranks' puts make true. It returns a `bool`, or a
-    /// [`Result`] whose error ends the wait. Not allowed in a handler, because the condition may
-    /// depend on that handler's return.
+    /// The condition should be one that handlers, or other ranks' puts and atomics, make true. It
+    /// returns a `bool`, or a [`Result`] whose error ends the wait. Not allowed in a handler,
+    /// because the condition may depend on that handler's return.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -152,8 +152,8 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Waits until all ranks have called it. Stores, and puts that were synchronised, before the
-    /// barrier on any rank are visible after it.
+    /// Waits until all ranks have called it. Stores made, and puts synchronised, before the barrier
+    /// on any rank are visible to all ranks after it.
     ///
     /// It does not deliver messages: a message sent before the barrier may be handled after it. Use
     /// [`Conduit::quiesce`] to deliver them.
@@ -228,9 +228,9 @@ impl<M: Mode> Conduit<M> {
     /// this rank's arrival. Complete it with [`Conduit::barrier_wait`] or [`Conduit::barrier_try`].
     ///
     /// # Errors
-    /// Returns [`EngineError::Barrier`](crate::EngineError::Barrier) if the barrier notified before
-    /// has not been waited for, [`EngineError::Context`](crate::Error#calls-in-handlers) in a
-    /// handler, and any [failure of the job](crate::Error#failure-of-the-job).
+    /// Returns [`EngineError::Barrier`](crate::EngineError::Barrier) if the previous barrier has
+    /// been notified but not waited for, [`EngineError::Context`](crate::Error#calls-in-handlers)
+    /// in a handler, and any [failure of the job](crate::Error#failure-of-the-job).
     pub fn barrier_notify(&self, id: Option<u32>) -> Result<()> {
         self.done(
             "barrier_notify",
@@ -244,7 +244,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns [`Error::BarrierMismatch`] if the ids of two ranks differ, if `id` is not the one
     /// that the ranks agreed on, or if another rank has called [`Conduit::quiesce`] or
     /// [`Conduit::finish`]. Returns [`EngineError::Barrier`](crate::EngineError::Barrier) without a
-    /// [`Conduit::barrier_notify`] before. While ranks are missing, also
+    /// preceding [`Conduit::barrier_notify`]. While ranks are missing, also
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
@@ -283,16 +283,16 @@ impl<M: Mode> Conduit<M> {
 
     /// Leaves the job cleanly: waits until all ranks have called it and all messages have been
     /// handled ([`Conduit::quiesce`]), then reports the end to the launcher. Collective; called
-    /// once.
+    /// only once.
     ///
-    /// It takes `&self`, so that a rank that is shared or static can finish too. Later calls that
+    /// It takes `&self`, so that a shared or static `Conduit` can finish too. Later calls that
     /// would use the network fail on all threads; copies to and from memory that is mapped here
     /// still succeed. Operations that other threads start during this call may be lost, so end such
     /// threads first.
     ///
     /// # Errors
-    /// Returns [`Error::BarrierMismatch`] on all ranks, none of which has finished then, if one of
-    /// them has called [`Conduit::barrier`] or [`Conduit::quiesce`] instead. Returns
+    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
+    /// [`Conduit::barrier`] or [`Conduit::quiesce`] instead; no rank has then finished. Returns
     /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
     /// and its wait, [`EngineError::Finished`](crate::EngineError::Finished) on a second call,
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
@@ -326,7 +326,8 @@ impl<M: Mode> Conduit<M> {
         std::process::exit(process_code(code))
     }
 
-    /// Returns the credits for requests to `peer` that are available now (`gasnet_send_credits`).
+    /// Returns the number of credits for requests to `peer` that are available now
+    /// (`gasnet_send_credits`).
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -340,7 +341,7 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.send)
     }
 
-    /// Returns the credits that this rank has lent to `peer`.
+    /// Returns the number of credits that this rank has lent to `peer`.
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].
@@ -364,12 +365,13 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.stalls)
     }
 
-    /// Returns the credits in this rank's bank (`gasnet_banked_credits`).
+    /// Returns the number of credits in this rank's bank (`gasnet_banked_credits`).
     pub fn banked_credits(&self) -> u32 {
         self.member.engine().messages().banked_credits()
     }
 
-    /// Returns the credits that `peer` has revoked from this rank (`gasnet_revoked_credits`).
+    /// Returns how many credits `peer` has revoked from this rank so far
+    /// (`gasnet_revoked_credits`).
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].

@@ -9,8 +9,8 @@ use conduit_core::ni::Rank;
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call was refused or the job cannot continue. The text names the call as the program spells
-/// it, the calling rank, and the rank or setting concerned.
+/// The reason why a call was refused or the job cannot continue. The text names the call as the
+/// program spells it, the calling rank, and the rank or setting concerned.
 ///
 /// `Debug` prints the same text, so a `main` that returns the error reports it in readable form.
 ///
@@ -22,8 +22,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// the launcher ends the other ranks.
 ///
 /// - [`EngineError::PeerFailed`]: another rank has died or cannot be reached.
-/// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler panicked, or a
-///   closure that the caller passed to a call.
+/// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler, or a closure that
+///   the caller passed to a call, panicked.
 /// - [`EngineError::BadMessage`], [`EngineError::Protocol`], [`EngineError::CatchBasin`] and
 ///   [`EngineError::Refused`]: a rank violated the protocol, or collective calls did not match.
 /// - [`EngineError::WaitRefused`]: a call had to wait where waiting is not allowed.
@@ -84,11 +84,11 @@ pub enum Error {
         /// The network's error.
         error: networks::Error,
     },
-    /// The segment exceeds the limit.
+    /// The requested segment exceeds the limit.
     #[error(
         "attach on rank {rank}: a segment of {bytes} bytes exceeds the limit of {limit} \
          (CONDUIT_MAX_SEGMENT, or 85 % of the memory available when the job started, shared by its ranks; \
-         less where `ulimit -v` or `ulimit -f` leaves less)"
+         `ulimit -v` and `ulimit -f` may lower it)"
     )]
     SegmentTooLarge {
         /// The calling rank.
@@ -125,8 +125,8 @@ pub enum Error {
         /// The handler, by name and types, and the reason.
         problem: String,
     },
-    /// The ranks have registered different handlers. All ranks get this error, and none has a
-    /// segment.
+    /// The ranks have registered different handlers. All ranks get this error, and none stays
+    /// attached.
     #[error("attach on rank {rank}: the ranks' handlers differ: {difference}")]
     HandlersDiffer {
         /// The calling rank.
@@ -134,7 +134,7 @@ pub enum Error {
         /// The first handler that differs, as registered on each rank.
         difference: String,
     },
-    /// The barrier's ids differed between ranks or from the one given to the wait, or ranks made
+    /// The barrier's ids differed between ranks or from the id passed to the wait, or ranks made
     /// different calls among [`barrier`](crate::Conduit::barrier),
     /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
     /// made one of these calls get the error.
@@ -166,7 +166,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Returns the job's exit code if this error says that a rank has ended the job.
+    /// Returns the job's exit code if this error reports that a rank has ended the job.
     pub fn exit_code(&self) -> Option<i32> {
         match self {
             Self::Engine {

@@ -15,7 +15,7 @@ use crate::{Args, Call, Landed, Network};
 /// [`zerocopy`]'s `FromBytes`, `IntoBytes`, `Immutable` and `KnownLayout`.
 ///
 /// Payloads arrive in their memory representation, so all ranks must run on the same kind of
-/// machine. The type's alignment is at most 16.
+/// machine. The type's alignment must not exceed 16 bytes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the payload of a medium",
     note = "payloads are plain data: numbers, and `#[repr(C)]` structs without padding that derive \
@@ -43,7 +43,7 @@ macro_rules! handler_id {
                 Self { id, of: PhantomData }
             }
 
-            /// Returns the number sent in messages, 128 to 255.
+            /// Returns the number that identifies the handler in messages, from 128 to 255.
             pub fn id(self) -> u8 {
                 self.id
             }
@@ -81,7 +81,7 @@ handler_id! {
 /// The handlers of a rank, which [`crate::Job::attach`] registers.
 ///
 /// All ranks must add the same handlers in the same order, because ids are assigned from 255
-/// downwards. [`Handlers::next_id`] sets an id that another library relies on.
+/// downwards. [`Handlers::next_id`] fixes an id, for example one that another library relies on.
 ///
 /// Handlers run on the thread that polls, inside a call into Conduit. A handler may reply once to a
 /// request. It must not send requests, put, get, poll or wait: debug builds refuse all of these.
@@ -172,14 +172,14 @@ impl<M: Mode> Handlers<M> {
         }
     }
 
-    /// Sets the id of the next handler, 128 to 255. [`crate::Job::attach`] reports an id that is
-    /// not valid.
+    /// Sets the id of the next handler, from 128 to 255. [`crate::Job::attach`] reports an id that
+    /// is not valid.
     pub fn next_id(&mut self, id: u8) -> &mut Self {
         self.next = Some(id);
         self
     }
 
-    /// Sets the name of the next handler, for errors. Ranks compare it too.
+    /// Sets the name of the next handler, for errors. The name must be the same on all ranks.
     ///
     /// ```
     /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -200,9 +200,9 @@ impl<M: Mode> Handlers<M> {
         unsafe { self.add_short(handler) }
     }
 
-    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16, until
-    /// the handler returns. If the sender is on this host, the buffer is shared with it (see [what
-    /// is safe](crate#what-is-safe)).
+    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16 bytes,
+    /// until the handler returns. If the sender is on this host, the buffer is shared with it (see
+    /// [what is safe](crate#what-is-safe)).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -243,8 +243,8 @@ impl<M: Mode> Handlers<M> {
         unsafe { self.add_long(handler) }
     }
 
-    /// Adds handlers where the mode is unknown, as in generic functions. They are `Send` and
-    /// `Sync`, so any mode can run them.
+    /// Returns a view that adds handlers where the mode is unknown, as in generic functions. It
+    /// takes only handlers that are `Send` and `Sync`, because any mode can run these.
     pub fn any_mode(&mut self) -> AnyMode<'_, M> {
         AnyMode(self)
     }

@@ -41,14 +41,14 @@ impl<M: Mode> Job<M> {
         self.member.settings()
     }
 
-    /// Returns the size of the largest segment in bytes, a multiple of the page size and the same
-    /// on all ranks.
+    /// Returns the maximum size of a segment in bytes, a multiple of the page size and the same on
+    /// all ranks.
     pub fn max_segment(&self) -> usize {
         self.member.max_segment()
     }
 
-    /// Registers `handlers` and attaches a segment of `bytes`, rounded up to whole pages and
-    /// zeroed. Collective.
+    /// Registers `handlers` and attaches a zeroed segment of `bytes` bytes, rounded up to whole
+    /// pages. Collective.
     ///
     /// Sizes may differ between ranks; a rank with size 0 has no segment. As soon as another rank
     /// has attached, handlers may run, even before this call returns.
@@ -56,7 +56,7 @@ impl<M: Mode> Job<M> {
     /// # Errors
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Job::max_segment`],
     /// [`Error::Handlers`] if a handler cannot be registered, and [`Error::HandlersDiffer`] on all
-    /// ranks if handlers differ between ranks by id, kind, name, arguments or payload. If one rank
+    /// ranks if handlers differ between ranks in id, kind, name, arguments or payload. If one rank
     /// fails, the others return [`EngineError::Bootstrap`](crate::EngineError::Bootstrap), which is
     /// also the error if the launcher fails.
     pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
@@ -73,7 +73,7 @@ impl<M: Mode> Job<M> {
         Ok(Conduit::new(self.member))
     }
 
-    /// Ends the whole job with this exit code. Does not return.
+    /// Ends the whole job with this exit code, like [`Conduit::exit`].
     pub fn exit(self, code: i32) -> ! {
         {
             self.member.end(code, || ());

@@ -1,8 +1,8 @@
 //! Conduit: the communication layer under a PGAS language runtime.
 //!
-//! Each rank of a job attaches a *segment*. Any rank puts to and gets from any segment, and sends
-//! *active messages*, which run a handler on another rank. Credits bound the memory for buffers at
-//! any job size.
+//! Each rank of a job attaches a *segment*. Any rank can put to and get from any segment, and can
+//! send *active messages*, which run a handler on another rank. Credits bound the memory for
+//! message buffers, whatever the size of the job.
 //!
 //! # A first program
 //!
@@ -30,11 +30,11 @@
 //!
 //! Started directly, the program is a job of one rank; `conduit-run -n 4 program` starts four.
 //!
-//! # Where to read on
+//! # Where to go next
 //!
 //! - [`start`], [`Job`]: joining a job and attaching; [`Conduit`]: all other calls.
-//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads, and the calls of a
-//!   handler.
+//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads, and the calls that
+//!   a handler may make.
 //! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
 //! - [`Handle`], [`Conduit::scope`]: operations that overlap.
 //! - [`threads`]: the three threading modes, chosen by type.
@@ -48,9 +48,9 @@
 //! long the buffer must stay valid. An error that ends the job (a dead peer, a protocol violation,
 //! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
 //! has unwound out of the call, no network reads or writes them, whatever still arrives. If two
-//! ranks access the same bytes of a segment concurrently and one of them writes, the bytes are
-//! unspecified, with no further harm; programs order such accesses by barriers, messages or
-//! atomics.
+//! ranks access the same bytes of a segment concurrently and one of them writes, those bytes are
+//! unspecified, but nothing else is affected; programs order such accesses with barriers, messages
+//! or atomics.
 //!
 //! **Ranks on one host trust each other with the memory that they share.** A handler borrows its
 //! arguments and a medium's payload where the sender has written them, in memory that both
@@ -58,15 +58,16 @@
 //! sender does not write there again before the handler has returned, and no safe call can make it
 //! do so. For `&[u8]` to be sound, Conduit relies on the sender's process not writing there by
 //! other means either. The ranks of a job on one host are processes of one user that run one
-//! program, and could harm each other more in other ways. A rank with corrupted memory (by a stray
-//! pointer in `unsafe` code, or in C) may change bytes while a handler reads them, so that a value
-//! may differ between its check and its use.
+//! program, and could do each other more harm in other ways. A rank with corrupted memory (by a
+//! stray pointer in `unsafe` code, or in C) may change bytes while a handler reads them, so that a
+//! value may differ between its check and its use.
 //!
 //! The damage is limited to these bytes: Conduit reads the values that it relies on (lengths,
 //! offsets, handlers, ranks) from the message once and checks them before use, and invalid values
-//! end the job with an error. A program that needs protection from such changes too copies the
-//! payload first. Over networks, a handler's bytes are private to this process, except for replies
-//! stored where the replier may write.
+//! end the job with an error. A program that must also be protected from such changes copies the
+//! payload first. Over networks other than shared memory, a handler's arguments and payload are
+//! private to this process, except for replies that arrive in memory to which the replier may
+//! write.
 
 #![warn(clippy::missing_errors_doc)]
 

@@ -108,7 +108,8 @@ impl<M: Mode> Member<M> {
     /// Returns the neighbourhood of `rank`, or `None` if the job has no such rank.
     ///
     /// The ranks of a neighbourhood can map each other's memory: all ranks of a host, or only the
-    /// rank itself if ranks do not use shared memory. Numbered like [hosts](Member::host_of).
+    /// rank itself if ranks do not use shared memory. Neighbourhoods are numbered like
+    /// [hosts](Member::host_of).
     pub fn neighbourhood_of(&self, rank: Rank) -> Option<u32> {
         match self.shares_memory() {
             true => self.hosts.host_of(rank),
@@ -129,14 +130,14 @@ impl<M: Mode> Member<M> {
         self.settings.engine.windows && self.settings.networks.allows_network("shm")
     }
 
-    /// Returns the size of the largest segment in bytes, a multiple of the page size and the same
-    /// on all ranks.
+    /// Returns the maximum size of a segment in bytes, a multiple of the page size and the same on
+    /// all ranks.
     pub fn max_segment(&self) -> usize {
         self.most_segment
     }
 
-    /// Registers these handlers and attaches a segment of `bytes`, rounded up to whole pages and
-    /// zeroed. Collective; does not poll.
+    /// Registers these handlers and attaches a zeroed segment of `bytes` bytes, rounded up to whole
+    /// pages. Collective; does not poll.
     ///
     /// # Errors
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Member::max_segment`],
@@ -303,16 +304,16 @@ impl<M: Mode> Member<M> {
         self.leave_network();
     }
 
-    /// Returns the job's exit code if `error` says that another rank has ended the job. This rank
-    /// has then left the network and the job, and the process must exit with code 0.
+    /// Returns the job's exit code if `error` reports that another rank has ended the job. This
+    /// rank has then left the network and the job, and the process must exit with code 0.
     ///
     /// The rank that ended the job waits until all ranks know, and then exits with the code. If
     /// this process failed earlier, the launcher would end ranks that have not been notified yet
     /// and report the wrong rank.
     ///
-    /// If `error` says that a rank has died and a launcher is about to end this process, waits for
-    /// the launcher. The launcher reports the rank that died first; the rank named by `error` may
-    /// be one that the launcher has ended.
+    /// If `error` reports that a rank has died and a launcher is about to end this process, waits
+    /// for the launcher. The launcher reports the rank that died first; the rank named by `error`
+    /// may be one that the launcher has ended.
     #[cold]
     pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
         let code = match *error {

@@ -8,8 +8,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
-/// If the target is behind, requests poll until they have credits; the `try_` forms return `false`
-/// instead.
+/// If there are no credits because the target is behind, requests poll until there are; the `try_`
+/// forms return `false` or `None` instead.
 impl<M: Mode> Conduit<M> {
     /// Returns the largest payload of a medium in bytes, for requests and replies with any number
     /// of arguments. The limit is exact.
@@ -173,14 +173,14 @@ impl<M: Mode> Conduit<M> {
         self.done("request_long", sent).map(drop)
     }
 
-    /// Like [`Conduit::request_long`], but returns before the payload has been read.
+    /// Like [`Conduit::request_long`], but may return before the payload has been read.
     ///
     /// # Errors
     /// As for [`Conduit::request_long`].
     ///
     /// # Safety
-    /// `[base, base + len)` stays valid and unwritten until the handler of the request's reply has
-    /// run on this rank. The request's handler must therefore reply.
+    /// `[base, base + len)` must stay valid and unwritten until the handler of the request's reply
+    /// has run on this rank. The request's handler must therefore reply.
     #[inline]
     pub unsafe fn request_long_async<A: Args>(
         &self,
@@ -207,8 +207,8 @@ impl<M: Mode> Conduit<M> {
         self.done("request_long_async", sent).map(drop)
     }
 
-    /// Prepares a medium whose payload of at least `least` and at most `most` bytes is written in
-    /// place.
+    /// Prepares a medium whose payload is written in place, in a buffer of at least `least` and at
+    /// most `most` bytes.
     ///
     /// Until the medium is committed or dropped, this thread may not communicate. Debug builds
     /// refuse all communication; release builds refuse the calls that they refuse in
@@ -285,12 +285,12 @@ pub struct PreparedMedium<'a, M: Mode = Seq> {
 }
 
 impl<M: Mode> PreparedMedium<'_, M> {
-    /// Returns the payload's buffer, aligned to 16. Its initial content is unspecified.
+    /// Returns the payload's buffer, aligned to 16 bytes. Its initial content is unspecified.
     pub fn payload(&mut self) -> &mut [u8] {
         self.prepared.as_mut().map_or(&mut [], Prepared::payload)
     }
 
-    /// Sends the first `len` bytes to a handler of bytes.
+    /// Sends the first `len` bytes to a handler that takes a payload of bytes.
     ///
     /// # Errors
     /// Returns [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `len` exceeds

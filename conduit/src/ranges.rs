@@ -47,18 +47,18 @@ fn local<'a, T>(
     })
 }
 
-/// Both sides of a transfer are ranges with the same total number of elements, each described by a
-/// [`Shape`]; elements are transferred in order. Shapes count elements of `T`. They are relative to
-/// an element of the local slice, and to a byte offset in the target's segment. Written ranges must
-/// not overlap; read ranges may.
+/// Each side of a transfer is a set of ranges, described by a [`Shape`]. Both sides must have the
+/// same total number of elements, which are transferred in order. Shapes count in elements of `T`,
+/// starting from an element of the local slice and from a byte offset in the target's segment.
+/// Ranges that are written must not overlap; ranges that are read may.
 ///
 /// If the target is not mapped, one message carries as many ranges as fit.
 impl<M: Mode> Conduit<M> {
-    /// Copies elements of `source`, the ranges `from` relative to element `first`, to the ranges
-    /// `to` relative to `offset` of `target`'s segment. The data is at the target when the call
+    /// Copies the ranges `from` of `source`, relative to its element `first`, to the ranges `to` of
+    /// `target`'s segment, relative to byte `offset`. The data is at the target when the call
     /// returns.
     ///
-    /// A column of a matrix here becomes a row there:
+    /// This example copies a column of a local matrix to a row at the target:
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -80,8 +80,8 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// Returns [`EngineError::Ranges`](crate::EngineError::Ranges) if a range is not inside the
-    /// slice, if the two sides differ in their number of elements, or if an array's strides and
-    /// counts differ in number. Returns
+    /// slice, if the two sides differ in their number of elements, or if a strided shape has
+    /// different numbers of strides and counts. Returns
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if a range is not inside the
     /// target's segment, and [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job
     /// has no rank `target`. Nothing has been written in these cases. Returns
@@ -105,8 +105,8 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, put)
     }
 
-    /// Copies the ranges `from` relative to `offset` of `target`'s segment to elements of
-    /// `destination`, the ranges `to` relative to element `first`.
+    /// Copies the ranges `from` of `target`'s segment, relative to byte `offset`, to the ranges
+    /// `to` of `destination`, relative to its element `first`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

@@ -9,8 +9,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// Remote places are byte offsets from the start of the target's segment. Values are copied in
-/// their memory representation, so all ranks must run on the same kind of machine.
+/// Remote offsets are in bytes from the start of the target's segment. Values are copied in their
+/// memory representation, so all ranks must run on the same kind of machine.
 impl<M: Mode> Conduit<M> {
     /// Copies `source` (bytes, a number, a slice of numbers, …) to `offset` of `target`'s segment.
     /// The data is at the target when the call returns.
@@ -78,10 +78,10 @@ impl<M: Mode> Conduit<M> {
     /// and the data fits one message, both travel in one message.
     ///
     /// The source may be reused on return. The call does not report when the signal has been
-    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, the signal is
-    /// applied while the target polls, as messages are handled, and in no more order than messages:
-    /// a counter that shows one of two signals does not say which of them has arrived. The data is
-    /// then limited to 2 GiB less 1 byte.
+    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, the target applies
+    /// the signal when it polls, as it does for messages, and signals are ordered no more strictly
+    /// than messages: a counter that shows one of two signals does not say which of them has
+    /// arrived. The data is then limited to 2 GiB minus 1 byte.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -127,8 +127,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts a put. The source may be reused when the call returns; the data is at the target
-    /// after waiting for the handle.
+    /// Starts a put. The source may be reused when the call returns; the data is at the target once
+    /// the handle has been waited for.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -186,14 +186,14 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts a put that reads its source until the handle has been waited for. [`Conduit::scope`]
-    /// is the safe alternative.
+    /// Starts a put that may read its source until the handle has been waited for.
+    /// [`Conduit::scope`] is the safe alternative.
     ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// `[source, source + len)` stays valid and unwritten until the handle has been waited for.
+    /// `[source, source + len)` must stay valid and unwritten until the handle has been waited for.
     #[inline]
     pub unsafe fn put_nb_bulk(
         &self,
@@ -222,8 +222,8 @@ impl<M: Mode> Conduit<M> {
     /// As for [`Conduit::put`].
     ///
     /// # Safety
-    /// `[destination, destination + len)` stays valid and is neither read nor written until the
-    /// handle has been waited for.
+    /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
+    /// until the handle has been waited for.
     #[inline]
     pub unsafe fn get_nb(
         &self,
@@ -335,7 +335,7 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// As for [`Conduit::put`], and [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if
-    /// `bytes` is not in 1 to 8.
+    /// `bytes` is not from 1 to 8.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
         let value = value.to_ne_bytes();
@@ -344,7 +344,7 @@ impl<M: Mode> Conduit<M> {
         self.done("put_value", put)
     }
 
-    /// Starts writing the low `bytes` (1 to 8) bytes of `value`.
+    /// Starts writing the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
     ///
     /// # Errors
     /// As for [`Conduit::put_value`].
@@ -392,7 +392,7 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, started).map(drop)
     }
 
-    /// Reads `bytes` (1 to 8) bytes and zero-extends them.
+    /// Reads `bytes` (1 to 8) bytes at `offset` of `target`'s segment and zero-extends them.
     ///
     /// # Errors
     /// As for [`Conduit::put_value`].
@@ -477,8 +477,8 @@ impl<M: Mode> Conduit<M> {
     /// Waits for all of the operations. Each handle becomes [`Handle::DONE`].
     ///
     /// # Errors
-    /// As for [`Conduit::wait`]. Handles of operations that had completed are then
-    /// [`Handle::DONE`].
+    /// As for [`Conduit::wait`]. After an error, the handles of the operations that have completed
+    /// are [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }

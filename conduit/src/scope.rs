@@ -52,7 +52,8 @@ impl<M: Mode> Conduit<M> {
     /// them have completed.
     ///
     /// A scope is an access region: scopes do not nest, and implicit operations started inside
-    /// belong to the scope. It belongs to its thread; other threads open scopes of their own.
+    /// belong to the scope. A scope belongs to the thread that opened it; other threads must open
+    /// their own.
     ///
     /// ```compile_fail,E0277
     /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {

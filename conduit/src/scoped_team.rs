@@ -14,9 +14,9 @@ use crate::{Result, Scope, Team};
 /// A team in a [scope](crate::Conduit::scope). Its calls only start operations on borrowed values;
 /// all of them have completed when the scope ends.
 ///
-/// Several operations may overlap, also those of several teams, and with puts, gets and atomics.
-/// All ranks of the team start the same operations in the same order, counting calls that wait
-/// outside the scope.
+/// Operations may overlap with each other, with those of other teams, and with puts, gets and
+/// atomics. All ranks of the team must start the same operations in the same order, including
+/// blocking calls outside the scope.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -59,7 +59,8 @@ pub struct ScopedTeam<'scope, 'c, M: Mode = Seq> {
 }
 
 impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
-    /// Returns `team` for operations that are started in this scope and complete with it.
+    /// Returns a view of `team` whose calls start operations that complete by the end of this
+    /// scope.
     ///
     /// # Errors
     /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to

@@ -18,8 +18,9 @@ use crate::{Atom, Conduit, Error, Network, Result};
 /// [`Call::segment`](crate::Call::segment). Offsets are in bytes from its start.
 ///
 /// Other ranks put to and get from the same memory. If one of them writes bytes while they are
-/// copied here, the copy's content is unspecified; programs order such accesses by barriers,
-/// messages or atomics. Handlers may make every call on a segment.
+/// copied here, the copy's content is unspecified; programs order such accesses with barriers,
+/// messages or atomics. Handlers may call every method of a segment, except for atomics that a
+/// network device performs.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -153,7 +154,7 @@ impl<'a, M: Mode> Segment<'a, M> {
             .map(drop)
     }
 
-    /// Like [`Segment::atomic`], and returns the previous value.
+    /// Like [`Segment::atomic`], but returns the previous value.
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -167,8 +168,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         Ok(T::from_bits(old))
     }
 
-    /// Reads the number at `offset` atomically. If an atomic has written the value, all that was
-    /// put before that atomic is visible too.
+    /// Reads the number at `offset` atomically. If an atomic has written the value, everything put
+    /// before that atomic is visible too.
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -198,20 +199,20 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// Returns `count` elements from byte `offset` as a slice.
+    /// Returns the `count` elements that begin at byte `offset` as a slice.
     ///
     /// # Errors
     /// As for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
     ///
     /// # Safety
-    /// While the slice lives, no other rank accesses these bytes, and this process has no other
-    /// slice of them. Programs usually ensure this by barriers before and after.
+    /// While the slice lives, no other rank may access these bytes, and this process may have no
+    /// other slice of them. Programs usually ensure this with barriers before and after.
     pub unsafe fn slice<T: FromBytes + IntoBytes>(
         &self,
         offset: usize,
         count: usize,
     ) -> Result<&'a mut [T]> {
-        const { assert!(size_of::<T>() > 0, "elements of no bytes") };
+        const { assert!(size_of::<T>() > 0, "elements must not be zero-sized") };
         let base = self.elements::<T>("Segment::slice", offset, count)?;
         if !offset.is_multiple_of(align_of::<T>()) {
             return Err(self.refuse::<T>(
@@ -308,7 +309,7 @@ impl<'a, M: Mode> Landed<'a, M> {
     /// [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's process.
     pub fn to_vec<T: FromBytes + IntoBytes>(&self) -> Result<Vec<T>> {
         const CALL: &str = "Landed::to_vec";
-        const { assert!(size_of::<T>() > 0, "elements of no bytes") };
+        const { assert!(size_of::<T>() > 0, "elements must not be zero-sized") };
         let size = size_of::<T>();
         let count = self.length / size;
         if !self.length.is_multiple_of(size) {
@@ -328,15 +329,15 @@ impl<'a, M: Mode> Landed<'a, M> {
         Ok(copy)
     }
 
-    /// Returns the payload in place.
+    /// Returns the payload in place, without copying it.
     ///
     /// # Errors
     /// Returns [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
     /// process, which has no segment.
     ///
     /// # Safety
-    /// While the slice lives, these bytes are not written: no rank puts or sends a long there, and
-    /// this process has no mutable [slice](Segment::slice) of them.
+    /// While the slice lives, these bytes must not be written: no rank may put or send a long
+    /// there, and this process may have no mutable [slice](Segment::slice) of them.
     pub unsafe fn bytes(&self) -> Result<&'a [u8]> {
         if self.length == 0 {
             return Ok(&[]);

@@ -1,4 +1,4 @@
-//! Every setting with its default and meaning: the settings tables of all parts of a job, in one.
+//! The settings of all parts of a job, in one table with their defaults and meanings.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ settings::group! {
     pub struct JobSettings, acts [all];
 
     "CONDUIT_HOST" host: Option<String> = None, ValueKind::Text("a name"),
-        unset "the machine's boot, with the namespaces of its network interfaces and its name",
+        unset "the machine's boot id, network namespace and host name",
         "name of the host that this rank runs on; ranks with the same host name share memory";
     "CONDUIT_ALONE" alone: bool = false, ValueKind::Bool,
         "be a job of one rank even if an unreachable launcher has started this process as one of several";
@@ -25,8 +25,8 @@ settings::group! {
 }
 
 settings::compose! {
-    /// The values of all settings of a rank, in groups. The documentation of a field names its
-    /// variable.
+    /// The values of all settings of a rank, in groups. Each field's documentation names its
+    /// environment variable.
     pub struct Settings {
         /// Settings of the engine.
         engine: conduit_core::settings::Settings,

@@ -15,13 +15,13 @@ use crate::{Conduit, Result};
 /// A group of ranks that perform collective operations together: all ranks of the job
 /// ([`Conduit::team`]), or a subset.
 ///
-/// Every call is collective over the team: all its ranks make the same calls in the same order,
-/// with values of the same length. [`Team::split`] and [`Team::create`] are collective over the
-/// parent team. Only [`Team::barrier`] is a barrier: a rank may return from any other call before
-/// others have made it. Rank arguments are ranks of the team. A rank may belong to many teams,
-/// whose operations are independent. Dropping a team leaves it without waiting.
+/// Every call is collective over the team: all its ranks must make the same calls in the same
+/// order, with values of the same length. [`Team::split`] and [`Team::create`] are collective over
+/// the parent team. Only [`Team::barrier`] is a barrier: a rank may return from any other call
+/// before others have made it. Rank arguments are ranks of the team. A rank may belong to many
+/// teams, whose operations are independent. Dropping a team leaves it without waiting.
 ///
-/// A team takes 4 bytes per member (8 if its order differs from the job's), plus some 700 bytes.
+/// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -94,8 +94,8 @@ impl<'c, M: Mode> Team<'c, M> {
         self.members.from_job(rank)
     }
 
-    /// Creates a team for each color that ranks give. Its members are the ranks with that color,
-    /// ordered by key and then by rank in this team. Returns `None` on ranks that give no color.
+    /// Creates a team for each color passed by any rank. Its members are the ranks with that color,
+    /// ordered by key and then by rank in this team. Returns `None` on ranks that pass no color.
     /// Waits for all ranks of this team.
     ///
     /// # Errors
@@ -108,9 +108,9 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// Creates teams from lists of members. Each rank passes the members of its own new team, which
-    /// include this rank, as ranks of the job in the new team's order. All members of a team pass
-    /// the same list. A rank that passes an empty list joins no team and gets `None`. Waits for all
-    /// ranks of this team.
+    /// include this rank, as ranks of the job in the new team's order. All members of a team must
+    /// pass the same list. A rank that passes an empty list joins no team and gets `None`. Waits
+    /// for all ranks of this team.
     ///
     /// # Errors
     /// As for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank twice,
@@ -134,8 +134,8 @@ impl<'c, M: Mode> Team<'c, M> {
         Ok(members.map(|members| Team { conduit, members }))
     }
 
-    /// Returns when all ranks of the team have called it. As with [`Conduit::barrier`], messages
-    /// sent before may be handled later.
+    /// Waits until all ranks of the team have called it. As with [`Conduit::barrier`], messages
+    /// sent before the call may be handled after it.
     ///
     /// # Errors
     /// Returns [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are
@@ -155,8 +155,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Returns [`EngineError::Collective`] if the team has no rank `root`
     /// ([`EngineError::NoSuchRank`] if it is the team of all ranks), [`EngineError::Exhausted`] if
     /// all operation ids are in use, [`EngineError::Context`](crate::Error#calls-in-handlers) in a
-    /// handler, and any [failure of the job](crate::Error#failure-of-the-job). Different calls on
-    /// two ranks, or values of different lengths, are such a failure: [`EngineError::Protocol`].
+    /// handler, and any [failure of the job](crate::Error#failure-of-the-job). Different calls, or
+    /// values of different lengths, on two ranks fail the job with [`EngineError::Protocol`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
@@ -167,8 +167,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
-    /// Copies to each rank its share of the rank `root`'s `all`: as many values as `own` holds, in
-    /// rank order. Other ranks' `all` is ignored.
+    /// Divides `all` of the rank `root` among all ranks, in rank order: each receives in `own` as
+    /// many values as `own` holds. `all` of the other ranks is ignored.
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all` is not
@@ -181,8 +181,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
-    /// Copies `own` of each rank to its share of `all` at the rank `root`, in rank order. Other
-    /// ranks' `all` is ignored.
+    /// Collects `own` of all ranks, in rank order, in `all` of the rank `root`. `all` of the other
+    /// ranks is ignored.
     ///
     /// # Errors
     /// As for [`Team::scatter`].
@@ -206,8 +206,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
-    /// Sends each rank its share of `source`, in rank order, and stores the share that each rank
-    /// sends to this one in `result`, also in rank order.
+    /// Sends each rank its share of `source`, and stores the shares that the ranks send to this one
+    /// in `result`, both in rank order.
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of `source` and
@@ -221,7 +221,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
-    /// those of other ranks stay.
+    /// those of other ranks stay unchanged.
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation on
@@ -232,8 +232,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce"), Some(root), values, how) }
     }
 
-    /// Like [`Team::reduce`], but the result replaces the values of all ranks. All ranks get the
-    /// same bits, and the same data always yields the same bits.
+    /// Like [`Team::reduce`], but the result replaces the values of all ranks. All ranks get
+    /// bit-identical results, and the same data always yields the same result.
     ///
     /// # Errors
     /// As for [`Team::reduce`].
@@ -243,12 +243,12 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce_all"), None, values, how) }
     }
 
-    /// Like [`Team::reduce_all`], with a function that is associative and commutative. The function
-    /// must not call this crate; any thread that polls may run it.
+    /// Like [`Team::reduce_all`], but reduces with `function`, which must be associative and
+    /// commutative. It must not call this crate; any thread that polls may run it.
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`](crate::EngineError::Collective)
-    /// if `T` has no bytes.
+    /// if `T` is zero-sized.
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],
@@ -265,8 +265,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
-    /// Like [`Team::reduce_all_with`], with a function that need not be commutative: values of
-    /// lower ranks are the left operands.
+    /// Like [`Team::reduce_all_with`], but `function` need not be commutative: values of lower
+    /// ranks are the left operands.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

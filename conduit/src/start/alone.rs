@@ -1,13 +1,13 @@
 //! Decides whether a process without a PMI-1 launcher may be a job of one rank.
 //!
-//! A launcher with another protocol than PMI-1 may have started several processes. Each would
-//! become a job of its own and compute the same as the others. The variables that such a launcher
-//! sets reveal this.
+//! A launcher that uses a protocol other than PMI-1 may have started several processes. Each would
+//! become a job of its own and repeat the computation of the others. The variables that such a
+//! launcher sets reveal this.
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
-/// The variables by which launchers state how many processes they have started, and the number of
+/// The variables in which launchers state how many processes they have started, and the number of
 /// this one.
 ///
 /// Slurm also sets `SLURM_NTASKS` and `SLURM_PROCID` in batch scripts, where they describe what the
@@ -48,7 +48,7 @@ const UNSIZED: [Unsized; 2] = [
 /// Fails if the environment says that this process is one of several, unless `CONDUIT_ALONE`
 /// declares it a job of its own.
 ///
-/// A process that no PMI-1 launcher has started calls it before it joins or starts a job.
+/// To be called in a process that no PMI-1 launcher has started, before it joins or starts a job.
 ///
 /// # Errors
 /// Returns [`Error::Start`] with the variables found and the commands to use instead, and
@@ -74,8 +74,8 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     match found(variable) {
         Some(found) if !settings.job.alone => Err(Error::start(format_args!(
             "{found} in the environment: another launcher has started this process as one of several without a PMI-1 \
-             connection to the others (PMI_FD or PMI_PORT), so each would be a job of one rank. Start it by \
-             `conduit-run -n N PROGRAM` on one host, or by `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` \
+             connection to the others (PMI_FD or PMI_PORT), so each would be a job of one rank. Start it with \
+             `conduit-run -n N PROGRAM` on one host, or with `srun --mpi=pmi2`, `flux run -o pmi=simple` or MPICH's `mpiexec` \
              on several; set CONDUIT_ALONE=1 if each process is meant to be a job of its own"
         ))),
         _ => Ok(()),

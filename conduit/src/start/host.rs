@@ -1,8 +1,8 @@
 //! Determines which ranks share a host, and which share a machine with its processors and memory.
 //!
-//! A host is a set of ranks that can share memory: one boot of one machine and, on it, one
-//! namespace of network interfaces and host names, within which ranks find each other.
-//! `CONDUIT_HOST` overrides this.
+//! A host is a set of ranks that can share memory. They run on one boot of one machine, in one
+//! namespace of network interfaces and host names, in which they find each other. `CONDUIT_HOST`
+//! overrides this.
 //!
 //! A machine may run several hosts; its boot identifies it. Ranks that spin on the same machine
 //! compete for its processors, whether or not they share memory.
@@ -116,8 +116,8 @@ impl Survey {
     /// Exchanges the ranks' information. Collective.
     ///
     /// # Errors
-    /// Fails if the launcher fails, if a host's name cannot be determined, or if ranks may use
-    /// different networks.
+    /// Fails if the launcher fails, if a host's name cannot be determined, or if settings that must
+    /// agree differ between ranks.
     pub(super) fn take(bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let name = match &settings.job.host {
             Some(name) => Ok(name.clone()),
@@ -215,7 +215,7 @@ impl Survey {
         }
     }
 
-    /// Fills in settings left to be derived from the machine.
+    /// Fills in the unset settings whose defaults depend on the machine.
     pub(super) fn adapt(&self, settings: &mut Settings) {
         if self.machine_ranks * self.polling_threads(settings) > self.processors {
             settings.engine.spin.get_or_insert(OVERSUBSCRIBED_SPIN);
@@ -249,7 +249,7 @@ fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// Returns a name for this machine since its boot, which is the same in all its containers.
+/// Returns a name for the current boot of this machine, which is the same in all its containers.
 fn boot() -> io::Result<String> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(boot.trim().to_owned())

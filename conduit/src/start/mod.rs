@@ -33,12 +33,12 @@ pub fn start() -> Result<Job<Seq>> {
     Ok(Job::new(join_by(START, |_, _| ())?))
 }
 
-/// Joins the job that this process was started in, in threading mode `M`. Collective, once per
-/// process.
+/// Joins the job that this process was started in, in threading mode `M`. Collective; called only
+/// once per process.
 ///
-/// The launcher is found by PMI-1's environment variables (`conduit-run`, MPICH's hydra, Slurm).
-/// Without them the process is a job of one rank, unless the environment says that another launcher
-/// has started it as one of several.
+/// The launcher is found through PMI-1's environment variables (`conduit-run`, MPICH's hydra,
+/// Slurm). Without them, the process is a job of one rank; if the environment says that another
+/// launcher has started it as one of several, the call fails.
 ///
 /// # Errors
 /// Returns [`Error::Settings`] if a setting is unknown or its value is not accepted,
@@ -57,7 +57,7 @@ pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M
     join_by(START, adjust)
 }
 
-/// Like [`join`], under this call's name.
+/// Like [`join`]; errors name `call`.
 fn join_by<M: Mode>(
     call: &'static str,
     adjust: impl FnOnce(&mut Settings, u32),
