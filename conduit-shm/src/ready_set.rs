@@ -1,19 +1,19 @@
-//! Which of many rings have messages, for a consumer that polls few of them: words in shared memory
-//! and their protocol, without the system calls.
+//! Tracks which of many rings have messages, for a consumer that polls only a few of them. This
+//! module has the words in shared memory and their protocol; the system calls are made elsewhere.
 //!
-//! A process has a ring from each of its peers. It *watches* a few: it polls them, and their
-//! producers only publish. For the others it has a [`ReadySet`] (a bit for each peer and a word
-//! that summarises them) and a flag for whether it sleeps. The producer of an unwatched ring sets
-//! its bit after publishing, and wakes a sleeper.
+//! A process has a ring from each of its peers. It *watches* a few: it polls these, and their
+//! producers need only publish. For the others it has a [`ReadySet`]: a bit for each peer, a word
+//! that summarises the bits, and a flag that tells whether the process sleeps. The producer of an
+//! unwatched ring sets its bit after publishing, and wakes the process if it sleeps.
 //!
 //! Each side stores one word and then loads another, which the other side stores: record and
-//! `watched`, bit and `sleeping`, head and `waiting`. Full fences between the two accesses make
-//! sure that at least one side sees the other (Dekker). No wake-up is lost, and a sleeper needs no
-//! time limit.
+//! `watched`, bit and `sleeping`, head and `waiting`. Full fences between the two accesses ensure
+//! that at least one side sees the other's store (Dekker). No wake-up is lost, and a sleeper needs
+//! no time limit.
 
 use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bits of a word.
+/// The number of bits in a word.
 const BITS: u32 = 64;
 
 /// The words of one consumer.
@@ -21,7 +21,7 @@ const BITS: u32 = 64;
 pub(crate) struct ReadySet<'a> {
     /// 1 while the owner sleeps or is about to.
     pub(crate) sleeping: &'a AtomicU32,
-    /// Bit `w % 64`: word `w` may have bits.
+    /// Bit `w % 64`: word `w` may have bits set.
     pub(crate) summary: &'a AtomicU64,
     /// Bit `p % 64` of word `p / 64`: the ring of producer `p` has messages, or has room again.
     pub(crate) words: &'a [AtomicU64],
@@ -57,7 +57,7 @@ impl ReadySet<'_> {
         // SYNC (sleep): the bit is set before `sleeping` is loaded. Pairs with the fence in
         // `announce`.
         fence(Ordering::SeqCst);
-        // Of several producers that find the owner asleep, one wakes it.
+        // Of several producers that find the owner asleep, only one wakes it.
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::Relaxed) != 0
     }
 
@@ -69,8 +69,8 @@ impl ReadySet<'_> {
 
     /// Takes all bits that are set. Called by the owner.
     pub(crate) fn take(self, mut each: impl FnMut(u32)) {
-        // SYNC (ready): pairs with the release in `set`. A bit that is set after its word was taken
-        // sets the summary again.
+        // SYNC (ready): pairs with the release in `set`. A producer that sets a bit after its word
+        // was taken also sets the summary again.
         let summary = self.summary.swap(0, Ordering::Acquire);
         for (index, word) in (0..).zip(self.words) {
             if summary & 1 << (index % BITS) == 0 || word.load(Ordering::Relaxed) == 0 {
@@ -86,21 +86,21 @@ impl ReadySet<'_> {
         }
     }
 
-    /// Clears a bit that was set by mistake. Called by the owner: while the bit is set, the
-    /// producer does not notify again.
+    /// Clears a bit that was set by mistake. Called by the owner, because the producer does not
+    /// notify again while the bit is set.
     pub(crate) fn clear(self, number: u32) {
         if let Some(word) = self.words.get((number / BITS) as usize) {
             word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
         }
     }
 
-    /// Announces that the owner is about to sleep. Called when it watches no ring and has
-    /// [asked](ask_for_room) wherever it waits for room. After that, it must not sleep if the set
-    /// is not [empty](Self::is_empty), if a ring that it watched has messages, or if one that was
-    /// full has room.
+    /// Announces that the owner is about to sleep. The owner calls this when it watches no ring and
+    /// has [asked for room](ask_for_room) in each full ring that it waits for. It must then not
+    /// sleep if the set is not [empty](Self::is_empty), if a ring that it watched has messages, or
+    /// if a ring that was full has room.
     pub(crate) fn announce(self) {
         self.sleeping.store(1, Ordering::Relaxed);
-        // SYNC (sleep, watch, room): the earlier stores come before those checks.
+        // SYNC (sleep, watch, room): orders the earlier stores before those checks.
         fence(Ordering::SeqCst);
     }
 
@@ -123,14 +123,14 @@ pub(crate) fn unwatch(watched: &AtomicU32) {
     fence(Ordering::SeqCst);
 }
 
-/// Marks a ring's producer as waiting for room. It must check the ring's head once more after
-/// [`ReadySet::announce`].
+/// Marks a ring's producer as waiting for room. The producer must check the ring's head once more
+/// after [`ReadySet::announce`].
 pub(crate) fn ask_for_room(waiting: &AtomicU32) {
     waiting.store(1, Ordering::Relaxed);
 }
 
-/// Returns whether a ring's producer waits for room, and its bit has to be [set](ReadySet::set).
-/// Called by the consumer after it has published the head.
+/// Returns whether a ring's producer was waiting for room, and clears its mark. If it was, its bit
+/// must be [set](ReadySet::set). Called by the consumer after it has published the head.
 pub(crate) fn has_waiter(waiting: &AtomicU32) -> bool {
     // SYNC (room): the head is stored before `waiting` is loaded. Pairs with the fence in
     // `announce`.
@@ -146,7 +146,7 @@ mod loom {
     use super::{ReadySet, ask_for_room, has_waiter, unwatch};
     use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering};
 
-    /// A consumer's words, and those of two rings whose only record is a word.
+    /// The words of a consumer and of two rings, each of which holds one record of one word.
     #[derive(Debug)]
     struct Words {
         sleeping: AtomicU32,

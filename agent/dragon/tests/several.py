@@ -168,7 +168,7 @@ class Bench:
         return eval(last), self.node.close()
 
 
-PART = "a part of a message for another agent"
+PART = "returned a part of a message to another agent"
 
 
 def part_of_a_backlog_is_taken(bench):

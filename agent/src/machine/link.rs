@@ -1,4 +1,4 @@
-//! Traffic to one node: entries packed into eager buffers, and the other fragments.
+//! Traffic with one node: entries packed into eager buffers, and all other fragments.
 
 use conduit_portals::transport::fragment::{Fragment as Parts, MAX_TINY, Payload, Refused};
 use conduit_portals::transport::open::OpenTransport;
@@ -35,7 +35,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- out ----
 
-    /// Packs and sends as much as possible.
+    /// Packs and sends as much as possible. Returns whether it did anything.
     pub(super) fn transmit(&mut self, network: &mut impl OpenTransport) -> bool {
         while let Some((node, message)) = self.credits.next_system() {
             self.control(node, &system(message));
@@ -70,7 +70,8 @@ impl<H: Host> AgentMachine<H> {
     }
 
     /// Greets an agent that has never been heard from, and returns whether the network took the
-    /// greeting. Nothing is packed for the agent before, so that all queued traffic can time out.
+    /// greeting. Nothing is packed for the agent until then, so that all queued traffic can still
+    /// time out.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
         let now = self.now;
@@ -94,7 +95,7 @@ impl<H: Host> AgentMachine<H> {
         let length = match &sending {
             None => short.len(),
             Some(Sending::Buffer { bytes, .. }) => bytes.len(),
-            // Fits: the length of a strip.
+            // A strip's length fits `usize`.
             Some(Sending::Strip { length, .. }) => *length as usize,
         };
         if node == self.own {
@@ -144,7 +145,7 @@ impl<H: Host> AgentMachine<H> {
         let token = self.sending.insert(sending);
         let payload = Payload::Read {
             token: token as u64,
-            // Fits: the length of a buffer or a strip.
+            // The length of a buffer or of a strip fits `u32`.
             length: length as u32,
         };
         network
@@ -152,7 +153,7 @@ impl<H: Host> AgentMachine<H> {
             .map_err(|refused| (refused, Some(self.sending.remove(token))))
     }
 
-    /// Handles the completion of a send: the network no longer reads it.
+    /// Handles the completion of a send: the network no longer reads its bytes.
     pub(super) fn is_sent(&mut self, sending: &Sending) {
         match sending {
             Sending::Buffer { node, .. } => {
@@ -381,7 +382,7 @@ impl<H: Host> AgentMachine<H> {
         let channel = self.client.descriptor(key);
         let lengths = [&channel, &destination].map(|bytes| bytes.as_ref().map_or(0, |b| b.len()));
         let fixed = OVERHEAD + lengths.iter().sum::<usize>();
-        // Bounds this node's eager bytes that the other agent holds.
+        // Bounds the eager bytes of this node that the other agent holds.
         let is_eager = |length: &usize| fixed + length <= BUFFER && *length as u64 <= room;
         let eager = length.filter(is_eager);
         let is_named = eager.is_none() && length.is_some_and(|bytes| self.is_shared(node, bytes));
@@ -516,7 +517,7 @@ impl<H: Host> AgentMachine<H> {
             return Err(ProtocolError);
         }
         if node != self.own {
-            // The node cannot use more credits than were lent to it.
+            // The node must not use more credits than were lent to it.
             let lent = self.credits.lent(node);
             let early = self.link(node).early.values();
             let early: u32 = early.map(|(credits, _)| u32::from(credits.credits())).sum();
@@ -606,7 +607,7 @@ fn system(message: System) -> Fragment {
     }
 }
 
-/// Takes what fits into a single fragment.
+/// Takes as much as fits into a single fragment.
 fn take_told(told: &mut Told) -> Told {
     let count = told.replies.len().min(MAX_REPLIES);
     Told {

@@ -14,13 +14,13 @@
 //! ```
 //!
 //! - A thief writes into the owner's memory, so the owner keeps it until the thief has returned the
-//!   part or has ended. An owner that no longer wants the part, or waits for it in vain, recalls
-//!   it; the thief stops writing before it answers.
+//!   part or has ended. An owner that no longer wants the part, or has waited too long for it,
+//!   recalls it; the thief stops writing before it answers.
 //! - The thief's peer reads memory that the source's agent may have freed, for example after it
 //!   lost its session with the owner. The owner therefore delivers a message only after that agent
 //!   has confirmed, in their session, that it kept the memory until then.
-//! - Only memory that the agent [owns](Memory::is_own) is lent: a process may reuse its memory as
-//!   soon as its request has ended, and nothing delays that.
+//! - Only memory that the agent [owns](Memory::is_own) is lent: a process may reuse its own memory
+//!   as soon as its request has ended, and nothing can delay that.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ use super::{AgentMachine, ProtocolError};
 use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, SiblingEvent};
 
 impl<H: Host> AgentMachine<H> {
-    /// Returns whether a message to a node carries the name of its memory, so that its parts can be
-    /// lent there.
+    /// Returns whether a message to a node carries the name of its memory, by which the node's
+    /// agents can lend each other parts of the message.
     pub(super) fn is_shared(&self, node: u32, length: usize) -> bool {
         !self.stealing.siblings.is_empty()
             && node != self.own
@@ -61,13 +61,13 @@ impl<H: Host> AgentMachine<H> {
         late.chain(asks).chain(told).min()
     }
 
-    /// Returns the maximum bytes of a part, which is requested as a whole.
+    /// Returns the maximum length of a part in bytes. A part is requested as a whole.
     fn longest_part(&self) -> u64 {
         let strip = u64::from(self.limits.strip);
         (STRIPS * strip).min(self.limits.ejection.max(strip))
     }
 
-    /// Returns the same if the budget allows it now.
+    /// Returns the maximum length of a part if the ejection budget has room for such a part now.
     fn room(&self) -> Option<u64> {
         let (most, ejected) = (self.longest_part(), self.bulk.ejected);
         (ejected == 0 || ejected + most <= self.limits.ejection).then_some(most)
@@ -151,7 +151,7 @@ impl<H: Host> AgentMachine<H> {
             Tells::Nothing => sibling.ask_at = now + AGAIN,
             Tells::Part(part) => self.take_part(from, part)?,
             Tells::Recall { loan } => {
-                // It may have been returned already.
+                // The part may have been returned already.
                 if let Some(&arrival) = self.stealing.stolen.get(&(from, loan)) {
                     self.let_go(arrival);
                     self.give_back(from, loan, false);
@@ -168,7 +168,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Stops the exchange with a sibling. Parts that it has stay lent.
+    /// Stops the exchange with a sibling. Parts lent to it stay lent.
     fn part_from(&mut self, sibling: u32, host: &mut H) {
         let stolen = self.stealing.stolen.iter();
         let its = stolen.filter(|((of, _), _)| *of == sibling);
@@ -220,7 +220,7 @@ impl<H: Host> AgentMachine<H> {
         let lent = self.bulk.arrivals.get_mut(arrival as usize)?;
         let [name, destination] = lent.names()?;
         let (node, part) = (lent.node, lent.lend(most));
-        // Fits: the number of loans is limited.
+        // The number of loans is limited, so a key fits `u32`.
         let loan = self.stealing.loans.vacant_key() as u32;
         let told = Part {
             loan,
@@ -243,7 +243,7 @@ impl<H: Host> AgentMachine<H> {
         Some(told)
     }
 
-    /// Recalls the parts of an arrival that siblings have.
+    /// Recalls the parts of an arrival that are lent to siblings.
     pub(super) fn recall(&mut self, arrival: u32) {
         self.recall_those(|loan| loan.arrival == arrival);
     }
@@ -254,7 +254,7 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(_, loan)| !loan.is_recalled && which(loan))
             .map(|(key, loan)| {
                 loan.is_recalled = true;
-                // Fits: the number of loans is limited.
+                // The number of loans is limited, so a key fits `u32`.
                 (loan.sibling, key as u32)
             })
             .collect();
@@ -264,7 +264,7 @@ impl<H: Host> AgentMachine<H> {
         !recalled.is_empty()
     }
 
-    /// Takes back a lent part: it has arrived, or is to be requested here.
+    /// Takes back a lent part, which has arrived or must now be requested here.
     fn lent_back(&mut self, loan: usize, is_done: bool) {
         let loan = self.stealing.loans.remove(loan);
         let key = loan.arrival;
@@ -312,13 +312,17 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Returns a part to the sibling that lent it, finished or not. Nothing writes to its memory
-    /// afterwards.
+    /// Returns a part to the sibling that lent it, finished or not. Nothing may write to the part's
+    /// memory afterwards.
     pub(super) fn give_back(&mut self, sibling: u32, loan: u32, is_done: bool) {
         if self.stealing.stolen.remove(&(sibling, loan)).is_none() {
             return;
         }
-        tracing::debug!(sibling, is_done, "a part of a message for another agent");
+        tracing::debug!(
+            sibling,
+            is_done,
+            "returned a part of a message to another agent"
+        );
         match is_done {
             true => self.counters.stolen += 1,
             false => self.counters.given_back += 1,
@@ -340,7 +344,10 @@ impl<H: Host> AgentMachine<H> {
         };
         let offers = self.backlog() >= least.max(1);
         if offers != self.stealing.offers {
-            tracing::debug!(offers, "backlog for other agents of this node");
+            tracing::debug!(
+                offers,
+                "backlog state announced to other agents of this node"
+            );
             self.stealing.offers = offers;
             for sibling in self.stealing.siblings.values_mut() {
                 sibling.out.push_back(Tells::Backlog(offers).encode());

@@ -1,7 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor does them, atomically with those that the network does at the
-//! memory's owner.
+//! On mapped memory, the processor may perform them ([`Calls::has_processor_atomics`]). They are
+//! then atomic with respect to those that the network performs at the memory's owner.
 
 use super::AtomicRequest;
 use crate::engine::report::Awaits;
@@ -41,7 +41,8 @@ impl Old {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
-    /// Returns whether the processor does the atomics on mapped memory; otherwise the network does.
+    /// Returns whether the processor performs the atomics on mapped memory; otherwise the network
+    /// does.
     pub fn has_processor_atomics(self) -> bool {
         self.engine.atomics.by_processor
     }
@@ -52,7 +53,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         self.atomic_fetch_in("atomic_fetch", target, offset, request)
     }
 
-    /// Performs an atomic as a part of another call, which errors and reports name.
+    /// Performs an atomic as part of the call `operation`, the name that errors and reports use.
     #[inline]
     pub fn atomic_fetch_in(
         self,
@@ -113,13 +114,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         )
     }
 
-    /// Starts an atomic whose old value is written to `result`, as bytes of the type's size in this
-    /// machine's order. Returns `None` if it was not started.
+    /// Starts an atomic whose old value is written to `result`, in the type's size and in native
+    /// byte order. Returns `None` if it was not started.
     ///
     /// # Safety
-    /// `result` is valid for a write of that many bytes, and neither read nor written, until the
-    /// handle, or this thread's implicit operations (or access region), have been synchronised. It
-    /// need not be aligned.
+    /// `result` must be valid for a write of that many bytes, and must be neither read nor written,
+    /// until the handle, this thread's implicit operations or the access region has been
+    /// synchronised. It need not be aligned.
     #[inline]
     pub unsafe fn atomic_fetch_nb(
         self,
@@ -145,7 +146,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     #[inline]
     #[expect(
         clippy::too_many_arguments,
-        reason = "the calls' own arguments, passed on"
+        reason = "passes on the arguments of the calls"
     )]
     fn atomic_begin(
         self,
@@ -179,12 +180,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         })
     }
 
-    /// Performs an atomic on this rank's own segment, also in handlers, and returns the old value.
-    /// It is atomic with respect to the atomics of all ranks.
+    /// Performs an atomic on this rank's own segment and returns the old value. It is atomic with
+    /// respect to the atomics of all ranks. Handlers may call it too.
     ///
     /// # Errors
-    /// The number lies outside the segment or is misaligned. In a handler: the job uses the
-    /// network's own atomics.
+    /// Fails if the number lies outside the segment or is misaligned. In a handler, also fails if
+    /// the network performs the job's atomics.
     #[inline]
     pub fn atomic_own(
         self,
@@ -216,7 +217,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// Returns the address of a range of this rank's segment in this process.
     ///
     /// # Errors
-    /// The range does not lie in the segment, no segment is attached, or segments are everything.
+    /// Fails if the range does not lie in the segment, if no segment is attached, or with segment
+    /// everything.
     #[inline]
     pub fn own_range(
         self,
@@ -233,15 +235,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Refuses segments that are everything, where no check can tell whether a range is valid
-    /// memory.
+    /// Fails with segment everything, where no check can tell whether a range is valid memory.
     pub(crate) fn check_segments(self, operation: &'static str) -> Result<()> {
         match self.engine.memory.is_everything() {
             false => Ok(()),
             true => Err(NiError::System {
                 operation,
                 rank: self.job().rank,
-                reason: "not supported with a segment of everything".to_owned(),
+                reason: "not supported with segment everything".to_owned(),
             }
             .into()),
         }
@@ -267,8 +268,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(segment)
     }
 
-    /// Starts an atomic. `class`: the implicit operations that it belongs to; `None` if it has a
-    /// handle.
+    /// Starts an atomic. `class` names the implicit operations that it belongs to; it is `None` if
+    /// the atomic has a handle.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "an atomic needs all of these")]
     fn atomic_start(
@@ -285,7 +286,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         if self.engine.atomics.by_processor && !segment.window.0.is_null() {
             // SAFETY: the range lies in the window (`remote`) and is aligned: a window starts at a
             // page, as the segment does, or is the segment. Others access the number by atomics, or
-            // race by the program's own choice.
+            // the program itself has chosen to race.
             let old = unsafe { request.apply(segment.window.0.add(offset)) };
             return Ok(Started::Done(old));
         }
@@ -396,6 +397,6 @@ fn aligned(
 enum Started {
     Done(u64),
     Going(OpId),
-    /// It would have blocked.
+    /// Not started, because it would have blocked.
     Refused,
 }

@@ -13,11 +13,12 @@ pub(crate) enum OperationKind {
     AckedPut,
     /// A get of at most this many bytes.
     Get(u32),
-    /// An atomic; the value tells whether it fetches.
+    /// An atomic; `true` if it fetches the previous value.
     Atomic(bool),
     /// An inject from a copy of its bytes. Its end raises no event.
     Inject(Buffer),
-    /// An operation that the transport performs on the target's memory, within this entry there.
+    /// An operation that the transport performs directly on the target's memory, within this match
+    /// entry of the target.
     Direct(End, MeId),
 }
 
@@ -78,20 +79,21 @@ pub(crate) struct Operation {
     /// The descriptor of its memory, which counts the operation as pending.
     pub(crate) md: Option<MdId>,
     pub(crate) eq: EqId,
-    /// Its memory within the descriptor.
+    /// The start of its memory within the descriptor.
     pub(crate) memory: *mut u8,
-    /// Bytes at `memory`.
+    /// The number of bytes at `memory`.
     pub(crate) length: usize,
     /// Whether the transport may still read its bytes.
     pub(crate) unsent: bool,
     /// Its result at the target, once known.
     pub(crate) completion: Option<Completion>,
-    /// Whether it is given up: its memory belongs to its caller again, and its end raises no event.
+    /// Whether it has been abandoned: its memory belongs to the caller again, and its end raises no
+    /// event.
     pub(crate) abandoned: bool,
 }
 
-// SAFETY: the pointer is used only under the network's lock, for memory that is valid in the whole
-// process as long as the operation is in flight (contract of `Ni::md_bind`).
+// SAFETY: the pointer is used only under the network's lock, for memory that any thread of the
+// process may access while the operation is in flight (contract of `Ni::md_bind`).
 unsafe impl Send for Operation {}
 
 impl Operation {
@@ -112,7 +114,7 @@ impl Operation {
         }
     }
 
-    /// Returns whether the caller waits for the target.
+    /// Returns whether the caller is still waiting for the target.
     pub(crate) fn is_awaited(&self) -> bool {
         matches!(self.kind.end(), Some(End::Ack | End::Reply)) && !self.abandoned
     }
@@ -137,7 +139,7 @@ impl Completion {
     }
 }
 
-/// Number of low bits of an id that hold its slot. The other bits are the slot's generation.
+/// The number of low bits of an id, which hold its slot. The other bits are the slot's generation.
 const SLOT_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 

@@ -18,8 +18,8 @@ use super::message::{
 use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Sources, Taken, mark};
 use super::{Shm, staging};
 
-/// Similar messages of a run: they have the first one's frame, length, source and match bits, so
-/// the checks made on the first hold for all.
+/// Similar puts of a run. All have the frame, length, source and match bits of the first, so the
+/// checks made on the first hold for all.
 struct PutBatch<'r> {
     ring: &'r Consumer<RingView>,
     slots: SlotRun,
@@ -43,10 +43,9 @@ impl PutBatch<'_> {
             return None;
         }
         let slot = self.ring.peek_run(&self.slots)?;
-        // Behind a longer message this would take away a line that is being written.
         let slot = self.ring.slots().address(slot);
-        // SAFETY: as for the first one, in `deliver_run`. A copy, not a reference: the checked
-        // values are the ones used, even if a broken peer writes meanwhile.
+        // SAFETY: as for the first one, in `deliver_run`. The header is copied, so that the values
+        // checked are the values used even if a faulty peer writes meanwhile.
         let header = unsafe { slot.cast::<Compact>().read() };
         if !header.is_like(&self.header) {
             return None;
@@ -64,18 +63,19 @@ impl PutBatch<'_> {
             offset,
             length,
             requested: length,
-            // SAFETY: the payload lies within the message, as the first one's did, and the message
-            // stays until it is released.
+            // SAFETY: the payload lies within the message, as the first one's does, and the message
+            // stays in place until it is released.
             data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers compact puts in the common case: up to `most` consecutive ones from the head of the
-    /// ring into the same managed entry. Checks that apply to all are made once, on the first.
+    /// Delivers up to `most` consecutive compact puts from the head of the ring into one managed
+    /// entry, which is the common case. Checks that apply to all of them are made once, on the
+    /// first. Returns the number delivered.
     ///
-    /// Not inlined, so that the message loop has the registers.
+    /// Not inlined, so that it does not compete with the message loop for registers.
     #[inline(never)]
     pub(super) fn deliver_run<S: Sink>(
         &self,
@@ -99,10 +99,10 @@ impl<M: Mode> Shm<M> {
             && frame.use_word() == first.use_word()
         {
             let slot = ring.slots().address(slot);
-            // SAFETY: the first slot of a message that was found committed and is not released
-            // before the sink has returned; aligned to 64, and any bits are a `Compact`. The first
-            // word is not used. A copy, not a reference: the checked values are the ones used, even
-            // if a broken peer writes meanwhile.
+            // SAFETY: this is the first slot of a message that was found committed and is not
+            // released before the sink has returned. It is aligned to 64, and any bits are a valid
+            // `Compact`. The first word is not used. The header is copied, so that the values
+            // checked are the values used even if a faulty peer writes meanwhile.
             let header = unsafe { slot.cast::<Compact>().read() };
             if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
                 || !sources.contains(header.source)
@@ -139,13 +139,14 @@ impl<M: Mode> Shm<M> {
             .list
             .lock()
             .end_run(&run);
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
+        // Orders our accesses to the entry's memory before the load in `me_unlink` that finds no
         // mark.
         queue.delivering.store(0, Ordering::Release);
         most - left
     }
 
-    /// Returns the run that a message to this index may begin, and the sources it accepts.
+    /// Returns the run that a message to this index may begin, and the sources that the run
+    /// accepts.
     #[inline]
     fn begin_run(
         &self,
@@ -168,7 +169,8 @@ impl<M: Mode> Shm<M> {
         Some((run, sources))
     }
 
-    /// Places and delivers a put. Returns its outcome and the number of bytes placed.
+    /// Places and delivers a put. Returns its outcome and the number of bytes placed, or `None` if
+    /// the index does not belong to this queue.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     pub(super) fn take_put<S: Sink + ?Sized>(
@@ -196,8 +198,9 @@ impl<M: Mode> Shm<M> {
             // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before
             // the completion; neither release nor completion happens before the sink returns.
             Location::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
-            // SAFETY: `length` bytes there lie within the entry, which `me_append` has found within
-            // a region. A put to oneself may overlap.
+            // SAFETY: `hit.length` bytes at this offset lie within the entry, which `me_append` has
+            // checked to lie within a region. In a put to oneself, source and destination may
+            // overlap.
             Location::Region(offset) => unsafe {
                 shared::copy(payload, self.own().at(offset), hit.length);
             },

@@ -1,28 +1,30 @@
-//! Lanes: with more ranks than the limit up to which each source has an exclusive ring, a rank
-//! lends a few such rings to the sources that send the most.
+//! Lanes: in a job of more than `CONDUIT_LANE_ABOVE` ranks, sources share rings, and a rank lends a
+//! few exclusive rings to the sources that send the most.
 //!
 //! The crate `lanes` decides which source gets a lane and when that changes (`docs/lanes.md`); this
 //! module carries it out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and *holds* rings of
-//! others (`LaneKind::Holder`). A lane is one ring of each of a rank's queues, all with the same
-//! number.
+//! others (`LaneKind::Holder`). A lane consists of one ring in each of a rank's queues, all with
+//! the same number.
 //!
 //! * **Counting**: messages in shared rings are sampled ([`Shm::note_traffic`]). Traffic in lanes
-//!   is read from their positions when a round begins and when it ends; it also makes rounds by
-//!   itself.
-//! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. One that
-//!   finds no room waits here, where it blocks nothing.
-//! * **Into the lane** ([`LanesState::way`]): in each queue separately, with the first message
-//!   after the offer. An announcement ([`LANE_OPENED`]) is the last message in the shared ring; the
-//!   owner polls the lane once it has received it.
-//! * **Back**: sends return `Again` until the owner has freed everything in the queue's lane; then
-//!   the source uses the shared ring again. The lane is given back when that holds for all queues,
-//!   so its next holder [continues](Producer::resume) at the owner's position.
+//!   is derived from the rings' positions when a round begins and when it ends; enough of it counts
+//!   as rounds of its own.
+//! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. A
+//!   message that finds no room waits here, where it blocks nothing.
+//! * **Into the lane** ([`LanesState::way`]): the source switches each queue separately, with its
+//!   first message after the offer. Its last message in the shared ring is an announcement
+//!   ([`LANE_OPENED`]); the owner polls the lane once it has received the announcement.
+//! * **Back to the shared ring**: sends return `Again` until the owner has freed everything in the
+//!   queue's lane; then the source uses the shared ring again. The source gives the lane back when
+//!   all its queues are empty, so the next holder [continues](Producer::resume) at the owner's
+//!   position.
 //!
 //! Everything else is done in [`Shm::tend_lanes`], which a poll calls when this rank's activations
 //! word says so. As long as nothing changes, lanes cost a poll nothing.
 //!
-//! No rank lends if several threads use the network at once: a thread between finding its ring and
-//! reserving in it could have its messages overtaken by its own next ones.
+//! No rank lends rings if several threads may use the network at once: if the ring changed after a
+//! thread had looked it up and before it had reserved slots in it, the thread's next messages could
+//! overtake this one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,11 +44,11 @@ use super::message::{Header, LANE, LANE_OPENED};
 use super::receive::{Inbox, Taken};
 use super::{Peer, Shm, ShmConfig};
 
-/// The most missed rounds that are made up for; after so many, a weight from all the traffic has
-/// decayed to nothing.
+/// The maximum number of missed rounds that are made up for. After that many, even the weight of a
+/// source that sent all the traffic has decayed to nothing.
 const MISSED: u64 = 128;
 
-/// A pointer to the ring to send through, which can be exchanged. Null: the ring has to be looked
+/// An exchangeable pointer to the ring to send through. If it is null, the ring has to be looked
 /// up.
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicPtr<Producer<RingView>>);
@@ -56,13 +58,13 @@ impl Way {
     pub(super) fn get(&self) -> Option<&Producer<RingView>> {
         // SYNC (way): pairs with `set`.
         let producer = self.0.load(Ordering::Acquire);
-        // SAFETY: null, or valid for as long as this is, by the contract of `set`; only shared
-        // references exist.
+        // SAFETY: the pointer is null or, by the contract of `set`, valid for as long as `self`;
+        // only shared references exist.
         unsafe { producer.as_ref() }
     }
 
     /// # Safety
-    /// The producer lives as long as this.
+    /// The producer must live at least as long as `self`.
     pub(super) unsafe fn set(&self, producer: &Producer<RingView>) {
         // SYNC (way): a thread that reads the pointer sees the producer and its position.
         let producer = std::ptr::from_ref(producer).cast_mut();
@@ -88,9 +90,9 @@ pub(super) struct ShmLanes<M: Mode> {
 #[derive(Debug, Clone, Default)]
 struct Lent {
     holder: Option<Rank>,
-    /// The queues in which it was announced, as a bit set: in these it is polled.
+    /// The queues in which it has been announced, as a bit set. The owner polls it in these.
     announced: u32,
-    /// Slots that were received through it and are not in any weight yet.
+    /// The number of slots received through it that no weight includes yet.
     fresh: u64,
 }
 
@@ -102,7 +104,7 @@ struct Held {
     place: u16,
     /// By queue. The rings themselves count the fragments in flight.
     outlets: [Outlet; QUEUES],
-    /// By queue, where the lane was announced.
+    /// By queue; `None` where the lane has not been announced.
     rings: [Option<Arc<Producer<RingView>>>; QUEUES],
 }
 
@@ -113,7 +115,7 @@ struct LanesState {
     lent: Box<[Lent]>,
     /// By the slot of the lane held.
     held: Box<[Option<Held>]>,
-    /// All ends of lanes that were ever used here, by peer, number and queue.
+    /// This rank's ends of all lanes that it has ever used, by peer, number and queue.
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
     /// Whether the traffic in lanes has to be read, because a round begins or ends.
     is_due: bool,
@@ -124,7 +126,7 @@ struct LanesState {
 
 impl<M: Mode> ShmLanes<M> {
     /// # Errors
-    /// Fails if there are more lanes than possible.
+    /// Fails if the lanes' settings are out of range.
     pub(super) fn new(
         rank: Rank,
         config: &ShmConfig,
@@ -143,7 +145,7 @@ impl<M: Mode> ShmLanes<M> {
         })
     }
 
-    /// Runs `act` while another call would hold the state.
+    /// Runs `act` with the state locked, as if another call held it.
     #[cfg(test)]
     pub(super) fn while_locked(&self, act: impl FnOnce()) {
         let _state = self.state.as_ref().map(|state| state.lock());
@@ -154,7 +156,8 @@ impl<M: Mode> ShmLanes<M> {
         self.count.into()
     }
 
-    /// Creates a sampler for the messages of a shared ring; without lanes to lend it samples none.
+    /// Creates a sampler for the messages of a shared ring. If this rank has no lanes to lend, it
+    /// samples none.
     pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
         let interval = self.state.as_ref().filter(|_| self.count > 0);
         let interval = interval.map_or(u32::MAX, |state| state.lock().driver.settings.interval);
@@ -205,8 +208,8 @@ impl LanesState {
     }
 
     /// Returns the ring for the next message to a peer's queue: the lane or `base`, the shared
-    /// ring. Returns `None` if the message has to wait. On the switch to a lane the announcement is
-    /// written here.
+    /// ring. Returns `None` if the message has to wait. When the queue switches to a lane, this
+    /// writes the announcement.
     fn way(
         &mut self,
         own: Rank,
@@ -251,7 +254,7 @@ impl LanesState {
                 self.ends.entry(key).or_insert(lane).clone()
             }
         };
-        // The ring itself knows how full the lane is.
+        // The outlet need not count messages in flight: the ring itself knows how full the lane is.
         next.taken(u32::MAX);
         *outlet = next;
         Some(way)
@@ -270,8 +273,8 @@ impl LanesState {
         }
     }
 
-    /// Makes up for rounds that passed in lanes alone. Only messages in shared rings end a round,
-    /// so without this, old traffic in lanes would count as recent.
+    /// Makes up for rounds in which all traffic went through lanes. Only messages in shared rings
+    /// end a round, so without this, old traffic in lanes would count as recent.
     fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
         let interval = u64::from(self.driver.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
@@ -391,8 +394,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Returns the ring for the next message to a peer's queue; `None` if the peer has no such
-    /// queue, or the message has to wait.
+    /// Returns the ring for the next message to a peer's queue, or `None` if the peer has no such
+    /// queue or the message has to wait.
     pub(super) fn choose_way(&self, to: Rank, queue: usize) -> Option<Arc<Producer<RingView>>> {
         let base = self.base(to, queue)?;
         match &self.lanes.state {
@@ -423,7 +426,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Handles an announcement: the source's next message to this queue comes through its lane. An
-    /// announcement with nothing behind it may be overtaken by the end of the lane; it is then
+    /// announcement that no message follows may arrive after the lane has ended; it is then
     /// ignored. Returns `None` if it is malformed.
     #[cold]
     pub(super) fn take_lane_opened(
@@ -443,7 +446,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Does the pending work on lanes: in one queue, which is locked, and in all others.
+    /// Does the pending work on lanes in queue `number`, whose `inbox` the caller has locked, and
+    /// in all other queues that can be locked at once.
     pub(super) fn tend_lanes(&self, number: usize, inbox: &mut Inbox) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -471,8 +475,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Makes a queue poll exactly the lanes that were announced in it. Returns false if that has to
-    /// be tried again.
+    /// Makes a queue poll exactly the lanes that were announced in it. Returns `false` if the queue
+    /// has to be tried again.
     fn watch_lanes(&self, state: &mut LanesState, number: usize, inbox: &mut Inbox) -> bool {
         let mut is_done = true;
         for (slot, lent) in state.lent.iter_mut().enumerate() {
@@ -487,7 +491,7 @@ impl<M: Mode> Shm<M> {
         is_done
     }
 
-    /// Sends a message about lanes. Returns false if there is no room.
+    /// Sends a message about lanes. Returns `false` if there is no room.
     fn post_lane_message(&self, to: Rank, message: Message) -> bool {
         let encoded = message.encode();
         let mut bytes = [0; 16];
@@ -518,7 +522,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Notes a peer's death: nothing waits for it, and lanes no longer change hands.
+    /// Notes a peer's death. From then on nothing waits for the peer, and lanes no longer change
+    /// hands.
     pub(super) fn end_lanes(&self, dead: Rank) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -526,7 +531,7 @@ impl<M: Mode> Shm<M> {
         self.lanes.dead.store(dead + 1, Ordering::Relaxed);
         match state.try_lock() {
             Some(mut state) => self.end_lanes_of_dead(&mut state),
-            // The holder of the lock is signalled to check again.
+            // Another call holds the lock; the signal makes this rank check again.
             None => self.own().control().signal(),
         }
     }

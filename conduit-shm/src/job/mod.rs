@@ -1,8 +1,8 @@
 //! The shared-memory network between the ranks of a job on one host. Each rank is a process (or, in
 //! tests, a part of one).
 //!
-//! Start with `Shm::start`; [`in_process`] creates a whole world inside one process. Everything
-//! else is [`Ni`](conduit_core::ni::Ni).
+//! `Shm::start` joins the job; [`in_process`] creates all ranks of a job inside one process. All
+//! other calls are those of [`Ni`](conduit_core::ni::Ni).
 //!
 //! Every rank has one anonymous file, mapped by all ranks, which holds its event queues, staging
 //! pieces and regions (`layout`). A message is a reservation and a write in a ring of the target's
@@ -16,8 +16,8 @@
 //!
 //! **Costs.** A short message and its reply move one cache line each, or one in total
 //! (`reply_slots`). Up to `CONDUIT_LANE_ABOVE` ranks, the rings' memory grows with the square of
-//! the number of ranks; above, all sources share one ring for each queue, and a rank lends a few
-//! more (`lanes`).
+//! the number of ranks; above that, all sources share one ring for each queue, and each rank lends
+//! a few more rings (`lanes`).
 
 mod adaptive_delay;
 mod bootstrap_info;
@@ -84,7 +84,7 @@ use statistics::Counters;
 pub struct Shm<M: Mode> {
     rank: Rank,
     size: u32,
-    /// Becomes invalid in a forked child, which may use nothing of this.
+    /// Becomes invalid in a forked child, which must not use this network.
     standing: Standing,
     config: ShmConfig,
     /// Whether each queue is one ring for all sources.
@@ -98,7 +98,7 @@ pub struct Shm<M: Mode> {
     queues: Box<[OnceLock<Queue<M>>]>,
     /// The portal table.
     indices: Box<[Index<M>]>,
-    /// Linked match entries, over all indices.
+    /// The number of linked match entries of all indices.
     entries: AtomicU32,
     descriptors: Descriptors<M>,
     staging: Staging,
@@ -110,9 +110,9 @@ pub struct Shm<M: Mode> {
     processes: Box<[Process]>,
     ready_table: ReadyTable,
     reply_slots: ReplySlots,
-    /// Messages sent by this rank, if one thread at a time sends them.
+    /// The number of messages sent by this rank, counted only if one thread at a time sends.
     sent: AtomicU32,
-    /// Threads in [`wait`](conduit_core::ni::Ni::wait).
+    /// The number of threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
     statistics: Counters,
     mode: PhantomData<M>,
@@ -126,7 +126,7 @@ struct Peer {
     producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
     /// The ring for the next message to each of the peer's queues.
     ways: [Way; QUEUES],
-    /// The same, by the indices that lead to the queues.
+    /// The same rings, by the portal table index that leads to the queue.
     rings: [Way; PT_INDICES],
 }
 
@@ -176,8 +176,8 @@ impl<M: Mode> Shm<M> {
         &self.peers[self.rank as usize].mapping
     }
 
-    /// Returns the number of messages sent so far. Not counted if several threads send at once,
-    /// because all would write to one line.
+    /// Returns the number of messages sent so far. Messages are not counted if several threads may
+    /// send at once, because all would write to one cache line.
     #[inline(always)]
     fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! The state of long messages' parts that the agents of a node lend each other.
+//! State for lending parts of long messages between the agents of a node.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{Hash, Hasher};
@@ -10,26 +10,26 @@ use crate::host::Nanos;
 use crate::machine::state::hash;
 use crate::machine::wire::{Reader, put_bytes};
 
-/// The maximum length of a part in strips. A message is lent only if this many times its length is
-/// at least a strip.
+/// The maximum length of a part, in strips. Parts of a message are lent only if the message is at
+/// least `1 / STRIPS` of a strip long.
 pub(in crate::machine) const STRIPS: u64 = 4;
-/// The maximum number of parts that one sibling has.
+/// The maximum number of parts lent to one sibling at a time.
 pub(in crate::machine) const MAX_LOANS: usize = 64;
-/// The maximum number of parts of others' memory that this agent is sending.
+/// The maximum number of parts from other agents' memory that this agent is sending or has queued.
 pub(in crate::machine) const MAX_PARTS: usize = 1024;
 /// The maximum number of sibling events handled per call.
 pub(in crate::machine) const EVENTS: usize = 64;
 /// How long a thief that got nothing waits before it asks the same sibling again.
 pub(in crate::machine) const AGAIN: Nanos = 1_000_000;
-/// When an owner that has nothing else to request recalls a part.
+/// How long a part stays lent before an owner that has nothing else to request recalls it.
 pub(in crate::machine) const LATE: Nanos = 1_000_000_000;
-/// How long a sibling that has returned an unfinished part gets no other.
+/// How long the owner lends nothing more to a sibling that has returned an unfinished part.
 pub(in crate::machine) const SHUN: Nanos = 10_000_000_000;
 
 /// The messages between the agents of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::machine) enum Tells {
-    /// Announces work to steal, or the end of it.
+    /// Announces whether there is work to steal.
     Backlog(bool),
     /// Asks for a part of at most this many bytes.
     Steal { most: u64 },
@@ -50,8 +50,9 @@ pub(in crate::machine) struct Part {
     pub(in crate::machine) host: u64,
     pub(in crate::machine) offset: u64,
     pub(in crate::machine) length: u64,
-    /// The names of the source's memory and of the destination's.
+    /// The exported name of the source's memory.
     pub(in crate::machine) name: Box<[u8]>,
+    /// The exported name of the destination's memory.
     pub(in crate::machine) destination: Box<[u8]>,
 }
 
@@ -128,11 +129,12 @@ pub(in crate::machine) struct Sibling {
     pub(in crate::machine) loans: usize,
     /// Messages to send to it.
     pub(in crate::machine) out: VecDeque<Vec<u8>>,
-    /// It has violated the protocol: its messages are ignored until it has ended.
+    /// Whether the exchange with it has been stopped, for example after a protocol violation. Its
+    /// messages are ignored until it ends.
     pub(in crate::machine) is_broken: bool,
 }
 
-/// A part of a local arrival that a sibling has.
+/// A part of a local arrival, lent to a sibling.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Loan {
     pub(in crate::machine) sibling: u32,
@@ -151,15 +153,16 @@ pub(in crate::machine) struct Wanted {
     pub(in crate::machine) name: Box<[u8]>,
 }
 
-/// See the [module](self).
+/// The state of lending and stealing. See the [module](self).
 #[derive(Debug, Default, Clone)]
 pub(in crate::machine) struct Stealing {
     pub(in crate::machine) siblings: BTreeMap<u32, Sibling>,
     pub(in crate::machine) loans: Slab<Loan>,
-    /// The arrivals of parts lent by siblings, by sibling and its number of the loan.
+    /// The arrivals of parts that siblings have lent to this agent, by sibling and the sibling's
+    /// loan number.
     pub(in crate::machine) stolen: HashMap<(u32, u32), u32>,
     pub(in crate::machine) wanted: VecDeque<Wanted>,
-    /// The backlog here has been announced to siblings.
+    /// Whether a backlog here has been announced to siblings.
     pub(in crate::machine) offers: bool,
     /// The sibling that was asked for a part and has not answered.
     pub(in crate::machine) asked: Option<u32>,
@@ -183,7 +186,7 @@ impl Hash for Stealing {
 
 impl Stealing {
     pub(in crate::machine) fn tell(&mut self, sibling: u32, tells: &Tells) {
-        // The queue is bounded: by loans, and by one open question at a time.
+        // The queue is bounded by the number of loans and by one unanswered request at a time.
         if let Some(sibling) = self.siblings.get_mut(&sibling) {
             sibling.out.push_back(tells.encode());
         }

@@ -1,5 +1,5 @@
-//! A peer with a valid tag that sends arbitrary messages: there is no panic, nothing is written
-//! outside of entries, and the peer is reported.
+//! A peer whose tags are valid sends arbitrary messages: none of them causes a panic or a write
+//! outside the entries, and the peer is reported.
 
 use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
@@ -18,7 +18,7 @@ enum Step {
     Poll,
 }
 
-/// Generates headers that are nearly valid: a kind, flags, an index and small numbers.
+/// Generates headers, most of them nearly valid: a kind, flags, an index and small numbers.
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
     let near = (
@@ -56,10 +56,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Begins operations of this rank, whose ids a peer may guess.
+/// Starts operations of this rank. A peer may guess their ids.
 fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
     let eq = end.eq_create(16).unwrap();
-    // SAFETY: the caller's memory outlives the end.
+    // SAFETY: the caller's memory outlives `end`.
     let md = unsafe { end.md_bind(space.as_mut_ptr(), space.len(), eq) }.unwrap();
     let get = Get {
         md,
@@ -84,8 +84,8 @@ fn begin_own(end: &End<Seq>, space: &mut [u8]) -> conduit_core::ni::EqId {
         token: 2,
     };
     for _ in 0..2 {
-        // SAFETY: the memory that the get writes is read at the end of the test; the memory that
-        // the put reads is not written.
+        // SAFETY: the memory that the gets write is read only at the end of the test; nothing
+        // writes the memory that the puts read.
         unsafe {
             let _ = end.get(&get).unwrap();
             let _ = end.put(&put).unwrap();
@@ -105,7 +105,7 @@ proptest! {
         let (_, ends) = job_on::<Seq>(2, disorder);
         let end = &ends[1];
         let region = end.region_create(1 << 16).unwrap();
-        // SAFETY: a new region's bytes.
+        // SAFETY: the bytes are those of a region that nothing else uses yet.
         unsafe { region.base.write_bytes(0x22, region.len) };
         let eq = end.eq_create(16).unwrap();
         end.pt_open(PT, Some(eq)).unwrap();
@@ -149,7 +149,7 @@ proptest! {
                 }
             }
         }
-        // SAFETY: the region's bytes, which are not written now.
+        // SAFETY: the bytes are those of the region, which nothing writes at this point.
         let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
         let untouched = |bytes: &[u8], byte| bytes.iter().all(|b| *b == byte);
         prop_assert!(untouched(&bytes[..4096], 0x22) && untouched(&bytes[5096..], 0x22));
@@ -170,11 +170,16 @@ fn a_protocol_error_names_its_peer() {
         );
         assert!(inner.portals.fragment(0, &[], &[]));
     }
-    assert_eq!(ends[1].bad_peer(), Some(2), "the first");
+    assert_eq!(
+        ends[1].bad_peer(),
+        Some(2),
+        "the first offender is reported"
+    );
     assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
-/// Overruns a window: the overrun is detected, and the memory that it may occupy is bounded.
+/// Overruns a window: each message beyond it is a protocol error and is not delivered, so the
+/// memory that a flood can occupy is bounded.
 #[test]
 fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);
@@ -238,7 +243,7 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
         ..valid
     };
     let invalid = [
-        // It would wrap around.
+        // The range would wrap around the end of the address space.
         Header::Advertise(Advertisement {
             length: 101,
             ..elsewhere
@@ -247,7 +252,7 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
             options: MeOptions::USE_ONCE,
             ..elsewhere
         }),
-        // Only one entry per index.
+        // An index has at most one advertised entry.
         Header::Advertise(valid),
         Header::Advertise(another),
         Header::Withdraw(another.entry),
@@ -274,14 +279,14 @@ fn invalid_messages_about_direct_access_are_protocol_errors() {
     assert!(accepted(&mut inner, &Header::Withdraw(valid.entry)));
     assert!(
         !accepted(&mut inner, &Header::Withdraw(valid.entry)),
-        "again"
+        "the second withdrawal is invalid"
     );
     assert!(accepted(&mut inner, &Header::Advertise(another)));
-    // Operations that are not in flight don't end.
+    // Completions of operations that are not in flight are ignored.
     inner.portals.done(0, 0, 0);
     inner.portals.done(7, u64::MAX, 0);
     drop(inner);
-    // Without direct access any such message is an error.
+    // Without direct access, every such message is an error.
     let (_, ends) = job::<Seq>(2);
     let mut inner = ends[1].inner();
     for header in [
