@@ -7,3 +7,14 @@
 pub mod heat;
 pub mod tour;
 pub mod wordcount;
+
+/// The pages of the book whose programs run as tests of this documentation. `xtask`'s rules require
+/// every page with a program to be here, except the tutorial.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../docs/from-gasnet.md")]
+    pub struct FromGasnet;
+
+    #[doc = include_str!("../../docs/installation.md")]
+    pub struct Installation;
+}

@@ -1,4 +1,4 @@
-//! Checks that paths, packages and pages named in pages exist.
+//! Checks that paths, packages and pages named in pages exist, and that programs are compiled.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -163,4 +163,34 @@ fn the_book_has_all_pages() {
         .filter(|page| *page != "SUMMARY.md" && !named.contains(page))
         .collect();
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// The page whose programs a test compares with files (`examples/tests/tutorial.rs`).
+const TUTORIAL: &str = "docs/tutorial.md";
+
+/// The file that includes the pages whose programs are compiled and run.
+const INCLUDES: &str = "examples/src/lib.rs";
+
+/// Returns whether a page has a block of Rust that its reader expects to compile.
+fn has_program(text: &str) -> bool {
+    let mut blocks = text.lines().filter_map(|line| line.strip_prefix("```rust"));
+    blocks.any(|attributes| !attributes.split(',').any(|attribute| attribute == "ignore"))
+}
+
+#[test]
+fn programs_of_pages_are_compiled() {
+    let Some(listed) = git(&["ls-files", "docs/*.md"]) else {
+        return;
+    };
+    let includes = read(INCLUDES).expect("the file that includes pages");
+    let is_included = |page: &str| includes.contains(&format!("include_str!(\"../../{page}\")"));
+    let untested: Vec<_> = listed
+        .lines()
+        .filter(|page| *page != TUTORIAL && !is_included(page))
+        .filter(|page| read(page).is_some_and(|text| has_program(&text)))
+        .collect();
+    assert!(
+        untested.is_empty(),
+        "pages with ```rust blocks that {INCLUDES} does not include: {untested:#?}"
+    );
 }
