@@ -801,7 +801,7 @@ fn wrong_values_are_refused() {
         refused(
             smp.by("gasnetrun_smp", &["-n", value], &[]),
             2,
-            &format!("-n {value}: a number from 1 to 65535"),
+            &format!("-n {value}: expected a number from 1 to 65535"),
         );
     }
     refused(

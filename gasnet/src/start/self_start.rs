@@ -199,7 +199,7 @@ fn udp(
             return Err(SelfStartError::Value {
                 name: name.to_owned(),
                 value: value.to_string_lossy().into_owned(),
-                accepted: "only L (ranks on this host)".to_owned(),
+                accepted: "L (ranks on this host)".to_owned(),
             });
         }
     };
