@@ -211,6 +211,17 @@ impl<M: Mode> Conduit<M> {
 
     /// Reads the number at `offset` of `target`'s segment.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 12, &-40i32)?;
+    /// let depth: i32 = conduit.atomic_get(peer, 12)?;
+    /// assert_eq!(depth, -40);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     #[inline]
@@ -236,6 +247,18 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::atomic_fetch`], without returning the previous value.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// conduit.atomic(peer, 4, AtomicOp::Or, 0b0110u32)?;
+    /// conduit.atomic(peer, 4, AtomicOp::And, 0b0011u32)?;
+    /// assert_eq!(conduit.atomic_get::<u32>(peer, 4)?, 0b0010);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     #[inline]
@@ -257,6 +280,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts an atomic that does not fetch the previous value.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// let highest = conduit.atomic_nb(peer, 16, AtomicOp::Max, 40i64)?;
+    /// let lowest = conduit.atomic_nb(peer, 24, AtomicOp::Min, -40i64)?;
+    /// conduit.wait_all(&mut [highest, lowest])?;
+    /// assert_eq!(conduit.atomic_get::<i64>(peer, 24)?, -40);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     #[inline]
@@ -277,6 +313,21 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::atomic_nb`], but returns `None` instead of waiting for resources.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::FloatOp;
+    /// match conduit.atomic_nb_immediate(peer, 0, FloatOp::Add, 0.5f64)? {
+    ///     Some(handle) => conduit.wait(handle)?,
+    ///     // No resource is free, so try again later.
+    ///     None => println!("not started"),
+    /// }
+    /// assert!(conduit.atomic_get::<f64>(peer, 0)? <= 0.5);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -300,6 +351,22 @@ impl<M: Mode> Conduit<M> {
     /// Like [`Conduit::atomic_nb`], as one of this thread's implicit operations: a set counts as an
     /// implicit put, every other operation as an implicit atomic ([`Conduit::wait_atomics`]).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// // A histogram of letters.
+    /// for letter in "conduit".bytes() {
+    ///     let bin = usize::from(letter - b'a') * 8;
+    ///     conduit.atomic_nbi(peer, bin, AtomicOp::Add, 1u64)?;
+    /// }
+    /// conduit.wait_atomics()?;
+    /// assert_eq!(conduit.atomic_get::<u64>(peer, 2 * 8)?, 1);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
     #[inline]
@@ -321,6 +388,20 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts an atomic. The previous value is at `result` once the handle has been waited for.
     /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe alternative.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// use conduit::AtomicOp;
+    /// let mut place = u64::MAX;
+    /// // SAFETY: `place` is not used before the wait.
+    /// let handle = unsafe { conduit.atomic_fetch_nb(&raw mut place, 0, 8, AtomicOp::Add, 100)? };
+    /// conduit.wait(handle)?;
+    /// assert_eq!(place, 0);
+    /// assert_eq!(conduit.atomic_get::<u64>(0, 8)?, 100);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -352,6 +433,21 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::atomic_fetch_nb`], as one of this thread's implicit atomics.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// conduit.put(peer, 0, &10u32)?;
+    /// let mut old = 0;
+    /// // SAFETY: `old` is not used before `wait_atomics`.
+    /// unsafe { conduit.atomic_fetch_nbi(&raw mut old, peer, 0, AtomicOp::Mult, 3)? };
+    /// conduit.wait_atomics()?;
+    /// assert_eq!((old, conduit.atomic_get(peer, 0)?), (10, 30));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].
@@ -408,6 +504,18 @@ impl<M: Mode> Conduit<M> {
 
     /// Writes `new` if the number at `offset` of `target`'s segment equals `expected`, and returns
     /// the previous value in either case.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// const FREE: u32 = 0;
+    /// let owner = conduit.rank() + 1;
+    /// assert_eq!(conduit.compare_swap(0, 4, FREE, owner)?, FREE);
+    /// // The lock is now taken, so another attempt changes nothing and returns its owner.
+    /// assert_eq!(conduit.compare_swap(0, 4, FREE, owner + 1)?, owner);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].

@@ -152,6 +152,22 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// Starts a put of ranges of a borrowed source, like [`Conduit::put_ranges`]. The shapes are
     /// used only during the call.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::Shape;
+    /// let matrix: Vec<u16> = (0..16).collect(); // 4 rows of 4
+    /// let inner = Shape::Strided { strides: &[4], counts: &[2], element: 2 };
+    /// let packed = Shape::Strided { strides: &[], counts: &[], element: 4 };
+    /// conduit.scope(|scope| scope.put_ranges(peer, 0, packed, &matrix, 5, inner))?;
+    /// let mut square = [0u16; 4];
+    /// conduit.get(&mut square, peer, 0)?;
+    /// assert_eq!(square, [5, 6, 9, 10]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put_ranges`].
     pub fn put_ranges<T: IntoBytes + Immutable>(
@@ -181,6 +197,21 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
 
     /// Starts a get of ranges into a borrowed destination, like [`Conduit::get_ranges`]. The shapes
     /// are used only during the call.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::Shape;
+    /// conduit.put(peer, 0, b"abcdefgh")?;
+    /// let odd = Shape::Indexed { starts: &[1, 3, 5, 7], len: 1 };
+    /// let four = Shape::Indexed { starts: &[0], len: 4 };
+    /// let mut letters = [0u8; 4];
+    /// conduit.scope(|scope| scope.get_ranges(&mut letters, 0, four, peer, 0, odd))?;
+    /// assert_eq!(&letters, b"bdfh");
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put_ranges`].

@@ -53,6 +53,18 @@ impl<M: Mode> Conduit<M> {
 
     /// Copies from `offset` of `target`'s segment to `destination`.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 8, &[3u16, 5, 7])?;
+    /// let mut primes = [0u16; 3];
+    /// conduit.get(&mut primes, peer, 8)?;
+    /// assert_eq!(primes, [3, 5, 7]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     #[inline]
@@ -137,6 +149,7 @@ impl<M: Mode> Conduit<M> {
     /// let handle = conduit.put_nb(peer, 0, &7u32)?;
     /// // ... compute ...
     /// conduit.wait(handle)?;
+    /// assert_eq!(conduit.get_value(peer, 0, 4)?, 7);
     /// conduit.finish()
     /// # }
     /// ```
@@ -165,6 +178,21 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::put_nb`], but returns `None` instead of waiting for resources.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut started = None;
+    /// while started.is_none() {
+    ///     conduit.poll()?; // frees resources
+    ///     started = conduit.put_nb_immediate(peer, 24, &9u64)?;
+    /// }
+    /// conduit.wait(started.unwrap_or(conduit::Handle::DONE))?;
+    /// assert_eq!(conduit.get_value(peer, 24, 8)?, 9);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     #[inline]
@@ -188,6 +216,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Starts a put that may read its source until the handle has been waited for.
     /// [`Conduit::scope`] is the safe alternative.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let table: Vec<u32> = (0..256).collect();
+    /// // SAFETY: the table is neither changed nor dropped before the wait.
+    /// let handle = unsafe { conduit.put_nb_bulk(peer, 0, table.as_ptr().cast(), 1024)? };
+    /// conduit.wait(handle)?;
+    /// assert_eq!(conduit.get_value(peer, 255 * 4, 4)?, 255);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -217,6 +258,20 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts a get. [`Conduit::scope`] is the safe alternative.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 0, &[1.5f32, 2.5])?;
+    /// let mut values = [0f32; 2];
+    /// // SAFETY: the values are not used before the wait.
+    /// let handle = unsafe { conduit.get_nb(values.as_mut_ptr().cast(), peer, 0, 8)? };
+    /// conduit.wait(handle)?;
+    /// assert_eq!(values, [1.5, 2.5]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -249,6 +304,19 @@ impl<M: Mode> Conduit<M> {
     /// Starts a put as one of this thread's implicit operations. The source may be reused on
     /// return.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// for slot in 0..16 {
+    ///     conduit.put_nbi(peer, slot * 8, &(slot * 10))?;
+    /// }
+    /// conduit.wait_puts()?;
+    /// assert_eq!(conduit.get_value(peer, 15 * 8, 8)?, 150);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     #[inline]
@@ -272,6 +340,22 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::put_nb_bulk`], as one of this thread's implicit operations.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let (even, odd) = ([2u8; 512], [1u8; 512]);
+    /// // SAFETY: neither array changes before `wait_puts`.
+    /// unsafe {
+    ///     conduit.put_nbi_bulk(peer, 0, even.as_ptr(), 512)?;
+    ///     conduit.put_nbi_bulk(peer, 512, odd.as_ptr(), 512)?;
+    /// }
+    /// conduit.wait_puts()?;
+    /// assert_eq!(conduit.get_value(peer, 512, 1)?, 1);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -303,6 +387,20 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::get_nb`], as one of this thread's implicit operations.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.memset(peer, 0, 4, 64)?;
+    /// let mut copy = [0u8; 64];
+    /// // SAFETY: the copy is not used before `wait_gets`.
+    /// unsafe { conduit.get_nbi(copy.as_mut_ptr(), peer, 0, copy.len())? };
+    /// conduit.wait_gets()?;
+    /// assert_eq!(copy, [4; 64]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     ///
@@ -333,6 +431,18 @@ impl<M: Mode> Conduit<M> {
 
     /// Writes the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put_value(peer, 6, 0x1_2345, 2)?;
+    /// assert_eq!(conduit.get_value(peer, 6, 2)?, 0x2345);
+    /// // The bytes behind are unchanged.
+    /// assert_eq!(conduit.get_value(peer, 8, 1)?, 0);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`], and [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if
     /// `bytes` is not from 1 to 8.
@@ -345,6 +455,20 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts writing the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut handles = [
+    ///     conduit.put_value_nb(peer, 0, 17, 4)?,
+    ///     conduit.put_value_nb(peer, 4, 18, 4)?,
+    /// ];
+    /// conduit.wait_all(&mut handles)?;
+    /// assert_eq!(conduit.get_value(peer, 4, 4)?, 18);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put_value`].
@@ -370,6 +494,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::put_value_nb`], as one of this thread's implicit operations.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// for (place, byte) in (100..).zip(*b"flag") {
+    ///     conduit.put_value_nbi(peer, place, byte.into(), 1)?;
+    /// }
+    /// conduit.wait_implicit()?;
+    /// assert_eq!(conduit.get_value(peer, 103, 1)?, u64::from(b'g'));
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put_value`].
     #[inline]
@@ -394,6 +531,18 @@ impl<M: Mode> Conduit<M> {
 
     /// Reads `bytes` (1 to 8) bytes at `offset` of `target`'s segment and zero-extends them.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 32, &-1i32)?;
+    /// // Negative numbers are zero-extended too.
+    /// assert_eq!(conduit.get_value(peer, 32, 4)?, 0xffff_ffff);
+    /// assert!(conduit.get_value(peer, 32, 9).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put_value`].
     #[inline]
@@ -406,6 +555,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Sets `len` bytes at `offset` of `target`'s segment to `byte`.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut row = [7u8; 6];
+    /// conduit.put(peer, 0, &row)?;
+    /// conduit.memset(peer, 1, 0, 4)?;
+    /// conduit.get(&mut row, peer, 0)?;
+    /// assert_eq!(row, [7, 0, 0, 0, 0, 7]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
@@ -416,6 +578,18 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Starts setting `len` bytes at `offset` of `target`'s segment to `byte`.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 8192)?;
+    /// # let peer = conduit.rank();
+    /// let handle = conduit.memset_nb(peer, 0, 0xff, 8192)?;
+    /// // ... compute ...
+    /// conduit.wait(handle)?;
+    /// assert_eq!(conduit.get_value(peer, 8184, 8)?, u64::MAX);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -436,6 +610,21 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::memset_nb`], as one of this thread's implicit operations.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// // Clears every other block of 256 bytes.
+    /// conduit.memset(peer, 0, 1, 4096)?;
+    /// for block in (0..16).step_by(2) {
+    ///     conduit.memset_nbi(peer, block * 256, 0, 256)?;
+    /// }
+    /// conduit.wait_puts()?;
+    /// assert_eq!((conduit.get_value(peer, 512, 1)?, conduit.get_value(peer, 768, 1)?), (0, 1));
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
@@ -455,6 +644,21 @@ impl<M: Mode> Conduit<M> {
 
     /// Waits for an operation to complete.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// let data = conduit.put_nb(peer, 0, &[1u8; 2048])?;
+    /// let total = conduit.atomic_nb(peer, 2048, AtomicOp::Add, 5u32)?;
+    /// // Handles may be waited for in any order.
+    /// conduit.wait(total)?;
+    /// conduit.wait(data)?;
+    /// assert_eq!(conduit.get_value(peer, 2048, 4)?, 5);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::StaleHandle`](crate::EngineError::StaleHandle) for a handle that
     /// names no operation, which only [`Handle::from_bits`] can create. While the operation is
@@ -467,6 +671,20 @@ impl<M: Mode> Conduit<M> {
 
     /// Polls once, and returns the handle if the operation has not completed.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut pending = Some(conduit.put_nb(peer, 8, &1.25f64)?);
+    /// while let Some(handle) = pending {
+    ///     // ... compute a little ...
+    ///     pending = conduit.try_wait(handle)?;
+    /// }
+    /// assert_eq!(conduit.get_value(peer, 8, 8)?, 1.25f64.to_bits());
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::wait`].
     #[inline]
@@ -475,6 +693,20 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Waits for all of the operations. Each handle becomes [`Handle::DONE`].
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut handles = Vec::new();
+    /// for row in 0..4 {
+    ///     handles.push(conduit.memset_nb(peer, row * 256, 1 + row as u8, 256)?);
+    /// }
+    /// conduit.wait_all(&mut handles)?;
+    /// assert!(handles.iter().all(conduit::Handle::is_done));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::wait`]. After an error, the handles of the operations that have completed
@@ -486,6 +718,19 @@ impl<M: Mode> Conduit<M> {
     /// Waits until at least one of the operations under way has completed, and returns how many
     /// have. Their handles become [`Handle::DONE`]. Returns 0 at once if none is under way.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut handles = [conduit.put_nb(peer, 0, &1u64)?, conduit.put_nb(peer, 8, &2u64)?];
+    /// while conduit.wait_some(&mut handles)? > 0 {
+    ///     // ... start the work that depends on the completed puts ...
+    /// }
+    /// assert_eq!(handles, [conduit::Handle::DONE; 2]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::wait_all`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
@@ -493,6 +738,19 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Polls once and returns whether all of the operations have completed.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut handles = [conduit.put_nb(peer, 0, b"left")?, conduit.put_nb(peer, 4, b"right")?];
+    /// while !conduit.try_wait_all(&mut handles)? {
+    ///     // ... compute a little ...
+    /// }
+    /// assert_eq!(conduit.get_value(peer, 8, 1)?, u64::from(b't'));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
@@ -515,6 +773,19 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Waits for this thread's implicit puts.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// for place in 0..64 {
+    ///     conduit.put_nbi(peer, place * 2, &(place as u16))?;
+    /// }
+    /// conduit.wait_puts()?;
+    /// assert_eq!(conduit.get_value(peer, 126, 2)?, 63);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access
@@ -541,6 +812,20 @@ impl<M: Mode> Conduit<M> {
 
     /// Waits for this thread's implicit atomics.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// for vote in [2, 0, 2, 1] {
+    ///     conduit.atomic_nbi(peer, vote * 4, AtomicOp::Add, 1u32)?;
+    /// }
+    /// conduit.wait_atomics()?;
+    /// assert_eq!(conduit.atomic_get::<u32>(peer, 2 * 4)?, 2);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::wait_puts`].
     pub fn wait_atomics(&self) -> Result<()> {
@@ -549,6 +834,19 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Waits for all of this thread's implicit operations.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::FloatOp;
+    /// conduit.put_nbi(peer, 0, &[0.5f64; 10])?;
+    /// conduit.atomic_nbi(peer, 80, FloatOp::Max, 0.5f64)?;
+    /// conduit.wait_implicit()?;
+    /// assert_eq!(conduit.atomic_get::<f64>(peer, 80)?, 0.5);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::wait_puts`].
@@ -560,6 +858,19 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Polls once and returns whether this thread's implicit puts have completed.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put_nbi(peer, 16, "ready".as_bytes())?;
+    /// while !conduit.try_puts()? {
+    ///     // ... compute a little ...
+    /// }
+    /// assert_eq!(conduit.get_value(peer, 20, 1)?, u64::from(b'y'));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::poll`], and
@@ -594,6 +905,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Polls once and returns whether all of this thread's implicit operations have completed.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put_nbi(peer, 40, &[6u8; 1000])?;
+    /// while !conduit.try_implicit()? {
+    ///     // ... compute a little ...
+    /// }
+    /// assert_eq!(conduit.get_value(peer, 1039, 1)?, 6);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::try_puts`].
     pub fn try_implicit(&self) -> Result<bool> {
@@ -606,6 +930,21 @@ impl<M: Mode> Conduit<M> {
     /// Opens an access region: one handle, returned by [`Conduit::end_region`], covers all implicit
     /// operations that this thread starts from here on. Regions do not nest.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.begin_region()?;
+    /// conduit.put_nbi(peer, 0, &3u64)?;
+    /// // A region's operations have no wait but its handle's, and regions do not nest.
+    /// assert!(conduit.wait_puts().is_err());
+    /// assert!(conduit.begin_region().is_err());
+    /// let handle = conduit.end_region()?;
+    /// conduit.wait(handle)?;
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region
     /// or a scope is open on this thread.
@@ -614,6 +953,22 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Closes the access region and returns the handle of its operations.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.begin_region()?;
+    /// for (place, edge) in [(0, [1.0f64; 8]), (64, [2.0; 8])] {
+    ///     conduit.put_nbi(peer, place, &edge)?;
+    /// }
+    /// let edges = conduit.end_region()?;
+    /// // ... compute the inner points ...
+    /// conduit.wait(edges)?;
+    /// assert_eq!(conduit.get_value(peer, 120, 8)?, 2f64.to_bits());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if this thread has

@@ -73,6 +73,9 @@ impl<M: Mode> Conduit<M> {
     ///     scope.put(left, 0, &row[..])?;
     ///     scope.get(&mut other[..], right, 1024)
     /// })?;
+    /// let mut back = vec![0.0f64; 100];
+    /// conduit.get(&mut back[..], left, 0)?;
+    /// assert_eq!(back, row);
     /// conduit.finish()
     /// # }
     /// ```
@@ -104,6 +107,20 @@ impl<M: Mode> Conduit<M> {
 impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// Starts a put from a borrowed source.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let (ghost, edge) = ([1.0f32; 16], [2.0f32; 16]);
+    /// conduit.scope(|scope| {
+    ///     scope.put(peer, 0, &ghost)?;
+    ///     scope.put(peer, 64, &edge)
+    /// })?;
+    /// assert_eq!(conduit.get_value(peer, 124, 4)?, u64::from(2f32.to_bits()));
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::put`].
     #[inline]
@@ -126,6 +143,21 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     }
 
     /// Starts a get into a borrowed destination.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 0, b"ab")?;
+    /// let (mut one, mut other) = (0u8, 0u8);
+    /// conduit.scope(|scope| {
+    ///     scope.get(&mut one, peer, 0)?;
+    ///     scope.get(&mut other, peer, 1)
+    /// })?;
+    /// assert_eq!((one, other), (b'a', b'b'));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::put`].
@@ -184,6 +216,22 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
 
     /// Starts a compare-and-swap like [`Conduit::compare_swap`], which stores the previous value in
     /// a borrowed `result`.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// // Tries to take two locks at once.
+    /// let mut found = [9u32; 2];
+    /// let [left, right] = &mut found;
+    /// conduit.scope(|scope| {
+    ///     scope.compare_swap(left, peer, 0, 0, 1)?;
+    ///     scope.compare_swap(right, peer, 4, 0, 1)
+    /// })?;
+    /// assert_eq!(found, [0, 0], "both were free");
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::atomic_fetch`].

@@ -67,17 +67,52 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     /// Returns the segment's length in bytes, a multiple of the page size; 0 in a child of the
     /// rank's process (`fork`).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 5000)?;
+    /// let segment = conduit.segment();
+    /// assert!(segment.len() >= 5000);
+    /// // An array of numbers fills it to the end.
+    /// segment.put(segment.len() - 8, &1u64)?;
+    /// assert!(segment.put(segment.len() - 7, &1u64).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn len(&self) -> usize {
         self.engine.memory().segment().map_or(0, |(_, len)| len)
     }
 
     /// Returns whether this rank has no segment.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let segment = conduit.segment();
+    /// assert!(segment.is_empty());
+    /// // No byte can be put.
+    /// assert!(segment.put(0, &1u8).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. It
     /// stays valid as long as the [`Conduit`].
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 3, &200u8)?;
+    /// let base = conduit.segment().as_ptr();
+    /// // SAFETY: byte 3 is in the segment, and no rank writes it now.
+    /// assert_eq!(unsafe { base.add(3).read() }, 200);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn as_ptr(&self) -> *mut u8 {
         let empty = (std::ptr::null_mut(), 0);
         self.engine.memory().segment().unwrap_or(empty).0
@@ -96,6 +131,20 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Copies from `offset` to `destination`.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let segment = conduit.segment();
+    /// conduit.put(peer, 100, &[0.1f64, 0.2, 0.3])?;
+    /// conduit.barrier()?;
+    /// let mut middle = 0.0f64;
+    /// segment.get(&mut middle, 108)?;
+    /// assert_eq!(middle, 0.2);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range is not
@@ -119,6 +168,21 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     /// Copies `source` to `offset`.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let segment = conduit.segment();
+    /// segment.put(0, &[conduit.rank(); 3])?;
+    /// conduit.barrier()?;
+    /// // Any rank may now get these numbers.
+    /// let mut found = [u32::MAX; 3];
+    /// conduit.get(&mut found, peer, 0)?;
+    /// assert_eq!(found, [peer; 3]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Segment::get`].
     #[inline]
@@ -141,6 +205,19 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// Applies `op` with `operand` to the number at `offset`, atomically with respect to all ranks'
     /// atomics on it.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// let segment = conduit.segment();
+    /// segment.atomic(8, AtomicOp::Add, 5i64)?;
+    /// conduit.atomic(peer, 8, AtomicOp::Sub, 7i64)?;
+    /// assert_eq!(segment.atomic_get::<i64>(8)?, -2);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the number is not
     /// inside the segment, and [`EngineError::Misaligned`](crate::EngineError::Misaligned) if
@@ -156,6 +233,20 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     /// Like [`Segment::atomic`], but returns the previous value.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// use conduit::AtomicOp;
+    /// let segment = conduit.segment();
+    /// let (first, second) = (
+    ///     segment.atomic_fetch(0, AtomicOp::Set, 11u32)?,
+    ///     segment.atomic_fetch(0, AtomicOp::Set, 12u32)?,
+    /// );
+    /// assert_eq!((first, second), (0, 11));
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Segment::atomic`].
     #[inline]
@@ -170,6 +261,21 @@ impl<'a, M: Mode> Segment<'a, M> {
 
     /// Reads the number at `offset` atomically. If an atomic has written the value, everything put
     /// before that atomic is visible too.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::AtomicOp;
+    /// let segment = conduit.segment();
+    /// conduit.put_signal(peer, 64, b"data", 0, AtomicOp::Set, 1u32)?;
+    /// conduit.wait_until(|| Ok(segment.atomic_get::<u32>(0)? == 1))?;
+    /// let mut data = *b"none";
+    /// segment.get(&mut data, 64)?;
+    /// assert_eq!(&data, b"data");
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Segment::atomic`].
@@ -187,6 +293,18 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// Writes `new` if the number at `offset` equals `expected`, and returns the previous value in
     /// either case.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let segment = conduit.segment();
+    /// let (idle, busy) = (0u32, 1);
+    /// assert_eq!(segment.compare_swap(4, idle, busy)?, idle);
+    /// assert_eq!(segment.compare_swap(4, idle, busy)?, busy);
+    /// assert_eq!(segment.atomic_get::<u32>(4)?, busy);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Segment::atomic`].
     #[inline]
@@ -200,6 +318,20 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Returns the `count` elements that begin at byte `offset` as a slice.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.barrier()?;
+    /// // SAFETY: no rank accesses these bytes between the barriers, and no other slice exists.
+    /// let row = unsafe { conduit.segment().slice::<f64>(0, 100)? };
+    /// row.fill(2.0);
+    /// conduit.barrier()?;
+    /// assert_eq!(conduit.get_value(peer, 99 * 8, 8)?, 2f64.to_bits());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
@@ -292,6 +424,23 @@ impl<'a, M: Mode> Landed<'a, M> {
 
     /// Copies the payload to `destination`, which must have the payload's length.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let add = handlers.long(|call, (), landed| {
+    ///     let mut pair = [0u64; 2];
+    ///     landed.get(&mut pair).expect("two numbers");
+    ///     call.segment().put(0, &(pair[0] + pair[1])).expect("the sum");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_long(peer, add, (), &[30u64, 12], 512)?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 8)?, 42);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::Local`] if `destination` is longer or shorter than the payload.
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(&self, destination: &mut T) -> Result<()> {
@@ -303,6 +452,23 @@ impl<'a, M: Mode> Landed<'a, M> {
     }
 
     /// Returns a copy of the payload as elements.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let sort = handlers.long(|call, (), landed| {
+    ///     let mut keys: Vec<u16> = landed.to_vec().expect("whole keys");
+    ///     keys.sort_unstable();
+    ///     call.segment().put(landed.offset, &keys[..]).expect("the same place");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_long(peer, sort, (), &[9u16, 4, 7], 256)?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 256, 2)?, 4);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::Local`] if the payload is not a whole number of elements, and
@@ -331,6 +497,23 @@ impl<'a, M: Mode> Landed<'a, M> {
 
     /// Returns the payload in place, without copying it.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let count = handlers.long(|call, (), landed| {
+    ///     // SAFETY: no rank writes there before the next `quiesce`.
+    ///     let text = unsafe { landed.bytes() }.expect("a payload");
+    ///     call.segment().put(0, &text.trim_ascii().len()).expect("the result");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_long(peer, count, (), b"  some text ", 1000)?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 8)?, 9);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's
     /// process, which has no segment.
@@ -353,12 +536,37 @@ impl<'a, M: Mode> Landed<'a, M> {
 
 impl<M: Mode> Conduit<M> {
     /// Returns this rank's own segment.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let segment = conduit.segment();
+    /// segment.put(40, &[1u8, 2])?;
+    /// let mut two = [0u8; 2];
+    /// conduit.get(&mut two, peer, 40)?;
+    /// assert_eq!(two, [1, 2]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn segment(&self) -> Segment<'_, M> {
         Segment::new(self.member.engine())
     }
 
     /// Returns the length of `rank`'s segment in bytes.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 10_000)?;
+    /// # let peer = conduit.rank();
+    /// let len = conduit.segment_len(peer)?;
+    /// assert!(len >= 10_000); // whole pages
+    /// conduit.put(peer, len - 4, &1u32)?;
+    /// assert!(conduit.put(peer, len, &1u32).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -371,6 +579,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Returns the address of `rank`'s segment in that rank's own process.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// // Programs that exchange addresses compute offsets from them.
+    /// let base = conduit.segment_address(peer)?;
+    /// let address = conduit.segment().as_ptr() as u64 + 48;
+    /// conduit.put(peer, (address - base) as usize, &8u8)?;
+    /// assert_eq!(conduit.get_value(peer, 48, 1)?, 8);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::segment_len`].
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
@@ -380,6 +601,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Returns the address at which `rank`'s segment is mapped in this process, or `None` if it is
     /// not mapped.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.put(peer, 1, &77u8)?;
+    /// if let Some(window) = conduit.window(peer)? {
+    ///     // SAFETY: byte 1 is in the segment, and no rank writes it now.
+    ///     assert_eq!(unsafe { window.add(1).read() }, 77);
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::segment_len`].
