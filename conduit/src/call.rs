@@ -45,18 +45,66 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     /// Returns this rank, on which the handler runs.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let mark = handlers.short(|call, ()| {
+    ///     call.segment().put(0, &(call.rank() + 1)).expect("the mark");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, mark, ())?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 4)?, u64::from(peer + 1));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn rank(&self) -> Rank {
         self.0.engine().rank()
     }
 
     /// Returns the number of ranks in the job.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let insert = handlers.short(|call, (key,): (u32,)| {
+    ///     // The key belongs to this rank.
+    ///     assert_eq!(key % call.size(), call.rank());
+    ///     call.segment().put(0, &key).expect("a slot");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// conduit.request(1234 % conduit.size(), insert, (1234,))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(1234 % conduit.size(), 0, 4)?, 1234);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn size(&self) -> u32 {
         self.0.engine().size()
     }
 
     /// Returns this rank's segment, on which the handler may use atomics and copies.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use conduit::AtomicOp;
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let raise = handlers.short(|call, (level,): (i32,)| {
+    ///     call.segment().atomic(0, AtomicOp::Max, level).expect("an aligned offset");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, raise, (3,))?;
+    /// conduit.request(peer, raise, (2,))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.segment().atomic_get::<i32>(0)?, 3);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn segment(&self) -> Segment<'a, M> {
         Segment::new(self.0.engine())
@@ -68,6 +116,23 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     /// Returns the rank that sent the message.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// // Counts the requests of each rank.
+    /// let count = handlers.short(|call, ()| {
+    ///     let counter = call.source() as usize * 8;
+    ///     call.segment().atomic(counter, conduit::AtomicOp::Add, 1u64).expect("a counter");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, count, ())?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.segment().atomic_get::<u64>(peer as usize * 8)?, 1);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn source(&self) -> Rank {
         self.0.source()
@@ -75,12 +140,48 @@ impl<'a, M: Mode> Call<'a, M> {
 
     /// Returns whether the message is a request. Otherwise it is a reply, to which a handler may
     /// not reply.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let seen = handlers.short(|call, ()| {
+    ///     call.segment().put(usize::from(call.is_request()), &1u8).expect("a flag");
+    /// });
+    /// let ask = handlers.short(move |call, ()| call.reply(seen, ()).expect("the first reply"));
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, ask, ())?;
+    /// conduit.quiesce()?;
+    /// // Only the reply ran `seen`.
+    /// assert_eq!([conduit.get_value(peer, 0, 1)?, conduit.get_value(peer, 1, 1)?], [1, 0]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn is_request(&self) -> bool {
         self.0.is_request()
     }
 
     /// Replies with a short.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let answer = handlers.short(|call, (sum,): (u64,)| {
+    /// #     call.segment().put(0, &sum).expect("the answer");
+    /// # });
+    /// let add = handlers.short(move |call, (one, other): (u64, u64)| {
+    ///     // `answer` stores the sum at the start of the requester's segment.
+    ///     call.reply(answer, (one + other,)).expect("the first reply");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, add, (30, 12))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 8)?, 42);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::Context`](crate::EngineError::Context) for a second reply and for a
@@ -93,6 +194,25 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     /// Replies with a medium of at most [`crate::Conduit::max_medium`] bytes.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let store = handlers.medium(|call, (place,): (usize,), words: &[u32]| {
+    /// #     call.segment().put(place, words).expect("room for the answer");
+    /// # });
+    /// let ask = handlers.short(move |call, (place, count): (usize, u32)| {
+    ///     let words: Vec<u32> = (1..=count).collect();
+    ///     call.reply_medium(store, (place,), &words[..]).expect("the first reply");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, ask, (64, 5))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 64 + 16, 4)?, 5);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Call::reply`], and
@@ -121,6 +241,22 @@ impl<'a, M: Mode> Call<'a, M> {
 
     /// Replies with a long, whose payload of at most [`crate::Conduit::max_long_reply`] bytes is
     /// stored at `offset` of the requester's segment.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let filled = handlers.long(|_, (), landed| assert_eq!(landed.length, 100));
+    /// let fetch = handlers.short(move |call, (place,): (usize,)| {
+    ///     call.reply_long(filled, (), &[7u8; 100], place).expect("the first reply");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, fetch, (2048,))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 2147, 1)?, 7);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Call::reply_medium`], and

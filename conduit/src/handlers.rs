@@ -44,6 +44,13 @@ macro_rules! handler_id {
             }
 
             /// Returns the number that identifies the handler in messages, from 128 to 255.
+            ///
+            /// ```
+            /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+            /// let first = handlers.short(|_, ()| println!("first"));
+            /// let second = handlers.medium(|_, (), bytes: &[u8]| println!("{}", bytes.len()));
+            /// assert_eq!((first.id(), second.id()), (255, 254));
+            /// ```
             pub fn id(self) -> u8 {
                 self.id
             }
@@ -163,6 +170,14 @@ pub(crate) type Checked<M> = (Vec<Registration<Handler<Network<M>, M>>>, Vec<Str
 
 impl<M: Mode> Handlers<M> {
     /// Creates an empty list of handlers.
+    ///
+    /// ```
+    /// use conduit::{Handlers, Seq};
+    /// let mut handlers = Handlers::<Seq>::new();
+    /// assert_eq!(format!("{handlers:?}"), "[]");
+    /// handlers.short(|_, ()| println!("called"));
+    /// assert_eq!(format!("{handlers:?}"), r#"["255, a short of ()"]"#);
+    /// ```
     pub fn new() -> Self {
         Self {
             list: Vec::new(),
@@ -174,6 +189,13 @@ impl<M: Mode> Handlers<M> {
 
     /// Sets the id of the next handler, from 128 to 255. [`crate::Job::attach`] reports an id that
     /// is not valid.
+    ///
+    /// ```
+    /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
+    /// let fixed = handlers.next_id(200).short(|_, ()| println!("200"));
+    /// let free = handlers.short(|_, ()| println!("255"));
+    /// assert_eq!((fixed.id(), free.id()), (200, 255));
+    /// ```
     pub fn next_id(&mut self, id: u8) -> &mut Self {
         self.next = Some(id);
         self
@@ -191,6 +213,23 @@ impl<M: Mode> Handlers<M> {
     }
 
     /// Adds a handler of shorts.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// use std::{cell::Cell, rc::Rc};
+    /// # let mut handlers = conduit::Handlers::new();
+    /// // Handlers of a sequential rank may share state with the program without locks.
+    /// let total = Rc::new(Cell::new(0.0));
+    /// let sum = total.clone();
+    /// let add = handlers.short(move |_, (number,): (f64,)| sum.set(sum.get() + number));
+    /// # let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, add, (0.25,))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(total.get(), 0.25);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn short<A: Args, F>(&mut self, handler: F) -> Short<A>
     where
         F: Fn(&Call<'_, M>, A) + 'static,
@@ -234,6 +273,22 @@ impl<M: Mode> Handlers<M> {
     }
 
     /// Adds a handler of longs, whose payload lies in this rank's segment.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let copy = handlers.long(|call, (to,): (usize,), landed| {
+    ///     let bytes: Vec<u8> = landed.to_vec().expect("the payload");
+    ///     call.segment().put(to, &bytes[..]).expect("room for a copy");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_long(peer, copy, (0,), b"twice", 1000)?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 4)?, conduit.get_value(peer, 1000, 4)?);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn long<A: Args, F>(&mut self, handler: F) -> Long<A>
     where
         F: Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
@@ -245,6 +300,16 @@ impl<M: Mode> Handlers<M> {
 
     /// Returns a view that adds handlers where the mode is unknown, as in generic functions. It
     /// takes only handlers that are `Send` and `Sync`, because any mode can run these.
+    ///
+    /// ```
+    /// use conduit::{Handlers, Par, Seq, Short, threads::Mode};
+    /// // A library that serves programs of every threading mode.
+    /// fn register<M: Mode>(handlers: &mut Handlers<M>) -> Short<(u64,)> {
+    ///     handlers.any_mode().short(|call, (key,)| println!("{key} of {}", call.source()))
+    /// }
+    /// assert_eq!(register(&mut Handlers::<Seq>::new()).id(), 255);
+    /// assert_eq!(register(&mut Handlers::<Par>::new()).id(), 255);
+    /// ```
     pub fn any_mode(&mut self) -> AnyMode<'_, M> {
         AnyMode(self)
     }

@@ -13,11 +13,40 @@ use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 impl<M: Mode> Conduit<M> {
     /// Returns the largest payload of a medium in bytes, for requests and replies with any number
     /// of arguments. The limit is exact.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let count = handlers.medium(|_, (), bytes: &[u8]| println!("{} bytes", bytes.len()));
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// let limit = conduit.max_medium();
+    /// conduit.request_medium(peer, count, (), &vec![1; limit][..])?;
+    /// assert!(conduit.request_medium(peer, count, (), &vec![1; limit + 1][..]).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn max_medium(&self) -> usize {
         self.member.engine().messages().max_medium(am::MAX_ARGS)
     }
 
     /// Returns the largest payload of a long request to `target` in bytes.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let arrived = handlers.long(|_, (), piece| assert_eq!(piece.offset % 8, 0));
+    /// # let conduit = conduit::start()?.attach(handlers, 8192)?;
+    /// # let peer = conduit.rank();
+    /// let (data, most) = ([9u8; 8000], conduit.max_long_request(peer)?);
+    /// for (index, piece) in data.chunks(most).enumerate() {
+    ///     conduit.request_long(peer, arrived, (), piece, index * most)?;
+    /// }
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 7999, 1)?, 9);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
@@ -31,6 +60,22 @@ impl<M: Mode> Conduit<M> {
 
     /// Returns the largest payload of a long reply to `target` in bytes.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let fill = handlers.long(|_, (), landed| assert_eq!(landed.length, 4096));
+    /// let ask = handlers.short(move |call, (most,): (usize,)| {
+    ///     call.reply_long(fill, (), &vec![6u8; most.min(4096)][..], 0).expect("the first reply");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, ask, (conduit.max_long_reply(peer)?,))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 0, 1)?, 6);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
     /// `target`.
@@ -43,6 +88,21 @@ impl<M: Mode> Conduit<M> {
 
     /// Sends a short request, which runs `handler` on `target`.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let store = handlers.short(|call, (place, value): (usize, f64)| {
+    ///     call.segment().put(place, &value).expect("a place in the segment");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, store, (24, 0.75))?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.segment().atomic_get::<f64>(24)?, 0.75);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
     /// `target`, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, which may
@@ -54,6 +114,25 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::request`], but never waits. Returns whether the request was sent.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let add = handlers.short(|call, (number,): (u32,)| {
+    /// #     call.segment().atomic(0, conduit::AtomicOp::Add, number).expect("the sum");
+    /// # });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// for number in 1..=10 {
+    ///     while !conduit.try_request(peer, add, (number,))? {
+    ///         conduit.poll()?; // the target is behind
+    ///     }
+    /// }
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.segment().atomic_get::<u32>(0)?, 55);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::request`]. A lack of credits is not an error: the call returns `false`.
@@ -84,6 +163,21 @@ impl<M: Mode> Conduit<M> {
     /// Sends a medium request, which runs `handler` on `target` with this payload of at most
     /// [`Conduit::max_medium`] bytes. The payload may be reused on return.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let keep = handlers.medium(|call, (place,): (usize,), words: &[u16]| {
+    ///     call.segment().put(place, words).expect("room in the segment");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_medium(peer, keep, (64,), &[1, 2, 3][..])?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 68, 2)?, 3);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::request`], and
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
@@ -102,6 +196,23 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::request_medium`], but never waits. Returns whether the request was sent.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let log = handlers.medium(|call, (), line: &[u8]| {
+    ///     call.segment().put(0, line).expect("a line in the segment");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// let sent = conduit.try_request_medium(peer, log, (), b"step 1 done".as_slice())?;
+    /// if sent {
+    ///     conduit.quiesce()?;
+    ///     assert_eq!(conduit.get_value(peer, 5, 1)?, u64::from(b'1'));
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::request_medium`].
@@ -143,6 +254,23 @@ impl<M: Mode> Conduit<M> {
     /// Sends a long request, which stores the payload at `offset` of `target`'s segment and then
     /// runs `handler` there. The payload may be reused on return.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let sum = handlers.long(|call, (result,): (usize,), landed| {
+    ///     let numbers: Vec<u32> = landed.to_vec().expect("whole numbers");
+    ///     call.segment().put(result, &numbers.iter().sum::<u32>()).expect("a result");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request_long(peer, sum, (8,), &[10u32, 20, 30], 1024)?;
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.get_value(peer, 8, 4)?, 60);
+    /// assert_eq!(conduit.get_value(peer, 1024, 4)?, 10);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::request`]. Also
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
@@ -174,6 +302,22 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Like [`Conduit::request_long`], but may return before the payload has been read.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let done = handlers.short(|call, ()| call.segment().put(4088, &1u64).expect("the flag"));
+    /// let ask = handlers.long(move |call, (), _| call.reply(done, ()).expect("the first reply"));
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// let data = [3u8; 256];
+    /// // SAFETY: the data stays unchanged until the reply's handler has run.
+    /// unsafe { conduit.request_long_async(peer, ask, (), data.as_ptr(), data.len(), 0)? };
+    /// conduit.wait_until(|| Ok(conduit.segment().atomic_get::<u64>(4088)? == 1))?;
+    /// assert_eq!(conduit.get_value(peer, 255, 1)?, 3);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::request_long`].
@@ -255,6 +399,24 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::prepare_medium`], but returns `None` instead of waiting.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let keep = handlers.medium(|call, (), bytes: &[u8]| {
+    /// #     call.segment().put(32, bytes).expect("room in the segment");
+    /// # });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// if let Some(mut medium) = conduit.try_prepare_medium(peer, 4, 4)? {
+    ///     medium.payload().copy_from_slice(b"wave");
+    ///     medium.commit(keep, (), 4)?;
+    ///     conduit.quiesce()?;
+    ///     assert_eq!(conduit.get_value(peer, 35, 1)?, u64::from(b'e'));
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::prepare_medium`].
     pub fn try_prepare_medium(
@@ -286,11 +448,43 @@ pub struct PreparedMedium<'a, M: Mode = Seq> {
 
 impl<M: Mode> PreparedMedium<'_, M> {
     /// Returns the payload's buffer, aligned to 16 bytes. Its initial content is unspecified.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// # let peer = conduit.rank();
+    /// let mut medium = conduit.prepare_medium(peer, 16, 64)?;
+    /// let buffer = medium.payload();
+    /// assert!((16..=64).contains(&buffer.len()));
+    /// for (index, byte) in buffer.iter_mut().enumerate() {
+    ///     *byte = index as u8;
+    /// }
+    /// # medium.cancel();
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn payload(&mut self) -> &mut [u8] {
         self.prepared.as_mut().map_or(&mut [], Prepared::payload)
     }
 
     /// Sends the first `len` bytes to a handler that takes a payload of bytes.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// let keep = handlers.medium(|call, (place,): (usize,), bytes: &[u8]| {
+    ///     call.segment().put(place, bytes).expect("room in the segment");
+    /// });
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut medium = conduit.prepare_medium(peer, 3, 100)?;
+    /// medium.payload()[..3].copy_from_slice(&[20, 30, 50]);
+    /// medium.commit(keep, (16,), 2)?; // the first 2 bytes only
+    /// conduit.quiesce()?;
+    /// assert_eq!((conduit.get_value(peer, 17, 1)?, conduit.get_value(peer, 18, 1)?), (30, 0));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `len` exceeds
@@ -309,6 +503,20 @@ impl<M: Mode> PreparedMedium<'_, M> {
     }
 
     /// Cancels the medium.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let mut medium = conduit.prepare_medium(peer, 8, 8)?;
+    /// medium.payload().fill(1);
+    /// medium.cancel();
+    /// // This thread may communicate again.
+    /// conduit.put(peer, 0, &5u8)?;
+    /// assert_eq!(conduit.get_value(peer, 0, 1)?, 5);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn cancel(self) {}
 }
 
