@@ -65,6 +65,19 @@ impl<M: Mode> Conduit<M> {
     /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
     /// those of other ranks stay unchanged.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// use conduit::ReduceOp;
+    /// let mut votes = [1u32, conduit.rank()];
+    /// conduit.reduce(0, ReduceOp::Add, &mut votes)?;
+    /// if conduit.rank() == 0 {
+    ///     assert_eq!(votes[0], conduit.size());
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::reduce`](crate::Team::reduce).
     pub fn reduce<T: Element>(&self, root: Rank, op: ReduceOp, values: &mut [T]) -> Result<()> {
@@ -93,6 +106,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Like [`Conduit::reduce_all`], but reduces with `function`, which must be associative and
     /// commutative. It must not call this crate; any thread that polls may run it.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // The point that lies nearest to the origin.
+    /// let mut nearest = [[3.0f64, 4.0 + f64::from(conduit.rank())]];
+    /// conduit.reduce_all_with(&mut nearest, |one: [f64; 2], other| {
+    ///     if one[0].hypot(one[1]) <= other[0].hypot(other[1]) { one } else { other }
+    /// })?;
+    /// assert_eq!(nearest, [[3.0, 4.0]]);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::reduce_all_with`](crate::Team::reduce_all_with).

@@ -62,6 +62,19 @@ impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
     /// Returns a view of `team` whose calls start operations that complete by the end of this
     /// scope.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let (all, mut sum) = (conduit.team(), [2u32]);
+    /// conduit.scope(|scope| {
+    ///     scope.team(&all)?.reduce_all(conduit::ReduceOp::Add, &mut sum)
+    /// })?;
+    /// assert_eq!(sum, [2 * conduit.size()]);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to
     /// another job than the scope.
@@ -85,6 +98,21 @@ impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
 impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// Starts a [broadcast](Team::broadcast).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let (mut rows, mut columns) = if all.rank() == 0 { (100u32, 7u32) } else { (0, 0) };
+    /// conduit.scope(|scope| {
+    ///     scope.team(&all)?.broadcast(0, &mut rows)?;
+    ///     scope.team(&all)?.broadcast(0, &mut columns)
+    /// })?;
+    /// assert_eq!((rows, columns), (100, 7));
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::broadcast`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
@@ -100,6 +128,19 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
 
     /// Starts a [scatter](Team::scatter).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let seeds: Vec<u64> = (0..all.size()).map(|rank| 1000 + u64::from(rank)).collect();
+    /// let mut own = [0];
+    /// conduit.scope(|scope| scope.team(&all)?.scatter(0, &seeds, &mut own))?;
+    /// assert_eq!(own, [1000 + u64::from(all.rank())]);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::scatter`].
     pub fn scatter<T>(&self, root: u32, all: &'scope [T], own: &'scope mut [T]) -> Result<()>
@@ -112,6 +153,20 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [gather](Team::gather).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let (own, mut found) = ([all.rank(), 5], vec![0; 2 * all.size() as usize]);
+    /// conduit.scope(|scope| scope.team(&all)?.gather(0, &own, &mut found))?;
+    /// if all.rank() == 0 {
+    ///     assert_eq!(found[..2], [0, 5]);
+    /// }
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::gather`].
@@ -126,6 +181,21 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
 
     /// Starts a [gather to all](Team::gather_all).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let (own, mut ready) = ([1u8], vec![0u8; all.size() as usize]);
+    /// conduit.scope(|scope| {
+    ///     scope.team(&all)?.gather_all(&own, &mut ready)
+    ///     // ... start other operations ...
+    /// })?;
+    /// assert!(ready.iter().all(|&ready| ready == 1));
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::gather_all`].
     pub fn gather_all<T>(&self, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
@@ -139,6 +209,19 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
 
     /// Starts an [exchange](Team::exchange).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let counts = vec![all.rank() * 10; all.size() as usize];
+    /// let mut from = vec![u32::MAX; all.size() as usize];
+    /// conduit.scope(|scope| scope.team(&all)?.exchange(&counts, &mut from))?;
+    /// assert!((0..).zip(from).all(|(rank, count)| count == rank * 10));
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::exchange`].
     pub fn exchange<T>(&self, source: &'scope [T], result: &'scope mut [T]) -> Result<()>
@@ -151,6 +234,22 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction to one](Team::reduce).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// use conduit::ReduceOp;
+    /// let (all, mut product, mut errors) = (conduit.team(), [2.0f64], [0u32]);
+    /// conduit.scope(|scope| {
+    ///     let all = scope.team(&all)?;
+    ///     all.reduce(0, ReduceOp::Mult, &mut product)?;
+    ///     all.reduce(0, ReduceOp::Max, &mut errors)
+    /// })?;
+    /// assert!(product[0] >= 2.0 && errors == [0]);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::reduce`].
@@ -170,6 +269,22 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
 
     /// Starts a [reduction to all](Team::reduce_all).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// use conduit::ReduceOp;
+    /// let (all, row, mut norm) = (conduit.team(), [3.0f64; 8], [9.0f64]);
+    /// conduit.scope(|scope| {
+    ///     scope.put(peer, 0, &row)?; // overlaps the reduction
+    ///     scope.team(&all)?.reduce_all(ReduceOp::Max, &mut norm)
+    /// })?;
+    /// assert_eq!(norm, [9.0]);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::reduce_all`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &'scope mut [T]) -> Result<()> {
@@ -182,6 +297,21 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction by a function](Team::reduce_all_with).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let mut bits = [[1u8 << (all.rank() % 8), 0]];
+    /// conduit.scope(|scope| {
+    ///     let both = |one: [u8; 2], other: [u8; 2]| [one[0] | other[0], one[1] | other[1]];
+    ///     scope.team(&all)?.reduce_all_with(&mut bits, both)
+    /// })?;
+    /// assert_eq!(bits[0][0] & 1, 1);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::reduce_all_with`].
@@ -202,6 +332,21 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     }
 
     /// Starts a [reduction in rank order](Team::reduce_all_in_order).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let mut first = [u64::from(all.rank()) + 4];
+    /// conduit.scope(|scope| {
+    ///     // Of two values, the lower rank's.
+    ///     scope.team(&all)?.reduce_all_in_order(&mut first, |left: u64, _| left)
+    /// })?;
+    /// assert_eq!(first, [4]);
+    /// # drop(all);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::reduce_all_in_order`].

@@ -53,6 +53,16 @@ impl<M: Mode> fmt::Debug for Team<'_, M> {
 
 impl<M: Mode> Conduit<M> {
     /// Returns the team of all ranks of the job.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// assert_eq!((all.rank(), all.size()), (conduit.rank(), conduit.size()));
+    /// all.barrier()?;
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn team(&self) -> Team<'_, M> {
         Team {
             conduit: self,
@@ -74,22 +84,72 @@ impl<M: Mode> Drop for Team<'_, M> {
 
 impl<'c, M: Mode> Team<'c, M> {
     /// Returns this rank's number in the team.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // The last rank of the job is the first of the team.
+    /// let order: Vec<u32> = (0..conduit.size()).rev().collect();
+    /// let reversed = conduit.team().create(&order)?.expect("this rank is a member");
+    /// assert_eq!(reversed.rank(), conduit.size() - 1 - conduit.rank());
+    /// # drop(reversed);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn rank(&self) -> u32 {
         self.members.rank
     }
 
     /// Returns the number of ranks in the team.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let even = all.split((conduit.rank() % 2 == 0).then_some(0), 0)?;
+    /// if let Some(even) = &even {
+    ///     assert_eq!(even.size(), conduit.size().div_ceil(2));
+    /// }
+    /// # drop((even, all));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn size(&self) -> u32 {
         self.members.size
     }
 
     /// Translates a rank of the team to a rank of the job. Returns `None` if the team has no such
     /// rank.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let half = conduit.rank() * 2 / conduit.size();
+    /// let team = conduit.team().split(Some(half), 0)?.expect("this rank has a color");
+    /// // Rank 0 of the team serves it; others address it by its rank in the job.
+    /// let server = team.to_job(0).expect("a team has a first rank");
+    /// assert!(conduit.segment_len(server).is_ok());
+    /// assert_eq!(team.to_job(team.size()), None);
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn to_job(&self, rank: u32) -> Option<Rank> {
         self.members.to_job(rank)
     }
 
     /// Translates a rank of the job to a rank of the team. Returns `None` if it is not a member.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let alone = conduit.team().create(&[conduit.rank()])?.expect("this rank is a member");
+    /// assert_eq!(alone.from_job(conduit.rank()), Some(0));
+    /// assert_eq!(alone.from_job(conduit.rank() + 1), None);
+    /// # drop(alone);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn from_job(&self, rank: Rank) -> Option<u32> {
         self.members.from_job(rank)
     }
@@ -97,6 +157,20 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Creates a team for each color passed by any rank. Its members are the ranks with that color,
     /// ordered by key and then by rank in this team. Returns `None` on ranks that pass no color.
     /// Waits for all ranks of this team.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// // Teams of up to 16 neighbours, numbered from the highest rank down.
+    /// let (color, key) = (conduit.rank() / 16, -conduit.rank().cast_signed());
+    /// let block = all.split(Some(color), key)?.expect("this rank has a color");
+    /// assert!(block.size() <= 16);
+    /// assert!(all.split(None, 0)?.is_none());
+    /// # drop((block, all));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler,
@@ -111,6 +185,19 @@ impl<'c, M: Mode> Team<'c, M> {
     /// include this rank, as ranks of the job in the new team's order. All members of a team must
     /// pass the same list. A rank that passes an empty list joins no team and gets `None`. Waits
     /// for all ranks of this team.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let all = conduit.team();
+    /// let pair: Vec<u32> = (0..conduit.size().min(2)).collect();
+    /// let mine = if pair.contains(&conduit.rank()) { &pair[..] } else { &[] };
+    /// let team = all.create(mine)?;
+    /// assert_eq!(team.is_some(), conduit.rank() < 2);
+    /// # drop((team, all));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank twice,
@@ -137,6 +224,20 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Waits until all ranks of the team have called it. As with [`Conduit::barrier`], messages
     /// sent before the call may be handled after it.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let host = conduit.host_of(conduit.rank())?;
+    /// let team = conduit.team().split(Some(host), 0)?.expect("this rank has a color");
+    /// let first = team.to_job(0).expect("a team has a first rank");
+    /// conduit.atomic(first, 0, conduit::AtomicOp::Add, 1u32)?;
+    /// team.barrier()?;
+    /// assert_eq!(conduit.atomic_get::<u32>(first, 0)?, team.size());
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are
     /// in use, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
@@ -150,6 +251,21 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// Copies `value` from the rank `root` to all other ranks.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let team = conduit.team();
+    /// let mut text = *b"........";
+    /// if team.rank() == 0 {
+    ///     text = *b"rank 0's";
+    /// }
+    /// team.broadcast(0, &mut text)?;
+    /// assert_eq!(&text, b"rank 0's");
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::Collective`] if the team has no rank `root`
@@ -170,6 +286,19 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Divides `all` of the rank `root` among all ranks, in rank order: each receives in `own` as
     /// many values as `own` holds. `all` of the other ranks is ignored.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let team = conduit.team();
+    /// let all: Vec<u32> = (0..2 * team.size()).collect();
+    /// let mut own = [0; 2];
+    /// team.scatter(0, &all, &mut own)?;
+    /// assert_eq!(own, [2 * team.rank(), 2 * team.rank() + 1]);
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all` is not
     /// that of `own` times the team's size.
@@ -184,6 +313,20 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Collects `own` of all ranks, in rank order, in `all` of the rank `root`. `all` of the other
     /// ranks is ignored.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let team = conduit.team();
+    /// let mut all = vec![0; team.size() as usize];
+    /// team.gather(0, &[team.rank() * team.rank()], &mut all)?;
+    /// if team.rank() == 0 {
+    ///     assert!((0..).zip(&all).all(|(rank, &square)| square == rank * rank));
+    /// }
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::scatter`].
     pub fn gather<T>(&self, root: u32, own: &[T], all: &mut [T]) -> Result<()>
@@ -195,6 +338,21 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// Like [`Team::gather`], but copies to all ranks.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let team = conduit.team();
+    /// let length = 10 + u64::from(team.rank());
+    /// let mut lengths = vec![0; team.size() as usize];
+    /// team.gather_all(&[length], &mut lengths)?;
+    /// // Where this rank's part begins in the concatenation of all.
+    /// let start: u64 = lengths[..team.rank() as usize].iter().sum();
+    /// assert!(start >= 10 * u64::from(team.rank()));
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::scatter`].
@@ -208,6 +366,20 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// Sends each rank its share of `source`, and stores the shares that the ranks send to this one
     /// in `result`, both in rank order.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let team = conduit.team();
+    /// // Each rank sends (its number, the receiver's number) to each rank.
+    /// let source: Vec<_> = (0..team.size()).map(|to| [team.rank(), to]).collect();
+    /// let mut result = vec![[0; 2]; source.len()];
+    /// team.exchange(&source, &mut result)?;
+    /// assert!((0..).zip(result).all(|(from, pair)| pair == [from, team.rank()]));
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of `source` and
@@ -223,6 +395,21 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
     /// those of other ranks stay unchanged.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// use conduit::ReduceOp;
+    /// let team = conduit.team();
+    /// let mut flags = [1i64 << team.rank(), 0];
+    /// team.reduce(0, ReduceOp::Or, &mut flags)?;
+    /// if team.rank() == 0 {
+    ///     assert_eq!(flags, [(1 << team.size()) - 1, 0]);
+    /// }
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation on
     /// floating-point numbers.
@@ -235,6 +422,19 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Like [`Team::reduce`], but the result replaces the values of all ranks. All ranks get
     /// bit-identical results, and the same data always yields the same result.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// use conduit::ReduceOp;
+    /// let team = conduit.team();
+    /// let mut fastest = [0.5f32 + team.rank() as f32];
+    /// team.reduce_all(ReduceOp::Min, &mut fastest)?;
+    /// assert_eq!(fastest, [0.5]);
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Team::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
@@ -245,6 +445,19 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// Like [`Team::reduce_all`], but reduces with `function`, which must be associative and
     /// commutative. It must not call this crate; any thread that polls may run it.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // The smallest value and its rank.
+    /// let team = conduit.team();
+    /// let mut least = [[10, team.rank()]];
+    /// team.reduce_all_with(&mut least, |one: [u32; 2], other| one.min(other))?;
+    /// assert_eq!(least, [[10, 0]]);
+    /// # drop(team);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Team::broadcast`], and [`EngineError::Collective`](crate::EngineError::Collective)
