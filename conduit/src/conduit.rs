@@ -51,18 +51,54 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Returns this rank, in `0..size`.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // The ranks form a ring.
+    /// let left = (conduit.rank() + conduit.size() - 1) % conduit.size();
+    /// assert!(left < conduit.size());
+    /// assert_eq!((left + 1) % conduit.size(), conduit.rank());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn rank(&self) -> Rank {
         self.member.engine().rank()
     }
 
     /// Returns the number of ranks in the job.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// // This rank's share of 1,000 rows.
+    /// let (rank, size) = (conduit.rank() as usize, conduit.size() as usize);
+    /// let rows = 1000 * rank / size..1000 * (rank + 1) / size;
+    /// assert!(rows.len().abs_diff(1000 / size) <= 1);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     #[inline]
     pub fn size(&self) -> u32 {
         self.member.engine().size()
     }
 
     /// Returns the host of `rank`. Hosts are numbered from 0 in the order of their first ranks.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let here = conduit.host_of(conduit.rank())?;
+    /// let mut on_this_host = 0;
+    /// for rank in 0..conduit.size() {
+    ///     on_this_host += u32::from(conduit.host_of(rank)? == here);
+    /// }
+    /// assert!((1..=conduit.size()).contains(&on_this_host));
+    /// assert!(conduit.host_of(conduit.size()).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
@@ -76,6 +112,19 @@ impl<M: Mode> Conduit<M> {
     ///
     /// Ranks of one neighbourhood map each other's segments ([`Conduit::window`]). Neighbourhoods
     /// are numbered as [hosts](Conduit::host_of) are.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let own = conduit.neighbourhood_of(conduit.rank())?;
+    /// for rank in 0..conduit.size() {
+    ///     if conduit.neighbourhood_of(rank)? == own {
+    ///         assert!(conduit.window(rank)?.is_some());
+    ///     }
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::host_of`].
@@ -94,6 +143,21 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Returns the settings that this rank runs with.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// let most = conduit.settings().engine.max_operations; // CONDUIT_MAX_OPERATIONS
+    /// let mut handles = Vec::new();
+    /// for place in 0..most.min(512) as usize {
+    ///     handles.push(conduit.put_nb(peer, place * 8, &place)?);
+    /// }
+    /// conduit.wait_all(&mut handles)?;
+    /// assert!(conduit.get_value(peer, 8 * handles.len() - 8, 8)? < u64::from(most));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn settings(&self) -> &Settings {
         self.member.settings()
     }
@@ -108,6 +172,24 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Polls the network once: processes completions and messages, and runs handlers.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let pong = handlers.short(|call, ()| call.segment().put(0, &1u32).expect("the flag"));
+    /// # let ping = handlers.short(move |call, ()| call.reply(pong, ()).expect("the first reply"));
+    /// # let conduit = conduit::start()?.attach(handlers, 4096)?;
+    /// # let peer = conduit.rank();
+    /// conduit.request(peer, ping, ())?;
+    /// // The handler of the reply sets a flag in this segment.
+    /// while conduit.segment().atomic_get::<u32>(0)? == 0 {
+    ///     // ... compute a little ...
+    ///     conduit.poll()?;
+    /// }
+    /// assert_eq!(conduit.get_value(peer, 0, 4)?, 1);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
@@ -157,6 +239,18 @@ impl<M: Mode> Conduit<M> {
     ///
     /// It does not deliver messages: a message sent before the barrier may be handled after it. Use
     /// [`Conduit::quiesce`] to deliver them.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// let right = (conduit.rank() + 1) % conduit.size();
+    /// conduit.put(right, 16, &conduit.rank())?;
+    /// conduit.barrier()?;
+    /// let left = conduit.segment().atomic_get::<u32>(16)?;
+    /// assert_eq!((left + 1) % conduit.size(), conduit.rank());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
@@ -214,6 +308,19 @@ impl<M: Mode> Conduit<M> {
     /// Waits at a barrier with the name `id`, and fails if ranks give different names. A rank that
     /// gives no name matches any.
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// # let peer = conduit.rank();
+    /// for step in 0..3 {
+    ///     conduit.put(peer, 0, &step)?;
+    ///     conduit.barrier_named(step)?; // all ranks are in the same step
+    ///     assert_eq!(conduit.segment().atomic_get::<u32>(0)?, step);
+    /// }
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// As for [`Conduit::barrier`].
     pub fn barrier_named(&self, id: u32) -> Result<()> {
@@ -227,6 +334,17 @@ impl<M: Mode> Conduit<M> {
     /// Starts a split-phase [barrier](Conduit::barrier), named or anonymous (`None`): announces
     /// this rank's arrival. Complete it with [`Conduit::barrier_wait`] or [`Conduit::barrier_try`].
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// conduit.barrier_notify(None)?;
+    /// // Another barrier cannot begin before the wait.
+    /// assert!(conduit.barrier_notify(None).is_err());
+    /// conduit.barrier_wait(None)?;
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::Barrier`](crate::EngineError::Barrier) if the previous barrier has
     /// been notified but not waited for, [`EngineError::Context`](crate::Error#calls-in-handlers)
@@ -239,6 +357,19 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Completes a split-phase barrier: waits for all other ranks.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// use conduit::Error;
+    /// conduit.barrier_notify(Some(7))?;
+    /// conduit.barrier_wait(Some(7))?;
+    /// conduit.barrier_notify(Some(8))?;
+    /// let error = conduit.barrier_wait(Some(9)).unwrap_err();
+    /// assert!(matches!(error, Error::BarrierMismatch { .. }));
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] if the ids of two ranks differ, if `id` is not the one
@@ -257,6 +388,19 @@ impl<M: Mode> Conduit<M> {
 
     /// Polls once and returns whether the barrier has completed. Otherwise like
     /// [`Conduit::barrier_wait`].
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// conduit.barrier_notify(Some(1))?;
+    /// while !conduit.barrier_try(Some(1))? {
+    ///     // ... compute a little ...
+    /// }
+    /// // The barrier has completed, so none is left to wait for.
+    /// assert!(conduit.barrier_wait(Some(1)).is_err());
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::barrier_wait`] and [`Conduit::poll`].
@@ -289,6 +433,16 @@ impl<M: Mode> Conduit<M> {
     /// would use the network fail on all threads; copies to and from memory that is mapped here
     /// still succeed. Operations that other threads start during this call may be lost, so end such
     /// threads first.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
+    /// conduit.put(conduit.rank(), 0, &1u64)?;
+    /// conduit.finish()?;
+    /// assert!(conduit.barrier().is_err());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
@@ -329,6 +483,22 @@ impl<M: Mode> Conduit<M> {
     /// Returns the number of credits for requests to `peer` that are available now
     /// (`gasnet_send_credits`).
     ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let hello = handlers.short(|call, ()| println!("hello from {}", call.source()));
+    /// # let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// # let peer = conduit.rank();
+    /// let before = conduit.send_credits(peer)?;
+    /// conduit.request(peer, hello, ())?;
+    /// assert!(conduit.send_credits(peer)? <= before);
+    /// // A handled request has returned its credit.
+    /// conduit.quiesce()?;
+    /// assert_eq!(conduit.send_credits(peer)?, before);
+    /// # conduit.finish()
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no such
     /// rank, and [`EngineError::Protocol`](crate::EngineError::Protocol) if `peer` has returned
@@ -354,6 +524,21 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Returns how often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let mut handlers = conduit::Handlers::new();
+    /// # let hello = handlers.short(|call, ()| println!("hello from {}", call.source()));
+    /// # let conduit = conduit::start()?.attach(handlers, 0)?;
+    /// # let peer = conduit.rank();
+    /// for _ in 0..conduit.send_credits(peer)?.min(10) {
+    ///     conduit.request(peer, hello, ())?;
+    /// }
+    /// // There was a credit for each of these requests.
+    /// assert_eq!(conduit.credit_stalls(peer)?, 0);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As for [`Conduit::send_credits`].

@@ -167,6 +167,17 @@ impl fmt::Debug for Error {
 
 impl Error {
     /// Returns the job's exit code if this error reports that a rank has ended the job.
+    ///
+    /// ```
+    /// # fn main() -> conduit::Result<()> {
+    /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
+    /// let error = conduit.put(conduit.size(), 0, &1u8).unwrap_err();
+    /// assert!(error.to_string().starts_with("put on rank 0: "));
+    /// // An argument was wrong; no rank has ended the job.
+    /// assert_eq!(error.exit_code(), None);
+    /// # conduit.finish()
+    /// # }
+    /// ```
     pub fn exit_code(&self) -> Option<i32> {
         match self {
             Self::Engine {

@@ -27,22 +27,62 @@ impl<M: Mode> Job<M> {
     }
 
     /// Returns this rank, in `0..size`.
+    ///
+    /// ```
+    /// let job = conduit::start()?;
+    /// // The last rank gets a segment twice as large.
+    /// let pages = if job.rank() + 1 == job.size() { 2 } else { 1 };
+    /// let conduit = job.attach(conduit::Handlers::new(), pages * 65536)?;
+    /// assert_eq!(conduit.segment().len(), pages * 65536);
+    /// # conduit.finish()?;
+    /// # Ok::<(), conduit::Error>(())
+    /// ```
     pub fn rank(&self) -> Rank {
         self.member.engine().rank()
     }
 
     /// Returns the number of ranks in the job.
+    ///
+    /// ```
+    /// let job = conduit::start()?;
+    /// // 1 MiB in all, divided among the ranks.
+    /// let share = (1usize << 20).div_ceil(job.size() as usize);
+    /// let conduit = job.attach(conduit::Handlers::new(), share)?;
+    /// assert!(conduit.segment().len() >= share);
+    /// # conduit.finish()?;
+    /// # Ok::<(), conduit::Error>(())
+    /// ```
     pub fn size(&self) -> u32 {
         self.member.engine().size()
     }
 
     /// Returns the settings that this rank runs with.
+    ///
+    /// ```
+    /// use conduit::settings::Groups;
+    /// let job = conduit::start()?;
+    /// let mut rows = job.settings().describe();
+    /// rows.retain(|row| row.is_set);
+    /// rows.iter().for_each(|row| println!("{} is set", row.name));
+    /// assert!(rows.iter().all(|row| row.value.is_some()));
+    /// # job.attach(conduit::Handlers::new(), 0)?.finish()?;
+    /// # Ok::<(), conduit::Error>(())
+    /// ```
     pub fn settings(&self) -> &Settings {
         self.member.settings()
     }
 
     /// Returns the maximum size of a segment in bytes, a multiple of the page size and the same on
     /// all ranks.
+    ///
+    /// ```
+    /// let job = conduit::start()?;
+    /// let bytes = job.max_segment().min(1 << 24);
+    /// let conduit = job.attach(conduit::Handlers::new(), bytes)?;
+    /// assert_eq!(conduit.segment().len(), bytes);
+    /// # conduit.finish()?;
+    /// # Ok::<(), conduit::Error>(())
+    /// ```
     pub fn max_segment(&self) -> usize {
         self.member.max_segment()
     }
@@ -52,6 +92,15 @@ impl<M: Mode> Job<M> {
     ///
     /// Sizes may differ between ranks; a rank with size 0 has no segment. As soon as another rank
     /// has attached, handlers may run, even before this call returns.
+    ///
+    /// ```
+    /// use conduit::{Error, Handlers, start};
+    /// let job = start()?;
+    /// let most = job.max_segment();
+    /// let error = job.attach(Handlers::new(), most + 1).unwrap_err();
+    /// assert!(matches!(error, Error::SegmentTooLarge { limit, .. } if limit == most));
+    /// # Ok::<(), conduit::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Job::max_segment`],

@@ -36,6 +36,12 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
 
 /// Returns the process exit code for a job exit code of `code`. The system keeps only eight bits,
 /// and a failure must not look like success.
+///
+/// ```
+/// assert_eq!(conduit::process_code(3), 3);
+/// assert_eq!(conduit::process_code(256 + 3), 3);
+/// assert_eq!(conduit::process_code(256), 1); // 0 would mean success
+/// ```
 pub fn process_code(code: i32) -> i32 {
     match code & 0xff {
         0 if code != 0 => 1,

@@ -40,6 +40,19 @@ pub fn start() -> Result<Job<Seq>> {
 /// Slurm). Without them, the process is a job of one rank; if the environment says that another
 /// launcher has started it as one of several, the call fails.
 ///
+/// ```
+/// let job = conduit::start_as::<conduit::Par>()?;
+/// let conduit = job.attach(conduit::Handlers::new(), 4096)?;
+/// let peer = conduit.rank();
+/// std::thread::scope(|threads| {
+///     threads.spawn(|| conduit.put(peer, 0, &1u32).expect("a put in the segment"));
+///     threads.spawn(|| conduit.put(peer, 4, &2u32).expect("a put in the segment"));
+/// });
+/// assert_eq!((conduit.get_value(peer, 0, 4)?, conduit.get_value(peer, 4, 4)?), (1, 2));
+/// # conduit.finish()?;
+/// # Ok::<(), conduit::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns [`Error::Settings`] if a setting is unknown or its value is not accepted,
 /// [`Error::Network`] if a network cannot be used, [`Error::Start`] if the launcher fails or cannot
