@@ -1,8 +1,22 @@
 //! Conduit: the communication layer under a PGAS language runtime.
 //!
-//! Each rank of a job attaches a *segment*. Any rank can put to and get from any segment, and can
-//! send *active messages*, which run a handler on another rank. Credits bound the memory for
-//! message buffers, whatever the size of the job.
+//! The processes of a job put to and get from each other's memory, send active messages, and
+//! perform atomic and collective operations. Credits bound the memory for buffers at any job size.
+//!
+//! # Concepts
+//!
+//! - *Job*: the processes of one run of a program. Each is a *rank*, numbered from 0.
+//! - *Segment*: memory that a rank attaches for all ranks to access. Places in it are byte offsets.
+//! - *Put*, *get*: a copy to or from any rank's segment, without that rank's participation.
+//! - *Active message*: a *request*, which runs a handler on another rank, or the *reply* that this
+//!   handler may send back. A short carries arguments only, a medium also a payload, a long a
+//!   payload that it stores in the target's segment.
+//! - *Handler*: a function that a rank registers before it attaches. It runs inside this
+//!   rank's calls that poll, on the calling thread.
+//! - *Barrier*: [`Conduit::barrier`] waits for all ranks and makes completed puts visible.
+//!   Messages may still be under way.
+//! - *Quiesce*: [`Conduit::quiesce`] is a barrier that also waits until all messages have been
+//!   handled.
 //!
 //! # A first program
 //!
@@ -30,15 +44,20 @@
 //!
 //! Started directly, the program is a job of one rank; `conduit-run -n 4 program` starts four.
 //!
-//! # Where to go next
+//! # Threads
 //!
-//! - [`start`], [`Job`]: joining a job and attaching; [`Conduit`]: all other calls.
-//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads, and the calls that
-//!   a handler may make.
-//! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
-//! - [`Handle`], [`Conduit::scope`]: operations that overlap.
-//! - [`threads`]: the three threading modes, chosen by type.
-//! - [`settings`]: every setting with its default and meaning.
+//! The [threading mode](threads) is a type parameter, so sequential programs pay for no lock.
+//! [`start`] joins the job in the mode [`Seq`], [`start_as`] in any mode.
+//!
+//! | mode | permitted callers | `Conduit` is | handlers are |
+//! |---|---|---|---|
+//! | [`Seq`] | one thread | neither `Send` nor `Sync` | any functions |
+//! | [`ParSync`] | any thread, one at a time | `Send` | `Send` and `Sync` |
+//! | [`Par`] | any number of threads | `Send` and `Sync` | `Send` and `Sync` |
+//!
+//! The compiler therefore rejects a program that shares a [`Seq`] rank between threads, or adds a
+//! handler that another thread may not run. Implicit operations, access regions and scopes belong
+//! to the thread that started them.
 //!
 //! # What is safe
 //!
@@ -47,7 +66,7 @@
 //! Calls that leave a raw buffer with the network are `unsafe`, and their documentation says how
 //! long the buffer must stay valid. An error that ends the job (a dead peer, a protocol violation,
 //! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
-//! has unwound out of the call, no network reads or writes them, whatever still arrives. If two
+//! has unwound out of the call, no network reads or writes them, even if messages still arrive. If two
 //! ranks access the same bytes of a segment concurrently and one of them writes, those bytes are
 //! unspecified, but nothing else is affected; programs order such accesses with barriers, messages
 //! or atomics.
@@ -68,6 +87,36 @@
 //! payload first. Over networks other than shared memory, a handler's arguments and payload are
 //! private to this process, except for replies that arrive in memory to which the replier may
 //! write.
+//!
+//! # Errors
+//!
+//! Errors are values: an [`Error`] names the call, the calling rank, and the argument or setting
+//! concerned. A `main` that returns it prints this text. Most errors concern one call, and the
+//! program may continue. Errors that [end the job](Error#failure-of-the-job) are final: every later
+//! call that uses the network returns the same error. Some calls are
+//! [errors in handlers](Error#calls-in-handlers).
+//!
+//! # Settings and features
+//!
+//! Settings are environment variables of the ranks, whose names begin with `CONDUIT_` or
+//! `GASNET_PORTAL_`. An unknown name or an unacceptable value is an error when the job starts.
+//! `conduit-run --print-settings` prints all settings with their values.
+//!
+//! The crate has no Cargo features. A job chooses its networks when it starts: shared memory on
+//! each host and UDP between hosts, or those of the [`available_networks`] that `CONDUIT_NETWORK`
+//! names.
+//!
+//! # Where to go next
+//!
+//! - [`start`], [`Job`]: joining a job and attaching; [`Conduit`]: all other calls.
+//! - [`Handlers`], [`Call`]: active messages with typed arguments and payloads, and the calls that
+//!   a handler may make.
+//! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
+//! - [`Handle`], [`Conduit::scope`]: operations that overlap.
+//! - [`Team`], [`Scope::team`]: collective operations of all ranks or some, also overlapping.
+//! - [`settings`]: every setting with its default and meaning.
+//! - The book in the repository (`docs/`): a tutorial, a comparison of calls by cost, and the
+//!   promises about order, visibility and progress.
 
 #![warn(clippy::missing_errors_doc)]
 
