@@ -66,10 +66,10 @@
 //! Calls that leave a raw buffer with the network are `unsafe`, and their documentation says how
 //! long the buffer must stay valid. An error that ends the job (a dead peer, a protocol violation,
 //! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
-//! has unwound out of the call, no network reads or writes them, even if messages still arrive. If two
-//! ranks access the same bytes of a segment concurrently and one of them writes, those bytes are
-//! unspecified, but nothing else is affected; programs order such accesses with barriers, messages
-//! or atomics.
+//! has unwound out of the call, no network reads or writes them, even if messages still arrive. If
+//! two ranks access the same bytes of a segment concurrently and one of them writes, those bytes
+//! are unspecified, but nothing else is affected; programs order such accesses with barriers,
+//! messages or atomics.
 //!
 //! **Ranks on one host trust each other with the memory that they share.** A handler borrows its
 //! arguments and a medium's payload where the sender has written them, in memory that both
