@@ -1,18 +1,18 @@
-//! Sleeping until another process has work for this one: two words and their protocol, without the
-//! system calls.
+//! The doorbell by which another process wakes this one when it has work for it: two words in
+//! shared memory and their protocol, without the system calls.
 //!
-//! There are two ways to ring. Neither uses a fence, since both are on hot paths:
+//! There are two ways to ring the doorbell. Neither uses a fence, since both are on hot paths:
 //!
-//! - [`Doorbell::ring_after_message`], after a commit into one of the sleeper's rings: one load.
-//!   The sleeper checks its rings once more after it has announced its sleep.
-//! - [`Doorbell::notify`], after stores that the sleeper's rings don't show. It also sets a mark,
-//!   for a sleeper that has checked its memory but not yet announced its sleep.
+//! - [`Doorbell::ring_after_message`], after a commit into one of the sleeper's rings. It costs one
+//!   load, because the sleeper checks its rings once more after it has announced its sleep.
+//! - [`Doorbell::notify`], after stores whose effect the sleeper's rings don't show. It also sets a
+//!   mark, for a sleeper that has checked its memory but not yet announced its sleep.
 //!
-//! A processor may perform a load before an earlier store is visible, so the load may miss a
-//! sleeper that has just checked in vain. Preventing that would take a full fence per message,
-//! which waits until all stores have left the processor and so costs more than the message.
-//! Instead, the sleeper never sleeps longer than [`MAX_SLEEP`] at a stretch: a rare lost wake-up
-//! costs that much.
+//! A processor may perform a load before its earlier store is visible to others, so the load may
+//! miss a sleeper that has just checked its rings and found nothing. Preventing that would take a
+//! full fence per message, which waits until all stores have left the processor and so costs more
+//! than the message. Instead, the sleeper never sleeps longer than [`MAX_SLEEP`] at a stretch: a
+//! lost wake-up, which is rare, costs at most that much.
 
 use std::time::Duration;
 
@@ -31,13 +31,13 @@ pub(crate) struct Doorbell<'a> {
 }
 
 impl Doorbell<'_> {
-    /// Announces that the owner is about to sleep. Returns false if the owner was notified since it
-    /// last slept, and has to check its memory again. After true, the owner checks its rings once
-    /// more, then sleeps while `sleeping` is 1.
+    /// Announces that the owner is about to sleep. Returns `false` if the owner has been notified
+    /// since its last announcement and so has to check its memory again. If this returns `true`,
+    /// the owner must check its rings once more and may then sleep while `sleeping` is 1.
     pub(crate) fn announce(self) -> bool {
         self.sleeping.store(1, Ordering::Relaxed);
-        // SYNC (doorbell): the announcement comes before the check of `notified` (and of the
-        // rings). The other side has no fence; the module documentation says what may be lost.
+        // SYNC (doorbell): the announcement comes before the check of `notified` and of the rings.
+        // The ringing side has no fence; the module documentation says which wake-ups may be lost.
         fence(Ordering::SeqCst);
         // SYNC (mark): pairs with the release in `notify`, so that the notifier's earlier stores
         // are seen.
@@ -49,28 +49,31 @@ impl Doorbell<'_> {
         self.sleeping.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the owner's futex must be woken, after a message was committed.
+    /// Rings after a message was committed. Returns whether the caller must wake the owner's futex.
     #[inline]
     pub(crate) fn ring_after_message(self) -> bool {
         self.sleeping.load(Ordering::Relaxed) != 0 && self.take_sleeper()
     }
 
-    /// Returns whether the owner's futex must be woken, after stores that the owner waits for.
+    /// Rings after stores that the owner may be waiting for. Returns whether the caller must wake
+    /// the owner's futex.
     #[inline]
     pub(crate) fn notify(self) -> bool {
-        // Usually the owner is awake: both words are only read, and stay in this processor's cache.
+        // Usually the owner is awake: both words are then only read, so their line stays in this
+        // processor's cache.
         if self.notified.load(Ordering::Relaxed) == 0 {
-            // SYNC (mark): our earlier stores come before the mark. Pairs with `announce`.
+            // SYNC (mark): the caller's earlier stores come before the mark. Pairs with the swap in
+            // `announce`.
             self.notified.store(1, Ordering::Release);
         }
         self.sleeping.load(Ordering::Relaxed) != 0 && self.take_sleeper()
     }
 
-    /// Clears `sleeping`; returns true for one of several concurrent callers, which makes the
-    /// system call.
+    /// Clears `sleeping`. Returns `true` to exactly one of several concurrent callers; that one
+    /// must make the system call.
     #[cold]
     fn take_sleeper(self) -> bool {
-        // SYNC (wake): a sleeper that finds the word changed sees our earlier stores.
+        // SYNC (wake): a sleeper that finds the word changed sees the caller's earlier stores.
         self.sleeping.swap(0, Ordering::AcqRel) != 0
     }
 }
@@ -116,7 +119,7 @@ mod loom {
                 other.doorbell().notify();
             });
             if !words.doorbell().announce() {
-                // Awake because of the mark: one more check is enough.
+                // The mark keeps the owner awake, so one more check finds the store.
                 assert_eq!(words.stored[0].load(Ordering::Relaxed), 1);
             }
             words.doorbell().retire();
@@ -144,7 +147,7 @@ mod loom {
                 .iter()
                 .filter(|&&call| call)
                 .count();
-            assert_eq!(calls, 1, "one of them makes the system call");
+            assert_eq!(calls, 1, "exactly one of the two makes the system call");
             assert_eq!(words.sleeping.load(Ordering::Relaxed), 0);
         });
     }
@@ -161,8 +164,8 @@ mod loom {
             let slept = words.doorbell().announce() && words.stored[0].load(Ordering::Relaxed) == 0;
             let woken = slept && words.sleeping.load(Ordering::Acquire) == 0;
             if woken {
-                // Woken, so no further check is needed. (It may also sleep and never be woken;
-                // MAX_SLEEP ends that.)
+                // The owner was woken, so one check must find the message. (It may also fall asleep
+                // without ever being woken; `MAX_SLEEP` ends such a sleep.)
                 assert_eq!(words.stored[0].load(Ordering::Relaxed), 1);
             }
             sender.join().unwrap();

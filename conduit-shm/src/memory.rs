@@ -1,9 +1,9 @@
-//! How much memory is available: on the machine, and in the control group by which a container or
-//! batch system limits this process.
+//! The amount of memory that is available: on the machine, and in the control group by which a
+//! container or batch system limits this process.
 //!
-//! The system allocates pages of shared memory at the first touch. A process that reserves more
-//! than is available would be killed much later, in the middle of its work, so this is checked
-//! first.
+//! The system allocates pages of shared memory at the first touch. A process that reserved more
+//! than is available would be killed much later, in the middle of its work, so the available amount
+//! is checked before each reservation.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,14 +14,14 @@ use rustix::process::{Resource, getrlimit};
 /// Memory that several processes share and draw from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pool {
-    /// Bytes still available.
+    /// The number of bytes that are still available.
     pub available: u64,
-    /// Bytes of shared memory in use, including the pages that ranks have already touched in the
-    /// memory they reserved.
+    /// The number of bytes of shared memory in use, including the pages that ranks have already
+    /// touched in the memory they reserved.
     pub shared: u64,
 }
 
-/// A pool without limit.
+/// A pool without a limit.
 const UNLIMITED: Pool = Pool {
     available: u64::MAX,
     shared: 0,
@@ -30,15 +30,16 @@ const UNLIMITED: Pool = Pool {
 /// The pools that limit this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// The machine, or a narrower control group around [`Memory::group`].
+    /// The machine's pool, or that of a control group around [`Memory::group`] that has less
+    /// [room](Pool::room).
     pub machine: Pool,
-    /// The innermost control group that has a limit.
+    /// The pool of the innermost control group that has a limit.
     pub group: Pool,
-    /// Inode number of that control group; 0 if no group has a limit.
+    /// The inode number of that control group, or 0 if no group has a limit.
     pub group_id: u64,
-    /// Bytes of address space that this process can still map (`RLIMIT_AS`).
+    /// The number of bytes of address space that this process can still map (`RLIMIT_AS`).
     pub addresses: u64,
-    /// Bytes of the largest file that this process can create (`RLIMIT_FSIZE`).
+    /// The size in bytes of the largest file that this process can create (`RLIMIT_FSIZE`).
     pub file: u64,
 }
 
@@ -78,7 +79,7 @@ impl Memory {
 }
 
 /// Returns the size in bytes of the largest file that this process can create. Creating a larger
-/// one would kill it (`SIGXFSZ`).
+/// one would kill the process (`SIGXFSZ`).
 pub(crate) fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -96,7 +97,8 @@ impl Pool {
         }
     }
 
-    /// Returns the most bytes of shared memory possible, including those in use.
+    /// Returns the maximum number of bytes of shared memory that the pool can hold, including those
+    /// in use.
     pub fn room(&self) -> u64 {
         self.available.saturating_add(self.shared)
     }
@@ -110,7 +112,7 @@ enum Version {
 }
 
 impl Version {
-    /// Returns the names of the files with limit and usage.
+    /// Returns the names of the files with the limit and the usage.
     fn files(self) -> [&'static str; 2] {
         match self {
             Self::One => ["memory.limit_in_bytes", "memory.usage_in_bytes"],
@@ -118,8 +120,8 @@ impl Version {
         }
     }
 
-    /// Returns a group's pool from its limit, usage and statistics; `None` if the group has no
-    /// limit.
+    /// Returns a group's pool from the contents of its limit, usage and statistics files, or `None`
+    /// if the group has no limit.
     fn pool(self, limit: &str, used: &str, statistics: &str) -> Option<Pool> {
         let limit: u64 = limit.trim().parse().ok()?;
         let used: u64 = used.trim().parse().ok()?;
@@ -131,8 +133,8 @@ impl Version {
             });
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
-        // The kernel reclaims page cache when needed. In version 1, "no limit" is a number larger
-        // than any memory.
+        // The kernel reclaims page cache when needed, so it counts as available. In version 1, a
+        // number larger than any memory means that there is no limit.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),
@@ -141,8 +143,8 @@ impl Version {
     }
 }
 
-/// Returns the directories of this process's memory control groups, innermost first. In a container
-/// these are the ones visible below its root.
+/// Returns the directories of this process's memory control groups, innermost first. In a
+/// container, these are the groups that are visible below the container's root.
 fn groups(text: &str) -> Vec<(PathBuf, Version)> {
     let of = |root: &str, path: &str, version: Version| {
         let root = Path::new(root);
@@ -158,7 +160,7 @@ fn groups(text: &str) -> Vec<(PathBuf, Version)> {
         let (_, rest) = line.split_once(':')?;
         rest.split_once(':')
     });
-    // The memory controller belongs to only one version.
+    // The memory controller belongs to exactly one of the two versions.
     let one = (fields.clone()).find(|(names, _)| names.split(',').any(|name| name == "memory"));
     match (one, fields.find(|(names, _)| names.is_empty())) {
         (Some((_, path)), _) => of("/sys/fs/cgroup/memory", path, Version::One),

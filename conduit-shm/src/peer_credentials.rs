@@ -1,10 +1,10 @@
-//! Credentials of the process at the other end of a Unix socket, as reported by the kernel.
+//! The credentials of the process at the other end of a Unix socket, as reported by the kernel.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Returns the credentials of the process that connected a Unix socket, or listens at its other
-/// end. The ids are those of this process's namespaces.
+/// Returns the credentials of the process at the other end of a Unix socket, which has connected to
+/// this process or listens there. The ids are translated to this process's namespaces.
 pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
     let mut found = libc::ucred {
         pid: 0,
@@ -12,8 +12,8 @@ pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
         gid: 0,
     };
     let mut length = size_of_val(&found) as libc::socklen_t;
-    // SAFETY: the system writes at most `length` bytes, the size of `found`, for which any bytes
-    // are valid.
+    // SAFETY: the system writes at most `length` bytes to `found`, which is that long, and any
+    // bytes are valid for its type.
     let done = unsafe {
         libc::getsockopt(
             socket.as_fd().as_raw_fd(),

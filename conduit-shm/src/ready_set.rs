@@ -1,19 +1,19 @@
-//! Tracks which of many rings have messages, for a consumer that polls only a few of them. This
-//! module has the words in shared memory and their protocol; the system calls are made elsewhere.
+//! A record of which of many rings have messages, for a consumer that polls only a few of them:
+//! words in shared memory and their protocol, without the system calls.
 //!
-//! A process has a ring from each of its peers. It *watches* a few: it polls these, and their
-//! producers need only publish. For the others it has a [`ReadySet`]: a bit for each peer, a word
-//! that summarises the bits, and a flag that tells whether the process sleeps. The producer of an
-//! unwatched ring sets its bit after publishing, and wakes the process if it sleeps.
+//! A process has a ring from each of its peers. It *watches* a few of them: it polls these, and
+//! their producers merely publish. For the other rings it has a [`ReadySet`] (a bit for each peer
+//! and a word that summarises them) and a word that says whether the process sleeps. The producer
+//! of an unwatched ring sets its bit after publishing, and wakes a sleeper.
 //!
-//! Each side stores one word and then loads another, which the other side stores: record and
-//! `watched`, bit and `sleeping`, head and `waiting`. Full fences between the two accesses ensure
-//! that at least one side sees the other's store (Dekker). No wake-up is lost, and a sleeper needs
-//! no time limit.
+//! Each side stores one word and then loads another word, which the other side stores. The pairs of
+//! words are a record and `watched`, a bit and `sleeping`, a ring's head and `waiting`. Full fences
+//! between the two accesses ensure that at least one side sees the other's store (Dekker's
+//! algorithm). So no wake-up is lost, and a sleeper needs no time limit.
 
 use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The number of bits in a word.
+/// The number of bits of a word.
 const BITS: u32 = 64;
 
 /// The words of one consumer.
@@ -21,15 +21,16 @@ const BITS: u32 = 64;
 pub(crate) struct ReadySet<'a> {
     /// 1 while the owner sleeps or is about to.
     pub(crate) sleeping: &'a AtomicU32,
-    /// Bit `w % 64`: word `w` may have bits set.
+    /// Bit `w % 64` says that word `w` may have bits set.
     pub(crate) summary: &'a AtomicU64,
-    /// Bit `p % 64` of word `p / 64`: the ring of producer `p` has messages, or has room again.
+    /// Bit `p % 64` of word `p / 64` says that the ring of producer `p` has messages, or has room
+    /// again.
     pub(crate) words: &'a [AtomicU64],
 }
 
 impl ReadySet<'_> {
-    /// Called by producer `number` after it has published in a ring. Returns whether the owner must
-    /// be woken.
+    /// Sets the bit of producer `number` unless its ring is watched. The producer calls this after
+    /// it has published in the ring. Returns whether the caller must wake the owner.
     #[inline]
     pub(crate) fn notify(self, watched: &AtomicU32, number: u32) -> bool {
         // SYNC (watch): the record is stored before `watched` is loaded. Pairs with the fence in
@@ -38,26 +39,27 @@ impl ReadySet<'_> {
         watched.load(Ordering::Relaxed) == 0 && self.set(number)
     }
 
-    /// Sets the bit of `number`. Returns whether the owner must be woken.
+    /// Sets the bit of `number`. Returns whether the caller must wake the owner.
     #[cold]
     pub(crate) fn set(self, number: u32) -> bool {
         let (index, bit) = (number / BITS, 1 << (number % BITS));
         let Some(word) = self.words.get(index as usize) else {
             return false;
         };
-        // If the bit is set, the owner has yet to take it, and checks the ring after that. (The
-        // fence before this load is in `notify` or `has_waiter`.)
+        // If the bit is set, the owner has yet to take it, and will then check the ring. (The fence
+        // before this load is in `notify` or `has_waiter`.)
         if word.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        // SYNC (ready): everything published before is visible with the bit. Pairs with `take`.
+        // SYNC (ready): whoever sees the bit sees everything that was published before it. Pairs
+        // with `take`.
         word.fetch_or(bit, Ordering::Release);
         self.summary
             .fetch_or(1 << (index % BITS), Ordering::Release);
         // SYNC (sleep): the bit is set before `sleeping` is loaded. Pairs with the fence in
         // `announce`.
         fence(Ordering::SeqCst);
-        // Of several producers that find the owner asleep, only one wakes it.
+        // If several producers find the owner asleep, only one of them wakes it.
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::Relaxed) != 0
     }
 
@@ -69,15 +71,16 @@ impl ReadySet<'_> {
 
     /// Takes all bits that are set. Called by the owner.
     pub(crate) fn take(self, mut each: impl FnMut(u32)) {
-        // SYNC (ready): pairs with the release in `set`. A producer that sets a bit after its word
-        // was taken also sets the summary again.
+        // SYNC (ready): pairs with the release in `set`. A producer that sets its bit after the
+        // word was taken sets the summary again.
         let summary = self.summary.swap(0, Ordering::Acquire);
         for (index, word) in (0..).zip(self.words) {
             if summary & 1 << (index % BITS) == 0 || word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             let mut bits = word.swap(0, Ordering::Acquire);
-            // SYNC (watch): a producer that saw its bit still set has published before this.
+            // SYNC (watch): a producer that found its bit still set published its message before
+            // this fence.
             fence(Ordering::SeqCst);
             while bits != 0 {
                 each(index * BITS + bits.trailing_zeros());
@@ -86,21 +89,22 @@ impl ReadySet<'_> {
         }
     }
 
-    /// Clears a bit that was set by mistake. Called by the owner, because the producer does not
-    /// notify again while the bit is set.
+    /// Clears a bit that was set by mistake. Called by the owner. This is necessary because the
+    /// producer does not notify again while its bit is set.
     pub(crate) fn clear(self, number: u32) {
         if let Some(word) = self.words.get((number / BITS) as usize) {
             word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
         }
     }
 
-    /// Announces that the owner is about to sleep. The owner calls this when it watches no ring and
-    /// has [asked for room](ask_for_room) in each full ring that it waits for. It must then not
-    /// sleep if the set is not [empty](Self::is_empty), if a ring that it watched has messages, or
-    /// if a ring that was full has room.
+    /// Announces that the owner is about to sleep. Called when the owner watches no ring and has
+    /// [asked for room](ask_for_room) in every ring in which it needs some. After the announcement,
+    /// the owner must not sleep if the set is not [empty](Self::is_empty), if a ring that it
+    /// watched has messages, or if a ring that was full has room.
     pub(crate) fn announce(self) {
         self.sleeping.store(1, Ordering::Relaxed);
-        // SYNC (sleep, watch, room): orders the earlier stores before those checks.
+        // SYNC (sleep, watch, room): the earlier stores come before the checks that the owner makes
+        // next.
         fence(Ordering::SeqCst);
     }
 
@@ -116,7 +120,7 @@ pub(crate) fn watch(watched: &AtomicU32) {
 }
 
 /// Marks a ring as no longer polled. Called by its consumer, which must check the ring once more
-/// after this or after [`ReadySet::announce`].
+/// after this call or after [`ReadySet::announce`].
 pub(crate) fn unwatch(watched: &AtomicU32) {
     watched.store(0, Ordering::Relaxed);
     // SYNC (watch): pairs with the fence in `notify`.
@@ -129,8 +133,8 @@ pub(crate) fn ask_for_room(waiting: &AtomicU32) {
     waiting.store(1, Ordering::Relaxed);
 }
 
-/// Returns whether a ring's producer was waiting for room, and clears its mark. If it was, its bit
-/// must be [set](ReadySet::set). Called by the consumer after it has published the head.
+/// Returns whether a ring's producer waits for room, so that its bit has to be
+/// [set](ReadySet::set). The consumer calls this after it has published the head.
 pub(crate) fn has_waiter(waiting: &AtomicU32) -> bool {
     // SYNC (room): the head is stored before `waiting` is loaded. Pairs with the fence in
     // `announce`.
@@ -146,7 +150,8 @@ mod loom {
     use super::{ReadySet, ask_for_room, has_waiter, unwatch};
     use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering};
 
-    /// The words of a consumer and of two rings, each of which holds one record of one word.
+    /// A consumer's words, and those of two rings, each of which has a single word as its only
+    /// record.
     #[derive(Debug)]
     struct Words {
         sleeping: AtomicU32,
@@ -212,7 +217,7 @@ mod loom {
             let mut found = [0; 2];
             words.take(&mut found);
             producer.join().unwrap();
-            // Nothing was published after this.
+            // The producer has ended, so this must find its last record.
             words.take(&mut found);
             assert_eq!(found, [0, 2]);
         });

@@ -1,4 +1,4 @@
-//! Anonymous files whose memory processes share.
+//! Anonymous files, whose memory several processes share.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -7,9 +7,9 @@ use rustix::io;
 
 use crate::memory::largest_file;
 
-/// Creates a file of `bytes` bytes, all zero. It vanishes with the last process that maps it. A
-/// holder can change its contents and nothing else: neither its size nor its seals, and it cannot
-/// be executed.
+/// Creates a file of `bytes` bytes, all zero. The file vanishes with the last process that holds or
+/// maps it. A holder can change its contents, but neither its size nor its seals, and cannot
+/// execute it.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     if bytes as u64 > largest_file() {
         return Err(io::Errno::FBIG);

@@ -1,53 +1,57 @@
 //! Adaptive delay: how long to wait before the first poll for a reply.
 //!
 //! Polling a cache line pulls it into the poller's cache and delays the writer. A reply cannot have
-//! arrived before request and reply have each travelled one way, so earlier polls find nothing and
-//! delay it. Therefore the first poll after an offer follows some steps of an idle loop. Their
-//! number adapts: it falls while replies are there at the first poll, and rises if they arrive just
-//! after it. A rank that begins to wait when the reply has already arrived doesn't delay.
+//! arrived before the request and the reply have each travelled one way, so earlier polls find
+//! nothing and delay the reply. Therefore the first poll after an offer comes after some steps of
+//! an idle loop. The number of steps adapts: it falls while replies have arrived by the first poll,
+//! and rises if they arrive just after it. A rank that begins to wait when the reply has already
+//! arrived doesn't delay.
 //!
-//! Replies that come much later say nothing about the number, unless all of them do: then every
-//! first poll was too early. If even the most steps are too few, a delay is useless: the processors
-//! are far apart, the target does not run, or the wait was for something else. The rank then skips
-//! the delay for a long while.
+//! Replies that come much later say nothing about the right number of steps, unless all replies
+//! come late: then every first poll was too early. If even the maximum number of steps is too few,
+//! a delay is useless: the processors are far apart, the target does not run, or the wait was for
+//! something else. The rank then skips the delay for a long while.
 //!
-//! `CONDUIT_SHM_ADAPTIVE_DELAY` turns it off. For the values and their measurements see
+//! `CONDUIT_SHM_ADAPTIVE_DELAY` turns the delay off. The constants and their measurements are in
 //! docs/shm.md.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A reply found with fewer than this many polls after the first was just missed.
+/// A reply that is found within fewer than this many polls after the first counts as just missed.
 const CLOSE: u32 = 4;
-/// After this many late replies in a row, all replies count as late.
+/// After this many late replies in a row, every late reply counts as just missed.
 const ALL: u32 = 8;
-/// Parts of a step: one step too many costs only its own time, one too few costs much more.
+/// The number of parts of a step. The adaptation counts in parts because one step too many costs
+/// only its own time, whereas one too few costs much more.
 const PARTS: u32 = 8;
-/// Parts added for a reply that was just missed. One part is removed for each reply that was there,
-/// so one in this many is missed. Measured on Zen 4: 159 to 171 ns per round trip with 4 to 24, 180
-/// and more with 32; 170 with whole steps.
+/// The number of parts added for a reply that was just missed. One part is removed for each reply
+/// that had arrived, so one reply in about this many is missed. On Zen 4, a round trip took 159 to
+/// 171 ns with values from 4 to 24, 180 ns and more with 32, and 170 ns with whole steps.
 const STEP: u32 = 12;
-/// The most steps, of about a nanosecond each. Replies that take longer gain nothing.
+/// The maximum number of steps, of about a nanosecond each. A delay gains nothing for replies that
+/// take longer.
 const MOST: u32 = 128;
-/// Replies awaited without a delay, and ignored by the adaptation, after the most steps were too
-/// few.
+/// The number of replies that are awaited without a delay, and ignored by the adaptation, once the
+/// maximum number of steps was too few.
 const GIVEN_UP: u32 = 1 << 12;
 
-/// Set in the count of polls once the reply was seen.
+/// A flag, set in the count of polls once the reply has been seen.
 const SEEN: u32 = 1 << 31;
 
-/// The adaptation of one thread's delay to its replies.
+/// The state that adapts one thread's delay to the replies that it gets.
 #[derive(Debug)]
 pub(super) struct AdaptiveDelay {
-    /// The most parts; 0 if turned off.
+    /// The maximum number of parts, or 0 if the delay is turned off.
     most: u32,
     /// The current delay, in parts of steps.
     parts: AtomicU32,
-    /// Polls since the last offer; also 0 if the reply was there before the first.
+    /// The number of polls since the last offer, up to the one that saw the reply, possibly with
+    /// [`SEEN`]. It stays 0 if the reply had arrived before the first poll.
     polls: AtomicU32,
-    /// Consecutive replies that came later than `CLOSE` polls.
+    /// The number of consecutive replies that took at least [`CLOSE`] polls after the first.
     late: AtomicU32,
-    /// Number of coming replies to await without a delay.
+    /// The number of coming replies to await without a delay.
     given_up: AtomicU32,
 }
 
@@ -62,7 +66,7 @@ impl AdaptiveDelay {
         }
     }
 
-    /// Starts a new measurement: this rank offers a slot.
+    /// Starts a new measurement, when this rank offers a slot.
     #[inline(always)]
     pub(super) fn begin(&self) {
         self.polls.store(0, Ordering::Relaxed);
@@ -82,7 +86,7 @@ impl AdaptiveDelay {
         self.polls.load(Ordering::Relaxed) & !SEEN
     }
 
-    /// Notes that the reply was seen: further polls before it is taken don't count.
+    /// Notes that the reply was seen, so that further polls before it is taken don't count.
     #[inline(always)]
     pub(super) fn seen(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
@@ -100,7 +104,7 @@ impl AdaptiveDelay {
         polls == 0
     }
 
-    /// Adapts the delay, when the reply is taken.
+    /// Adapts the delay. Called when the reply is taken.
     #[inline(always)]
     pub(super) fn end(&self) {
         let polls = self.polls.load(Ordering::Relaxed) & !SEEN;
@@ -140,8 +144,8 @@ impl AdaptiveDelay {
     }
 }
 
-/// Spins on a chain of multiplications that touches no memory: stores would queue up behind those
-/// of the request, which wait for their line.
+/// Spins on a chain of multiplications. The loop touches no memory, because stores would queue up
+/// behind those of the request, which wait for their cache line.
 #[inline(never)]
 fn idle(steps: u32) {
     let mut number = black_box(u64::from(steps));
@@ -155,8 +159,8 @@ fn idle(steps: u32) {
 mod tests {
     use super::*;
 
-    /// Waits for a reply that comes `reply` nanoseconds after the offer, with a poll every ten
-    /// nanoseconds and one nanosecond per step. Returns the time of the poll that finds it.
+    /// Waits for a reply that comes `reply` nanoseconds after the offer. A poll takes ten
+    /// nanoseconds, and a step takes one. Returns the time of the poll that finds it.
     fn wait(delay: &AdaptiveDelay, reply: u32) -> u32 {
         delay.begin();
         let mut now = 0;
@@ -172,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Returns the state after many such replies.
+    /// Returns the state after many replies that take `reply` nanoseconds.
     fn used_to(reply: u32) -> AdaptiveDelay {
         let delay = AdaptiveDelay::new(true);
         for _ in 0..300 {
@@ -218,8 +222,8 @@ mod tests {
         }
     }
 
-    /// As where ranks share a core: the first poll finds nothing no matter how long the delay, and
-    /// the next one finds the reply.
+    /// Simulates ranks that share a core: the first poll finds nothing no matter how long the delay
+    /// is, and the next one finds the reply.
     #[test]
     fn what_is_of_no_use_ends() {
         let delay = AdaptiveDelay::new(true);

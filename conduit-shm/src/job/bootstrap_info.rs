@@ -1,4 +1,5 @@
-//! The bootstrap information that ranks exchange at start, and the comparison of their settings.
+//! The bootstrap information that ranks exchange at start, and the comparison of the settings in
+//! it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +10,7 @@ use super::handover::Address;
 use super::layout::VERSION;
 use super::{ShmConfig, ShmError};
 
-/// A rank's bootstrap information: `name=value` lines.
+/// A rank's bootstrap information: lines of the form `name=value`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct BootstrapInfo {
     /// The address at which the rank hands over its memory.
@@ -37,7 +38,7 @@ impl BootstrapInfo {
         text
     }
 
-    /// Parses the text form. On failure returns the problem.
+    /// Parses the text form. On failure, returns a description of the problem.
     pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let text = str::from_utf8(text).map_err(|e| e.to_string())?;
         let mut lines = BTreeMap::new();
@@ -62,7 +63,7 @@ impl BootstrapInfo {
     }
 }
 
-/// Rejects a peer with different settings.
+/// Returns an error if a peer's settings differ from this rank's.
 pub(super) fn compare(
     rank: Rank,
     ours: &BootstrapInfo,

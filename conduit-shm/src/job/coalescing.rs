@@ -1,43 +1,45 @@
-//! Receive coalescing: when to poll a ring again that receives a flood.
+//! Receive coalescing: decides when to poll again a ring that receives a flood.
 //!
 //! A target that keeps up with a flood causes false sharing: it reads each line just as its sender
-//! writes the next one, its processor prefetches further lines, and both wait for each other. If it
-//! lets messages gather, they cost a fraction of the time (Zen 4, 1 KiB each: 20 ns per message
-//! instead of 140 in bare loops). The target therefore pauses between polls of such a ring. If
-//! messages have arrived after a pause, the next one is twice as long, so no pause is longer than
-//! the flood has lasted. If none have arrived, the pauses end.
+//! writes the next one, its processor prefetches further lines, and the two processors wait for
+//! each other. If the target lets messages gather, each costs a fraction of the time: on Zen 4,
+//! bare loops over messages of 1 KiB took 20 instead of 140 ns per message. The target therefore
+//! pauses between polls of such a ring. If messages have arrived by the end of a pause, the next
+//! pause is twice as long, so no pause is much longer than the flood has lasted. If none have
+//! arrived, the pauses end.
 //!
-//! A flood goes in one direction. If this rank has sent a message since, another rank may be
-//! waiting for its effects, so there is no pause. Stores into windows are not visible here; a pause
-//! may delay their effects once.
+//! A flood goes in one direction. If this rank has itself sent a message during the flood, another
+//! rank may be waiting for that message's effects, so there is no pause. Stores into windows are
+//! not counted as messages; a pause may delay their effects once.
 //!
 //! `CONDUIT_SHM_COALESCING` sets the longest pause; 0 turns coalescing off.
 
 use std::time::{Duration, Instant};
 
-/// Consecutive polls that find a message of several slots before the first pause.
+/// The number of consecutive polls that must find a message of several slots before the first
+/// pause.
 const STREAK: u8 = 4;
-/// The first pause.
+/// The length of the first pause.
 const SHORTEST: Duration = Duration::from_nanos(125);
 
-/// The pauses of one ring.
+/// The state of the pauses of one ring.
 #[derive(Debug, Default)]
 pub(super) struct Coalescing {
-    /// Polls that have found such a message since this rank last sent one or a pause ended with an
-    /// empty ring.
+    /// The number of polls that have found a message of several slots since this rank last sent a
+    /// message, or since a pause ended with an empty ring.
     streak: u8,
     length: Duration,
     until: Option<Instant>,
     /// Whether a pause is over, and the ring has not been polled since.
     over: bool,
-    /// Messages that this rank had sent when the streak began.
+    /// The number of messages that this rank had sent when the streak began.
     sent: u32,
 }
 
 impl Coalescing {
-    /// Counts a poll that has emptied the ring and found a message of several slots; starts a pause
-    /// if one is due. The rank had sent `sent_before` messages before that poll, and now has sent
-    /// `sent`.
+    /// Counts a poll that has emptied the ring and found a message of several slots. Starts a pause
+    /// if one is due. `sent_before` and `sent` are the numbers of messages that this rank had sent
+    /// before that poll and has sent now.
     #[inline]
     pub(super) fn begin(
         &mut self,
@@ -62,7 +64,7 @@ impl Coalescing {
         self.until = Some(now() + self.length);
     }
 
-    /// Returns whether there is a pause that may not be over.
+    /// Returns whether a pause was started that is not known to be over.
     #[inline(always)]
     pub(super) fn is_on(&self) -> bool {
         self.until.is_some()
@@ -107,7 +109,7 @@ mod tests {
 
     const LONGEST: Duration = Duration::from_micros(1);
 
-    /// The target of a ring, which sends nothing.
+    /// A target that receives through one ring and sends nothing.
     struct Target {
         coalescing: Coalescing,
         sent: u32,
@@ -123,8 +125,8 @@ mod tests {
             }
         }
 
-        /// Takes a large message, then checks every five nanoseconds; returns the length of the
-        /// pause.
+        /// Takes a large message, then checks every five nanoseconds whether the pause goes on.
+        /// Returns the length of the pause.
         fn takes(&mut self) -> Duration {
             self.coalescing
                 .begin(LONGEST, self.sent, self.sent, || self.now);

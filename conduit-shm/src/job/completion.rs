@@ -1,4 +1,4 @@
-//! Delivery of completions: the last step of an operation, at its initiator.
+//! Delivery of completions, which is the last step of an operation, at its initiator.
 
 use std::ptr;
 
@@ -44,8 +44,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Moves a get's data to the descriptor, unless the target has written it there. Returns
-    /// `Some(false)` if all gets are abandoned.
+    /// Moves a get's data to the descriptor, unless the target has already written it there.
+    /// Returns `Some(false)` if all gets are abandoned, and `None` if the message is malformed.
     fn bring_home(&self, message: &Message, header: &Header) -> Option<bool> {
         let length = header.length as usize;
         let own = self.own();
@@ -65,13 +65,13 @@ impl<M: Mode> Shm<M> {
         if end > bound.len {
             return None;
         }
-        // Held during the copy, because `abandon` waits for it.
+        // The lock is held during the copy, so that `abandon` returns only once the copy has ended.
         let abandoned = self.abandoned.lock();
         let is_wanted = !*abandoned;
         if is_wanted {
-            // SAFETY: the destination lies within the descriptor (just checked), which stays valid
-            // until its operations have ended or are abandoned; the source lies within the message
-            // or the piece.
+            // SAFETY: the destination lies within the descriptor, as just checked, and `md_bind`'s
+            // caller guarantees that the descriptor's memory stays valid until its operations have
+            // ended or are abandoned. The source lies within the message or the staging piece.
             unsafe { ptr::copy(from, bound.base.add(end - length), length) };
         }
         drop(abandoned);

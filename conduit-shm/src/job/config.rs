@@ -10,47 +10,52 @@ use super::error::ShmError;
 /// Settings of the shared-memory network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShmConfig {
-    /// Bytes available for all regions of a rank together. Only address space, reserved in every
-    /// rank for every rank, until it is used.
+    /// The number of bytes available for all regions of a rank together. Until these bytes are
+    /// used, they are only address space, which every rank reserves for every rank.
     pub region_bytes: usize,
-    /// Bytes available for all event queues of a rank together; likewise.
+    /// The number of bytes available for all event queues of a rank together. These, too, are only
+    /// address space until they are used.
     pub queue_bytes: usize,
     /// Whether to ask the system to back regions with huge pages.
     pub huge_pages: bool,
     /// Whether peers' regions can be reached by stores and loads
     /// ([`Ni::window`](conduit_core::ni::Ni::window)). If not, everything goes through messages, as
-    /// in a network between hosts.
+    /// it does in a network between hosts.
     pub windows: bool,
-    /// Bytes of the largest inject, which travels inside a queue; 0 turns injects off.
+    /// The size in bytes of the largest inject, which travels inside a queue. With 0, there are no
+    /// injects.
     pub inject_size: usize,
-    /// Bytes up to which puts, and the replies of gets, also travel inside a queue.
+    /// The size in bytes up to which puts and the replies of gets travel inside a queue, too.
     pub inline_size: usize,
-    /// Bytes of the largest put or get to an entry.
+    /// The size in bytes of the largest put or get to an entry.
     pub max_message: usize,
-    /// Bytes of the largest put to a locally managed entry.
+    /// The size in bytes of the largest put to a locally managed entry.
     pub max_managed: usize,
-    /// Staging pieces for puts and gets on memory that peers cannot map. Each holds one message of
-    /// the largest size.
+    /// The number of staging pieces for puts and gets on memory that peers cannot map. Each holds
+    /// one message of the largest size.
     pub staging_pieces: usize,
-    /// With more ranks than this, an event queue is one ring for all sources. Otherwise it has a
-    /// ring for each source, which is faster and takes more memory.
+    /// With more ranks than this, an event queue is one ring for all sources. Otherwise, it has a
+    /// ring for each source, which is faster but takes more memory.
     pub shared_ring_above: u32,
-    /// Rings that this rank then lends to the sources that send the most; none if several threads
-    /// use the network at once. Ranks may differ in it.
+    /// The number of rings that this rank lends to the sources that send the most, if each of its
+    /// event queues is one ring for all sources. A rank in which several threads use the network at
+    /// once lends none. Ranks may have different values.
     pub lane_rings: u32,
     /// For tests: the approximate number of messages after which a source has to give back such a
-    /// ring; 0 for never. Ranks may differ in it.
+    /// ring, or 0 for never. Ranks may have different values.
     pub lane_force_switch: u32,
-    /// Bytes up to which the rings of an event queue together may grow beyond the requested size,
-    /// so that floods use more memory than a core's cache holds. Ignored if a queue is one ring for
-    /// all sources.
+    /// The number of bytes to which the rings of an event queue may together grow beyond the
+    /// requested size, so that a flood can use more memory than a core's cache holds. Ignored if a
+    /// queue is one ring for all sources.
     pub flood_bytes: usize,
     /// The longest time for which this rank stops polling a ring during a flood, so that more
-    /// messages gather. Zero turns that off. Ranks may differ in it.
+    /// messages gather. Zero turns these pauses off. Ranks may have different values.
     pub max_coalescing: Duration,
-    /// Whether this rank offers the slots of its requests for the replies. Ranks may differ in it.
+    /// Whether this rank offers the slots of its requests for their replies. Ranks may have
+    /// different values.
     pub reply_slots: bool,
-    /// Whether this rank delays its first poll for such a reply. Ranks may differ in it.
+    /// Whether this rank delays its first poll for a reply in such a slot. Ranks may have different
+    /// values.
     pub adaptive_delay: bool,
 }
 
@@ -78,7 +83,8 @@ impl Default for ShmConfig {
 }
 
 impl ShmConfig {
-    /// The most bytes of shared memory besides queues and regions, with default settings.
+    /// The maximum number of bytes of shared memory besides queues and regions, with default
+    /// settings.
     pub const STAGING: usize = 16 << 20;
 
     /// Returns the size in bytes of the largest put.
@@ -91,7 +97,7 @@ impl ShmConfig {
         ranks > self.shared_ring_above
     }
 
-    /// Returns every setting by name, for comparison between ranks.
+    /// Returns every setting that must be the same on all ranks, by name.
     pub(super) fn entries(&self) -> [(&'static str, u64); 11] {
         [
             ("region_bytes", self.region_bytes as u64),
@@ -110,7 +116,8 @@ impl ShmConfig {
 
     /// Rejects values out of range.
     pub(super) fn check(&self) -> Result<(), ShmError> {
-        // Half of what a message can cover leaves room in any ring.
+        // A message that covers at most half of the slots that a message can cover fits into any
+        // ring.
         let in_queue = MAX_SLOTS.div_ceil(2) as usize * SLOT;
         let bounds = [
             ("region_bytes", self.region_bytes, 1, 1 << 44),

@@ -18,8 +18,8 @@ use super::message::{
 use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Sources, Taken, mark};
 use super::{Shm, staging};
 
-/// Similar puts of a run. All have the frame, length, source and match bits of the first, so the
-/// checks made on the first hold for all.
+/// A batch of similar messages of a run. They have the same frame, length, source and match bits as
+/// the first one, so the checks made on the first hold for all of them.
 struct PutBatch<'r> {
     ring: &'r Consumer<RingView>,
     slots: SlotRun,
@@ -28,7 +28,7 @@ struct PutBatch<'r> {
     tag: u64,
     /// The next message's offset within the entry.
     offset: u64,
-    /// Bytes before the payload.
+    /// The number of bytes before the payload.
     before: usize,
     /// The number of messages that may still be delivered.
     left: u32,
@@ -43,9 +43,13 @@ impl PutBatch<'_> {
             return None;
         }
         let slot = self.ring.peek_run(&self.slots)?;
+        // The header is read only now that `peek_run` has found the next message: reading further
+        // would take away a line that its sender is writing.
         let slot = self.ring.slots().address(slot);
-        // SAFETY: as for the first one, in `deliver_run`. The header is copied, so that the values
-        // checked are the values used even if a faulty peer writes meanwhile.
+        // SAFETY: the slot is the first of a message that was found committed and has not been
+        // released. It is aligned to 64 bytes, and any bits are a valid `Compact`. The header is
+        // copied rather than borrowed, so that the checked values are the ones used even if a
+        // faulty peer writes meanwhile.
         let header = unsafe { slot.cast::<Compact>().read() };
         if !header.is_like(&self.header) {
             return None;
@@ -63,19 +67,20 @@ impl PutBatch<'_> {
             offset,
             length,
             requested: length,
-            // SAFETY: the payload lies within the message, as the first one's does, and the message
-            // stays in place until it is released.
+            // SAFETY: the payload lies within the message, because frame and length are those of
+            // the first message, which was checked. The message is not overwritten before it is
+            // released.
             data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers up to `most` consecutive compact puts from the head of the ring into one managed
-    /// entry, which is the common case. Checks that apply to all of them are made once, on the
-    /// first. Returns the number delivered.
+    /// Delivers compact puts in the common case: at most `most` consecutive puts, from the head of
+    /// the ring, into the same managed entry. The checks that apply to all of them are made once,
+    /// on the first. Returns the number of puts delivered.
     ///
-    /// Not inlined, so that it does not compete with the message loop for registers.
+    /// This is not inlined, so that the message loop has the registers to itself.
     #[inline(never)]
     pub(super) fn deliver_run<S: Sink>(
         &self,
@@ -99,10 +104,11 @@ impl<M: Mode> Shm<M> {
             && frame.use_word() == first.use_word()
         {
             let slot = ring.slots().address(slot);
-            // SAFETY: this is the first slot of a message that was found committed and is not
-            // released before the sink has returned. It is aligned to 64, and any bits are a valid
-            // `Compact`. The first word is not used. The header is copied, so that the values
-            // checked are the values used even if a faulty peer writes meanwhile.
+            // SAFETY: the slot is the first of a message that was found committed and is not
+            // released before the sink has returned. It is aligned to 64 bytes, and any bits are a
+            // valid `Compact`. The first word is not used. The header is copied rather than
+            // borrowed, so that the checked values are the ones used even if a faulty peer writes
+            // meanwhile.
             let header = unsafe { slot.cast::<Compact>().read() };
             if header.length as usize > usize::from(frame.slots()) * SLOT - COMPACT
                 || !sources.contains(header.source)
@@ -139,14 +145,14 @@ impl<M: Mode> Shm<M> {
             .list
             .lock()
             .end_run(&run);
-        // Orders our accesses to the entry's memory before the load in `me_unlink` that finds no
-        // mark.
+        // The release orders this thread's accesses to the entry's memory before the load in
+        // `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         most - left
     }
 
-    /// Returns the run that a message to this index may begin, and the sources that the run
-    /// accepts.
+    /// Returns the run of entries that a message to this index may begin to fill, and the sources
+    /// from which that run accepts messages.
     #[inline]
     fn begin_run(
         &self,
@@ -161,7 +167,7 @@ impl<M: Mode> Shm<M> {
         }
         let mut list = found.list.lock();
         let run = list.begin_run()?;
-        // Under the list's lock: see `find`.
+        // Stored under the list's lock, for the reason given in `find`.
         let me = run.id.me(index);
         queue.delivering.store(mark(me.0), Ordering::Relaxed);
         let all = Sources::of(only_source, self.size);
@@ -195,19 +201,20 @@ impl<M: Mode> Shm<M> {
         };
         let mut data: &[u8] = &[];
         match hit.location {
-            // SAFETY: the bytes lie in the slots, or in memory that its owner doesn't write before
-            // the completion; neither release nor completion happens before the sink returns.
+            // SAFETY: the bytes lie in the message's slots, or in memory that its owner must not
+            // write before the completion. The slots are released, and the completion is posted,
+            // only after the sink has returned.
             Location::Managed => data = unsafe { slice::from_raw_parts(payload, hit.length) },
-            // SAFETY: `hit.length` bytes at this offset lie within the entry, which `me_append` has
-            // checked to lie within a region. In a put to oneself, source and destination may
-            // overlap.
+            // SAFETY: the `hit.length` bytes lie within the entry, and `me_append` has checked that
+            // the entry lies within a region. `copy` allows the overlap that a put to oneself may
+            // have.
             Location::Region(offset) => unsafe {
                 shared::copy(payload, self.own().at(offset), hit.length);
             },
             Location::Process(address) => {
                 let this = process_memory::this();
-                // SAFETY: as for a managed entry; the caller that appended the entry vouches for
-                // the address.
+                // SAFETY: the payload is valid for the reason given for a managed entry. The caller
+                // that appended the entry guarantees that the address is valid.
                 if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
                     hit.outcome = Outcome::OutOfRange;
                     hit.length = 0;

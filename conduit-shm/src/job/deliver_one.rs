@@ -1,5 +1,5 @@
-//! Delivery of one message. A rank often waits for just this one, so each instruction before its
-//! handler counts.
+//! Delivery of a single message. A rank often waits for just one message, so each instruction
+//! before the message's handler counts.
 
 use std::slice;
 use std::sync::atomic::Ordering;
@@ -22,19 +22,20 @@ pub(super) struct Slot(pub(super) [u8; SLOT]);
 
 /// The possible sources of a ring's messages.
 pub(super) enum Source<'i> {
-    /// One rank.
+    /// The ring belongs to this rank.
     Only(Rank),
-    /// Any rank; some of the messages are sampled.
+    /// The ring belongs to all ranks, and its messages are sampled.
     Any(&'i mut Sampler),
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers one message of a ring that had none before. Returns false if there is none, or it
-    /// needs the general path.
+    /// Delivers one message of a ring that had none before. Returns `false` if there is no message,
+    /// or if it needs the general path.
     ///
-    /// The slot after it is not read: that would fetch a line that its sender is about to write,
-    /// and all stores, including those of a reply or of the next request, would wait for it.
-    /// Messages that have arrived by the next poll are delivered by [`Self::deliver_run`].
+    /// The slot after the message is not read. Reading it would fetch a line that the sender is
+    /// about to write, and all of the sender's stores, including those of a reply or of its next
+    /// request, would wait for that line. Messages that have arrived by the next poll are delivered
+    /// by [`Self::deliver_run`].
     #[inline(always)]
     pub(super) fn poll_single<S: Sink>(
         &self,
@@ -68,8 +69,8 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Delivers the last of several messages. Not inlined, so that the message loop has the
-    /// registers.
+    /// Delivers the last of several messages. This is not inlined, so that the message loop has the
+    /// registers to itself.
     #[inline(never)]
     pub(super) fn deliver_last<S: Sink>(
         &self,
@@ -82,9 +83,9 @@ impl<M: Mode> Shm<M> {
         self.deliver_single(number, queue, inbound, head, sink)
     }
 
-    /// Delivers one compact put in the common case, as [`Self::deliver_run`] does: preparing for
-    /// more would take longer than everything else. Returns false if the message needs the general
-    /// path.
+    /// Delivers one compact put in the common case. Unlike [`Self::deliver_run`], this does not
+    /// prepare for further messages, which would take longer than everything else. Returns `false`
+    /// if the message needs the general path.
     #[inline(always)]
     fn deliver_single<S: Sink>(
         &self,
@@ -103,13 +104,14 @@ impl<M: Mode> Shm<M> {
                 let Some(source) = inbound.source else {
                     return false;
                 };
-                // SAFETY: as in `deliver_put`.
+                // SAFETY: the slot is the first of a message that was found committed and has not
+                // been released. It is aligned to 64 bytes, and any bits are a valid `Slot`.
                 copy = unsafe { slot.cast::<Slot>().read() };
-                // Prefetches the reply's line for writing, by a store that changes nothing: a
-                // prefetch instruction has no effect once the line has been read.
-                // SAFETY: the slot's last word, aligned. Its sender writes the slot again only when
-                // the head has passed it and any reply was taken; neither can happen here, because
-                // nothing is released, and no reply is written, before `begin`.
+                // Fetches the reply's line for writing, by a store that changes nothing. A prefetch
+                // instruction would have no effect, because the line has already been read. SAFETY:
+                // `last` is the slot's last word, which is aligned. The sender writes the slot
+                // again only once the head has passed it and any reply has been taken. Neither can
+                // happen before `begin`: until then nothing is released and no reply is written.
                 unsafe {
                     let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
                     last.write_volatile(last.read_volatile());
@@ -144,15 +146,15 @@ impl<M: Mode> Shm<M> {
         source: Source<'_>,
         sink: &mut S,
     ) -> bool {
-        // SAFETY: the first slot of a message that was found committed and is not released, nor
-        // written, before the sink has returned, or a copy of one; aligned to 64, and any bits are
-        // a `Compact`.
+        // SAFETY: `slot` is a copy of a message's first slot, or the first slot itself of a message
+        // that was found committed and is neither released nor written before the sink has
+        // returned. It is aligned to 64 bytes, and any bits are a valid `Compact`.
         let header = unsafe { slot.cast::<Compact>().read() };
         let length = header.length as usize;
         let is_source = match source {
             Source::Only(only) => header.source == only,
             Source::Any(sampler) => {
-                // Samples messages, each weighted by its slots.
+                // Samples messages, and weights each sample by the message's number of slots.
                 if sampler.pass(1) > 0 {
                     self.note_traffic(header.source, frame.slots().into());
                 }
@@ -174,7 +176,7 @@ impl<M: Mode> Shm<M> {
             let Some(hit) = list.accept_fast(source, header.match_bits, length) else {
                 return false;
             };
-            // Under the list's lock: see `find`.
+            // Stored under the list's lock, for the reason given in `find`.
             let me = hit.id.me(frame.index);
             queue.delivering.store(mark(me.0), Ordering::Relaxed);
             hit
@@ -188,12 +190,12 @@ impl<M: Mode> Shm<M> {
             offset: hit.offset,
             length,
             requested: length,
-            // SAFETY: within the message, as just checked, which does not change before the sink
-            // returns.
+            // SAFETY: the bytes lie within the message, as just checked, and the message does not
+            // change before the sink returns.
             data: unsafe { slice::from_raw_parts(slot.add(before_payload(length)), length) },
         });
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
-        // mark.
+        // The release orders this thread's accesses to the entry's memory before the load in
+        // `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         true
     }

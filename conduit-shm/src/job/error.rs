@@ -12,9 +12,9 @@ pub enum ShmError {
     /// A setting is out of its range.
     #[error("shm start: {setting} is {value}, accepted: {least} to {most}")]
     Setting {
-        /// The setting of [`ShmConfig`](super::ShmConfig).
+        /// The name of the setting, a field of [`ShmConfig`](super::ShmConfig).
         setting: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: u64,
         /// The smallest accepted value.
         least: u64,
@@ -24,15 +24,15 @@ pub enum ShmError {
     /// Two ranks run with different settings.
     #[error("shm start: {setting} is {ours} on rank {rank} and {theirs} on rank {peer}")]
     SettingDiffers {
-        /// The setting, or "version".
+        /// The name of the setting, or "version".
         setting: String,
         /// This rank.
         rank: Rank,
-        /// Its value.
+        /// This rank's value.
         ours: String,
         /// The other rank.
         peer: Rank,
-        /// The other rank's value, "missing" if it has none.
+        /// The other rank's value, or "missing" if it has none.
         theirs: String,
     },
     /// A peer's memory could not be obtained, or is not as expected.
@@ -42,7 +42,7 @@ pub enum ShmError {
         rank: Rank,
         /// The peer.
         peer: Rank,
-        /// The problem.
+        /// A description of the problem.
         reason: String,
     },
     /// The operating system refused an operation.
@@ -50,7 +50,7 @@ pub enum ShmError {
     System {
         /// This rank.
         rank: Rank,
-        /// The operation.
+        /// The operation that was refused.
         operation: &'static str,
         /// The system's message.
         reason: String,

@@ -1,5 +1,5 @@
-//! Detection of dead peers: a file descriptor per peer process becomes readable when the process
-//! ends.
+//! Detection of dead peers. For each peer's process there is a file descriptor that becomes
+//! readable when the process ends.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,11 +17,11 @@ const NONE: u32 = u32::MAX;
 /// The process of a rank.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Its process id here, 0 if it has none. Once the process has ended, another one may get the
-    /// same id.
+    /// The process's id in this process's namespace, or 0 if it has none. Once the process has
+    /// ended, another one may get the same id.
     pub(super) number: Pid,
-    /// Readable once the process has ended. `None` for this process, and if the system does not
-    /// support such descriptors.
+    /// A descriptor that is readable once the process has ended. `None` for this process itself,
+    /// and if the system does not support such descriptors.
     pub(super) descriptor: Option<OwnedFd>,
 }
 
@@ -60,8 +60,9 @@ impl Failures {
         }
     }
 
-    /// Returns the first peer found dead that had not closed its network, as reported by `closed`.
-    /// `processes` is indexed by rank. Processes without a descriptor are never found dead.
+    /// Returns the first peer that was found dead and had not closed its network, according to
+    /// `closed`. `processes` must be indexed by rank. Processes without a descriptor are never
+    /// found dead.
     pub(super) fn first(
         &self,
         processes: &[Process],

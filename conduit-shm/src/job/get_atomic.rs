@@ -37,8 +37,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Delivers a get. Room for the reply is reserved first, and the reply leaves before the event,
-    /// so nothing is left half done if there is no room.
+    /// Delivers a get. Room for the reply is reserved first, so nothing is left half done if there
+    /// is no room. The reply leaves before the event is raised.
     pub(super) fn take_get<S: Sink + ?Sized>(
         &self,
         number: usize,
@@ -59,7 +59,7 @@ impl<M: Mode> Shm<M> {
         let slots = slots_for(FULL, if inline { length } else { 0 });
         let eq = usize::from(header.eq);
         let Some(producer) = self.producer(message.source, eq) else {
-            // While a lane is being left, the queue exists but has no room.
+            // While this rank leaves a lane, the queue exists but has no room.
             return self.base(message.source, eq).map(|_| Taken::Stalled);
         };
         if slots > producer.max_slots() {
@@ -82,18 +82,20 @@ impl<M: Mode> Shm<M> {
         let slot = producer.slots().address(producer.slot(reserved));
         let (mut outcome, mut moved) =
             found.map_or((Outcome::NoMatch, 0), |hit| (hit.outcome, hit.length));
-        // SAFETY: the slots reserved for an inline reply.
+        // SAFETY: the slots were reserved for an inline reply, which begins with a header of `FULL`
+        // bytes.
         let to = unsafe { if inline { slot.add(FULL) } else { destination } };
         match found.map(|hit| hit.location) {
-            // SAFETY: the source lies within the entry, the destination within the reservation or
-            // within the initiator's memory, and neither holds less than `length` bytes. A get from
-            // oneself may overlap.
+            // SAFETY: the source lies within the entry, the destination lies within the reservation
+            // or within the initiator's memory, and each has at least `moved` bytes. `copy` allows
+            // the overlap that a get from oneself may have.
             Some(Location::Region(offset)) => unsafe {
                 shared::copy(self.own().at(offset), to, moved);
             },
             Some(Location::Process(address)) => {
                 let this = process_memory::this();
-                // SAFETY: the destination as above.
+                // SAFETY: the destination lies within the reservation or within the initiator's
+                // memory and has at least `moved` bytes.
                 if unsafe { process_memory::read(to, this, address, moved) }.is_err() {
                     (outcome, moved) = (Outcome::OutOfRange, 0);
                 }
@@ -101,7 +103,7 @@ impl<M: Mode> Shm<M> {
             Some(Location::Managed | Location::Nothing) | None => {}
         }
         let reply = self.completion(REPLY, header, outcome, moved, 0, slots);
-        // SAFETY: the first slot of our reservation.
+        // SAFETY: `slot` is the first slot of this call's reservation.
         unsafe { reply.write(slot) };
         producer.commit(reserved, reply.frame);
         self.ring_bell(initiator);
@@ -146,11 +148,12 @@ impl<M: Mode> Shm<M> {
                 Location::Region(offset) => {
                     let address = self.own().at(offset);
                     let is_aligned = address.addr().is_multiple_of(ty.size());
-                    // SAFETY: aligned, and within the entry, which lies in a region; a program that
-                    // uses atomics on it guarantees that all concurrent accesses are atomic.
+                    // SAFETY: the address is aligned and lies within the entry, which lies in a
+                    // region. A program that uses atomics on the entry guarantees that all
+                    // concurrent accesses are atomic.
                     is_aligned.then(|| unsafe { apply_atomic(address, op, ty, operand, comparand) })
                 }
-                // SAFETY: the caller that appended the entry vouches for the address.
+                // SAFETY: the caller that appended the entry guarantees that the address is valid.
                 Location::Process(address) => unsafe {
                     apply_atomic_at(address, op, ty, operand, comparand)
                 },

@@ -1,15 +1,15 @@
-//! Handover of a rank's memory to its peers: each peer asks the rank for the descriptor, over a
-//! socket.
+//! Handover of a rank's memory to its peers: each peer asks the rank for the descriptor of its
+//! memory over a socket.
 //!
 //! A file that another process has open can also be opened through `/proc`, but only with
-//! permission to inspect that process: not between sibling user namespaces (unprivileged
-//! containers, one for each rank), and not where tracing is forbidden. Handing over a descriptor
-//! (`SCM_RIGHTS`) needs no such permission.
+//! permission to inspect that process. That permission is missing between sibling user namespaces
+//! (unprivileged containers, one for each rank) and where tracing is forbidden. Handing over a
+//! descriptor (`SCM_RIGHTS`) does not require it.
 //!
-//! The socket has an abstract name, which leaves nothing behind and is visible in the whole network
-//! namespace, so the name proves nothing: both sides send a secret from the bootstrap information,
-//! which only the job's ranks know. User ids are compared as well, where they mean something: in
-//! another user namespace they don't.
+//! The socket has an abstract name, which leaves nothing behind. Any process in the network
+//! namespace can use such a name, so a connection proves nothing about the peer. Therefore both
+//! sides send a secret from the bootstrap information, which only the job's ranks know. User ids
+//! are compared as well, unless the peer's user is unknown in this user namespace.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -31,20 +31,21 @@ use crate::peer_credentials::credentials;
 
 use super::failure::Process;
 
-/// How long to keep asking a peer that does not answer. A peer that has ended refuses at once.
+/// How long to keep asking a peer that does not answer. If the peer has ended, the connection is
+/// refused at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one connection may keep the others waiting; an honest peer that was too slow asks
+/// How long one connection may keep the others waiting. An honest peer that was too slow asks
 /// again.
 const REQUEST: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(1);
 const WORD: usize = 16;
-/// The user id that stands for a user without one in this namespace, unless the system is
+/// The user id that stands for users who have no id in this namespace, unless the system is
 /// configured otherwise.
 const UNKNOWN_USER: u32 = 65534;
 
-/// The socket name of a rank and the secrets for request and answer: random, and known only to the
-/// job's ranks.
+/// The socket name of a rank and the secrets for the request and the answer. All three are random
+/// and known only to the job's ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Address {
     name: [u8; WORD],
@@ -92,8 +93,8 @@ impl Address {
     }
 }
 
-/// Hands over this rank's memory to all peers that know the secret, in its own thread, until it is
-/// dropped.
+/// A server that hands over this rank's memory to all peers that know the secret. It runs in its
+/// own thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: Arc<UnixListener>,
@@ -102,7 +103,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
-        // Not available everywhere: valgrind and system call filters may not support such
+        // Failure is not an error: valgrind and system call filters may not support such
         // descriptors.
         let process = pidfd_open(getpid(), PidfdFlags::empty())
             .inspect_err(|error| tracing::warn!(%error, "cannot open a process descriptor; peers will not notice the end of this rank"));
@@ -142,7 +143,7 @@ impl Drop for Server {
         // Fails the connections that are still pending.
         let stopped = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (stopped, self.thread.take()) {
-            // The thread has no reason to panic; and if it did, it would have ended.
+            // An error would mean that the thread panicked, and then it has ended, too.
             let _ = thread.join();
         }
     }
@@ -177,7 +178,8 @@ fn answer(
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let answer = [IoSlice::new(&address.answer)];
         match rustix::net::sendmsg(peer, &answer, &mut control, SendFlags::NOSIGNAL) {
-            // Too many of this user's descriptors are in flight: peers are about to receive them.
+            // Too many of this user's descriptors are in flight. Peers are about to receive them,
+            // so this tries again.
             Err(rustix::io::Errno::TOOMANYREFS) => thread::sleep(PAUSE),
             Err(rustix::io::Errno::INTR) => {}
             sent => return sent.map(drop).map_err(io::Error::from),
@@ -197,7 +199,8 @@ pub(super) fn ask(address: &Address, patience: Duration) -> io::Result<Handed> {
     let begun = Instant::now();
     loop {
         match ask_once(address, patience) {
-            // The peer has moved on to another rank, because this process was too slow.
+            // The peer has moved on to another rank, because this process was too slow, so it asks
+            // again.
             Err(error) if is_passing(&error) && begun.elapsed() < patience => thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(format!(
@@ -221,7 +224,7 @@ fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    // The send timeout also covers connecting: a stopped peer may have a full backlog.
+    // The send timeout also covers connecting, which blocks if a stopped peer has a full backlog.
     for timeout in [Timeout::Send, Timeout::Recv] {
         set_socket_timeout(&peer, timeout, Some(patience))?;
     }
@@ -249,7 +252,7 @@ fn ask_once(address: &Address, patience: Duration) -> io::Result<Handed> {
                 descriptor: descriptors.next(),
             },
         }),
-        _ => Err(io::Error::other("another process has answered")),
+        _ => Err(io::Error::other("another process answered")),
     }
 }
 
@@ -292,7 +295,7 @@ mod tests {
         }
     }
 
-    /// As under valgrind.
+    /// The process descriptor is missing, as under valgrind.
     #[test]
     fn memory_is_handed_over_also_without_a_descriptor_of_the_process() {
         let memory = file_of(b"memory").into();
@@ -335,7 +338,7 @@ mod tests {
     fn who_takes_no_connections_is_given_up() {
         let address = Address::random().unwrap();
         let listener = UnixListener::bind_addr(&address.socket().unwrap()).unwrap();
-        // One connection fits into an empty backlog.
+        // Even a backlog of length 0 has room for one connection.
         rustix::net::listen(&listener, 0).unwrap();
         let _waiting = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         let error = ask(&address, Duration::from_millis(1)).unwrap_err();

@@ -1,30 +1,30 @@
-//! Lanes: in a job of more than `CONDUIT_LANE_ABOVE` ranks, sources share rings, and a rank lends a
-//! few exclusive rings to the sources that send the most.
+//! Lanes: with more ranks than the limit up to which each source has an exclusive ring, a rank
+//! lends a few exclusive rings to the sources that send the most.
 //!
 //! The crate `lanes` decides which source gets a lane and when that changes (`docs/lanes.md`); this
-//! module carries it out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and *holds* rings of
-//! others (`LaneKind::Holder`). A lane consists of one ring in each of a rank's queues, all with
-//! the same number.
+//! module carries these decisions out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and
+//! *holds* rings of others (`LaneKind::Holder`). A lane is one ring of each of a rank's queues, all
+//! with the same number.
 //!
 //! * **Counting**: messages in shared rings are sampled ([`Shm::note_traffic`]). Traffic in lanes
-//!   is derived from the rings' positions when a round begins and when it ends; enough of it counts
-//!   as rounds of its own.
-//! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. A
-//!   message that finds no room waits here, where it blocks nothing.
-//! * **Into the lane** ([`LanesState::way`]): the source switches each queue separately, with its
-//!   first message after the offer. Its last message in the shared ring is an announcement
-//!   ([`LANE_OPENED`]); the owner polls the lane once it has received the announcement.
+//!   is read from the rings' positions when a round begins and when it ends. Traffic in lanes alone
+//!   makes up rounds, too.
+//! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. If there
+//!   is no room for such a message, it waits in this module, where it blocks nothing.
+//! * **Into the lane** ([`LanesState::way`]): the source switches in each queue separately, with
+//!   the first message after the offer. An announcement ([`LANE_OPENED`]) is the last message in
+//!   the shared ring; the owner polls the lane once it has received it.
 //! * **Back to the shared ring**: sends return `Again` until the owner has freed everything in the
-//!   queue's lane; then the source uses the shared ring again. The source gives the lane back when
-//!   all its queues are empty, so the next holder [continues](Producer::resume) at the owner's
-//!   position.
+//!   queue's lane; then the source uses the shared ring again. The lane is given back when the
+//!   source has left it in all queues, so its next holder [continues](Producer::resume) at the
+//!   owner's position.
 //!
 //! Everything else is done in [`Shm::tend_lanes`], which a poll calls when this rank's activations
-//! word says so. As long as nothing changes, lanes cost a poll nothing.
+//! word asks for it. As long as nothing changes, lanes cost a poll nothing.
 //!
-//! No rank lends rings if several threads may use the network at once: if the ring changed after a
-//! thread had looked it up and before it had reserved slots in it, the thread's next messages could
-//! overtake this one.
+//! No rank lends if several threads use the network at once: if a thread has chosen its ring but
+//! not yet reserved a slot there, later messages of the same rank, through another ring, could
+//! overtake its message.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,27 +44,27 @@ use super::message::{Header, LANE, LANE_OPENED};
 use super::receive::{Inbox, Taken};
 use super::{Peer, Shm, ShmConfig};
 
-/// The maximum number of missed rounds that are made up for. After that many, even the weight of a
-/// source that sent all the traffic has decayed to nothing.
+/// The maximum number of missed rounds that are made up for. After this many rounds without
+/// traffic, even the largest possible weight has decayed to nothing.
 const MISSED: u64 = 128;
 
-/// An exchangeable pointer to the ring to send through. If it is null, the ring has to be looked
-/// up.
+/// A pointer to the ring to send through, which can be exchanged. If it is null, the ring has to be
+/// looked up.
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicPtr<Producer<RingView>>);
 
 impl Way {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<&Producer<RingView>> {
-        // SYNC (way): pairs with `set`.
+        // SYNC (way): pairs with the release in `set`.
         let producer = self.0.load(Ordering::Acquire);
-        // SAFETY: the pointer is null or, by the contract of `set`, valid for as long as `self`;
-        // only shared references exist.
+        // SAFETY: the pointer is null, or the caller of `set` guarantees that the producer lives as
+        // long as `self`. Only shared references to a producer exist.
         unsafe { producer.as_ref() }
     }
 
     /// # Safety
-    /// The producer must live at least as long as `self`.
+    /// The producer must live as long as `self`.
     pub(super) unsafe fn set(&self, producer: &Producer<RingView>) {
         // SYNC (way): a thread that reads the pointer sees the producer and its position.
         let producer = std::ptr::from_ref(producer).cast_mut();
@@ -78,11 +78,11 @@ impl Way {
 
 /// The lanes of a rank, both lent and held.
 pub(super) struct ShmLanes<M: Mode> {
-    /// Number of lanes that this rank lends.
+    /// The number of lanes that this rank lends.
     count: u16,
     /// `None` unless each queue is one ring for all sources.
     state: Option<M::Lock<LanesState>>,
-    /// A dead peer, plus 1; 0 if none. Stored before the state is locked.
+    /// The rank of a dead peer, plus 1, or 0 if no peer is dead. Stored before the state is locked.
     dead: AtomicU32,
 }
 
@@ -90,9 +90,10 @@ pub(super) struct ShmLanes<M: Mode> {
 #[derive(Debug, Clone, Default)]
 struct Lent {
     holder: Option<Rank>,
-    /// The queues in which it has been announced, as a bit set. The owner polls it in these.
+    /// The queues in which the holder has announced the lane, as a bit set. Only these queues poll
+    /// it.
     announced: u32,
-    /// The number of slots received through it that no weight includes yet.
+    /// The number of slots that were received through the lane and are not yet part of any weight.
     fresh: u64,
 }
 
@@ -102,18 +103,18 @@ struct Held {
     peer: Rank,
     /// The lane's number at the peer.
     place: u16,
-    /// By queue. The rings themselves count the fragments in flight.
+    /// The lane's outlet in each queue. The rings themselves count the fragments in flight.
     outlets: [Outlet; QUEUES],
-    /// By queue; `None` where the lane has not been announced.
+    /// The lane's ring in each queue in which the lane was announced.
     rings: [Option<Arc<Producer<RingView>>>; QUEUES],
 }
 
 #[derive(Debug)]
 struct LanesState {
     driver: Driver,
-    /// By the number of the lane lent.
+    /// The lanes that this rank lends, by number.
     lent: Box<[Lent]>,
-    /// By the slot of the lane held.
+    /// The lanes that this rank holds, by slot.
     held: Box<[Option<Held>]>,
     /// This rank's ends of all lanes that it has ever used, by peer, number and queue.
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
@@ -126,14 +127,14 @@ struct LanesState {
 
 impl<M: Mode> ShmLanes<M> {
     /// # Errors
-    /// Fails if the lanes' settings are out of range.
+    /// Fails if there are more lanes than the crate `lanes` allows.
     pub(super) fn new(
         rank: Rank,
         config: &ShmConfig,
         shared_rings: bool,
     ) -> Result<Self, SettingsError> {
         let lends = shared_rings && !M::PARALLEL;
-        // In range, because the setting was checked.
+        // The cast is lossless, because the setting was checked.
         let count = if lends { config.lane_rings as u16 } else { 0 };
         let state = shared_rings
             .then(|| LanesState::new(rank, count, config.lane_force_switch, lends))
@@ -145,7 +146,7 @@ impl<M: Mode> ShmLanes<M> {
         })
     }
 
-    /// Runs `act` with the state locked, as if another call held it.
+    /// Runs `act` while the state is locked, as it would be by another call.
     #[cfg(test)]
     pub(super) fn while_locked(&self, act: impl FnOnce()) {
         let _state = self.state.as_ref().map(|state| state.lock());
@@ -156,8 +157,8 @@ impl<M: Mode> ShmLanes<M> {
         self.count.into()
     }
 
-    /// Creates a sampler for the messages of a shared ring. If this rank has no lanes to lend, it
-    /// samples none.
+    /// Creates a sampler for the messages of a shared ring. If this rank lends no lanes, it samples
+    /// no messages.
     pub(super) fn sampler(&self, rank: Rank, queue: usize) -> Sampler {
         let interval = self.state.as_ref().filter(|_| self.count > 0);
         let interval = interval.map_or(u32::MAX, |state| state.lock().driver.settings.interval);
@@ -169,7 +170,8 @@ impl<M: Mode> ShmLanes<M> {
         state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
-    /// Returns whether messages to a peer go through a lane, and whether those from it do.
+    /// Returns whether messages to a peer go through a lane, and whether messages from it come
+    /// through one.
     pub(super) fn with(&self, peer: Rank) -> (bool, bool) {
         let Some(state) = self.state.as_ref().and_then(|state| state.try_lock()) else {
             return (false, false);
@@ -208,8 +210,8 @@ impl LanesState {
     }
 
     /// Returns the ring for the next message to a peer's queue: the lane or `base`, the shared
-    /// ring. Returns `None` if the message has to wait. When the queue switches to a lane, this
-    /// writes the announcement.
+    /// ring. Returns `None` if the message has to wait. When the source switches to a lane, this
+    /// call writes the announcement.
     fn way(
         &mut self,
         own: Rank,
@@ -237,7 +239,7 @@ impl LanesState {
                 let key = (to, held.place, queue as u8);
                 let known = self.ends.get(&key).map(Arc::clone);
                 let Some(lane) = known.or_else(|| peer.lane(queue, held.place)) else {
-                    // That queue has no lanes.
+                    // The peer's queue has no lanes.
                     return Some(Arc::clone(base));
                 };
                 let reserved = base.reserve(1)?;
@@ -246,7 +248,7 @@ impl LanesState {
                     hdr_data: generation.into(),
                     ..Header::default()
                 };
-                // SAFETY: the slot of our reservation.
+                // SAFETY: the slot is the one that this call has reserved.
                 unsafe { header.write(base.slots().address(base.slot(reserved))) };
                 base.commit(reserved, Frame::new(1, LANE_OPENED, 0));
                 lane.resume();
@@ -254,13 +256,14 @@ impl LanesState {
                 self.ends.entry(key).or_insert(lane).clone()
             }
         };
-        // The outlet need not count messages in flight: the ring itself knows how full the lane is.
+        // The outlet's own count of free slots is not needed, because the ring itself knows how
+        // full the lane is.
         next.taken(u32::MAX);
         *outlet = next;
         Some(way)
     }
 
-    /// Reads the traffic in lanes if that is due, and ends the round if it is over.
+    /// Reads the traffic in lanes if a reading is due, and ends the round if it is over.
     fn end_rounds<M: Mode>(&mut self, shm: &Shm<M>) {
         if !std::mem::take(&mut self.is_due) || self.is_over {
             return;
@@ -273,8 +276,9 @@ impl LanesState {
         }
     }
 
-    /// Makes up for rounds in which all traffic went through lanes. Only messages in shared rings
-    /// end a round, so without this, old traffic in lanes would count as recent.
+    /// Makes up for the rounds that would have passed if traffic in lanes ended rounds. Only
+    /// messages in shared rings end a round, so without this, old traffic in lanes would count as
+    /// recent.
     fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
         let interval = u64::from(self.driver.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
@@ -314,7 +318,8 @@ impl<M: Mode> Carrier for Rings<'_, M> {
 
     fn act(&mut self, kind: LaneKind, action: Action) {
         let (slot, peer) = match action {
-            // Nothing has to be created.
+            // These actions need nothing: the driver sends messages itself, and the rings exist
+            // already.
             Action::Send { .. } | Action::Connect { .. } => return,
             Action::Open { slot, peer, .. }
             | Action::Drain { slot, peer }
@@ -376,7 +381,7 @@ impl Peer {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Counts sampled traffic from a source in a shared ring.
+    /// Counts samples of a source's traffic in a shared ring.
     #[cold]
     pub(super) fn note_traffic(&self, source: Rank, samples: u32) {
         let Some(state) = self.lanes.state.as_ref().filter(|_| self.lanes.count > 0) else {
@@ -425,9 +430,9 @@ impl<M: Mode> Shm<M> {
         verdict.ok().map(|()| Taken::Done)
     }
 
-    /// Handles an announcement: the source's next message to this queue comes through its lane. An
-    /// announcement that no message follows may arrive after the lane has ended; it is then
-    /// ignored. Returns `None` if it is malformed.
+    /// Handles an announcement: the source's next message to this queue comes through its lane. If
+    /// no message follows an announcement, the end of the lane may overtake it; it is then ignored.
+    /// Returns `None` if it is malformed.
     #[cold]
     pub(super) fn take_lane_opened(
         &self,
@@ -446,8 +451,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Does the pending work on lanes in queue `number`, whose `inbox` the caller has locked, and
-    /// in all other queues that can be locked at once.
+    /// Does the pending work on lanes, in the queue `number`, which the caller has locked, and in
+    /// all others.
     pub(super) fn tend_lanes(&self, number: usize, inbox: &mut Inbox) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -463,7 +468,8 @@ impl<M: Mode> Shm<M> {
                 };
             }
         }
-        // A lane is lent again only when no queue still polls it for its last holder.
+        // The round is ended only if no queue still polls a lane for its last holder. Thus a lane
+        // is lent again only once its last holder has left it everywhere.
         if is_done {
             state.end_rounds(self);
         }
@@ -475,8 +481,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Makes a queue poll exactly the lanes that were announced in it. Returns `false` if the queue
-    /// has to be tried again.
+    /// Makes a queue poll exactly the lanes that were announced in it. Returns `false` if the call
+    /// has to be repeated.
     fn watch_lanes(&self, state: &mut LanesState, number: usize, inbox: &mut Inbox) -> bool {
         let mut is_done = true;
         for (slot, lent) in state.lent.iter_mut().enumerate() {
@@ -485,7 +491,7 @@ impl<M: Mode> Shm<M> {
             is_done &= slots.is_some();
             let slots = slots.filter(|_| holder.is_some()).unwrap_or(0);
             lent.fresh += slots;
-            // Only tests read this, and an approximate count is enough for them.
+            // Only tests use this count, and an approximate one is enough for them.
             state.driver.used(slot, slots as u32);
         }
         is_done
@@ -522,7 +528,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Notes a peer's death. From then on nothing waits for the peer, and lanes no longer change
+    /// Notes a peer's death. From now on, nothing waits for that peer, and lanes no longer change
     /// hands.
     pub(super) fn end_lanes(&self, dead: Rank) {
         let Some(state) = &self.lanes.state else {
@@ -531,7 +537,7 @@ impl<M: Mode> Shm<M> {
         self.lanes.dead.store(dead + 1, Ordering::Relaxed);
         match state.try_lock() {
             Some(mut state) => self.end_lanes_of_dead(&mut state),
-            // Another call holds the lock; the signal makes this rank check again.
+            // Whoever holds the lock is signalled to check for a dead peer again.
             None => self.own().control().signal(),
         }
     }

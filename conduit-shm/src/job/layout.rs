@@ -1,12 +1,12 @@
-//! The layout of a rank's memory. Offsets count from the start of the mapping; it contains no
-//! pointers.
+//! The layout of a rank's memory. Offsets count from the start of the mapping. The memory contains
+//! no pointers.
 //!
 //! ```text
 //! Control | event queues: (RingControl, slots) per ring | staging: states, pieces | regions
 //! ```
 //!
-//! All ranks run with the same settings, so everything but the sizes of queues and regions is known
-//! without asking.
+//! All ranks run with the same settings, so a rank knows everything about a peer's layout except
+//! the sizes of its queues and regions.
 
 use std::mem::{align_of, offset_of, size_of};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -23,39 +23,41 @@ pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
 /// The layout version. Must change with any change of this file or of [`super::message`].
 pub(super) const VERSION: u32 = 6;
 
-/// Event queues available to the network's user.
+/// The number of event queues available to the network's user.
 pub(super) const USER_QUEUES: usize = 16;
 /// The queue of indices that were opened without one.
 pub(super) const INTERNAL_QUEUE: usize = USER_QUEUES;
-/// All queues of a rank.
+/// The number of all queues of a rank.
 pub(super) const QUEUES: usize = USER_QUEUES + 1;
-/// Regions of a rank.
+/// The maximum number of regions of a rank.
 pub(super) const REGIONS: usize = 32;
 
-/// The page size of most processors; regions are whole pages.
+/// The page size of most processors. Regions consist of whole pages.
 pub(super) const PAGE: usize = 4096;
 /// The size of a huge page.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
-/// [`Control::state`]: the owner uses the network.
+/// A value of [`Control::state`]: the owner uses the network.
 pub(super) const STATE_OPEN: u32 = 1;
-/// [`Control::state`]: the owner has left normally; its process may end.
+/// A value of [`Control::state`]: the owner has left normally, so its process may end.
 pub(super) const STATE_CLOSED: u32 = 2;
 
 /// An event queue as its senders see it.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct QueueEntry {
-    /// Offset of the queue's first [`RingControl`]. The others follow at [`ring_stride`]. 0 until
-    /// the queue exists. Stored last, with release.
+    /// The offset of the queue's first [`RingControl`], or 0 until the queue exists. The other
+    /// rings follow at distances of [`ring_stride`]. This field is stored last, with release
+    /// ordering.
     pub(super) offset: AtomicU64,
-    /// Base-2 logarithm of the slots of each ring of one source.
+    /// The base-2 logarithm of the number of slots of each ring of one source.
     pub(super) shift: AtomicU32,
-    /// Base-2 logarithm of the slots of its first part. A ring of all sources has only this part.
+    /// The base-2 logarithm of the number of slots of such a ring's first part. A ring of all
+    /// sources has only this part.
     pub(super) part: AtomicU32,
-    /// Number of rings.
+    /// The number of rings.
     pub(super) rings: AtomicU32,
-    /// The rings through which a source has begun to send: bit `ring % 64`.
+    /// The rings through which a source has begun to send. Bit `ring % 64` stands for `ring`.
     pub(super) used: AtomicU64,
 }
 
@@ -82,22 +84,24 @@ pub(super) struct Control {
     pub(super) magic: AtomicU64,
     pub(super) version: AtomicU32,
     pub(super) rank: AtomicU32,
-    /// [`settings_hash`] of the owner.
+    /// The owner's [`settings_hash`].
     pub(super) settings: AtomicU64,
     pub(super) state: AtomicU32,
-    /// Number of regions that can be looked up. Stored last, with release.
+    /// The number of regions that can be looked up. Stored last, with release ordering.
     pub(super) region_count: AtomicU32,
-    /// Bytes that the owner may come to touch, for the sum over ranks.
+    /// The number of bytes that the owner may come to touch. Ranks add up these numbers before they
+    /// reserve memory.
     pub(super) promised: AtomicU64,
-    /// The [control group](crate::memory::Memory::group_id) that these bytes count in.
+    /// The [control group](crate::memory::Memory::group_id) in which these bytes count.
     pub(super) memory_group: AtomicU64,
     /// Alone on its cache line, because every sender reads it with every message.
     pub(super) doorbell: CachePadded<DoorbellWords>,
-    /// The queue of each portal table index, plus 1; 0 while the index is not open. Stored with
-    /// release.
+    /// For each portal table index, the number of its queue plus 1, or 0 while the index is not
+    /// open. Stored with release ordering.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
-    /// 1 after a peer has activated a ring of any queue, until the owner has seen it. Alone on its
-    /// cache line, because the owner reads it constantly.
+    /// [`ACTIVATIONS`] from the moment when a rank activates a ring or signals the owner until the
+    /// owner has noticed, otherwise 0. Alone on its cache line, because the owner reads it
+    /// constantly.
     pub(super) activations: CachePadded<AtomicU64>,
     pub(super) queues: [QueueEntry; QUEUES],
     pub(super) regions: [RegionEntry; REGIONS],
@@ -106,8 +110,8 @@ pub(super) struct Control {
 impl Control {
     /// Announces that a source is going to send through a ring of a queue.
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
-        // SYNC (activations): first the bit, then the word, then messages. Pairs with
-        // `Shm::activate_all`.
+        // SYNC (activations): the bit comes before the word in `signal`, and the word comes before
+        // the messages. Pairs with the swap in `Shm::activate_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
         self.signal();
     }
@@ -118,16 +122,17 @@ impl Control {
     }
 }
 
-/// [`Control::activations`]: rings were activated.
+/// The value of [`Control::activations`] that asks the owner to check for activated rings and
+/// pending work on lanes.
 pub(super) const ACTIVATIONS: u64 = 1;
 
-/// The state of one piece, alone on its line: 0 free, 1 in use. The initiator takes the piece; the
-/// target of a put or the initiator of a get frees it.
+/// The state of one piece, alone on its cache line: 0 if the piece is free, 1 if it is in use. The
+/// initiator takes the piece; the target of a put or the initiator of a get frees it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct PieceState(pub(super) AtomicU32);
 
-// The layout is the protocol between processes, so it may depend only on this file.
+// The layout is a protocol between processes, so it must depend on nothing but this file.
 const _: () = {
     assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
@@ -143,13 +148,13 @@ const _: () = {
     assert!(size_of::<Control>() <= PAGE);
 };
 
-/// Returns the number of bytes from one ring of a queue to the next.
+/// Returns the number of bytes from the start of one ring of a queue to the start of the next.
 pub(super) const fn ring_stride(shift: u32) -> usize {
     size_of::<RingControl>() + (SLOT << shift)
 }
 
-/// Returns the number of bytes before a ring of a queue, whose first ring may be one of all
-/// sources.
+/// Returns the number of bytes of a queue that precede the ring `index`. If `shared` is set, the
+/// queue's first ring is one of all sources.
 pub(super) fn ring_start(index: usize, shift: u32, part: u32, shared: bool) -> Option<usize> {
     match index.checked_sub(1) {
         Some(others) if shared => others
@@ -169,12 +174,13 @@ pub(super) struct Layout {
     pub(super) piece_bytes: usize,
     pub(super) pieces: usize,
     pub(super) region_offset: usize,
-    /// Bytes of the whole mapping.
+    /// The size in bytes of the whole mapping.
     pub(super) total: usize,
 }
 
 impl Layout {
-    /// Creates the layout for these settings. They have been checked, so nothing overflows.
+    /// Creates the layout for these settings. The caller must have checked the settings, so that
+    /// nothing overflows.
     pub(super) fn new(config: &ShmConfig) -> Self {
         let queue_offset = PAGE;
         let queue_end = queue_offset + config.queue_bytes.next_multiple_of(PAGE);

@@ -1,4 +1,4 @@
-//! The memory of one rank, as mapped in this process.
+//! The memory of one rank, mapped into this process.
 
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
@@ -22,10 +22,11 @@ pub(super) struct Mapping {
     layout: Layout,
 }
 
-// SAFETY: the pointer names memory shared between processes, accessed only through atomics or by
-// the rules of the ring and the Ni contract; neither depends on the thread.
+// SAFETY: the pointer refers to memory shared between processes, which is accessed only through
+// atomics or by the rules of the ring and of `Ni`. None of these depends on the thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: accesses through a shared reference follow the same rules, which do not depend on the
+// thread.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -33,7 +34,8 @@ impl Mapping {
     pub(super) fn new(fd: impl AsFd, layout: &Layout, huge_pages: bool) -> io::Result<Self> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let reserved = layout.total + HUGE_PAGE;
-        // SAFETY: a new anonymous mapping at an address of the system's choice, without access.
+        // SAFETY: this creates a new anonymous mapping without access rights, at an address that
+        // the system chooses.
         let start = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::null_mut(),
@@ -58,14 +60,14 @@ impl Mapping {
         let base = match mapped {
             Ok(base) => base,
             Err(error) => {
-                // SAFETY: the reservation made above.
+                // SAFETY: this is the reservation made above, into which nothing refers.
                 unsafe { rustix::mm::munmap(start, reserved)? };
                 return Err(error);
             }
         };
-        // Unmaps the rest of the reservation, before and behind.
-        // SAFETY: both parts belong to the reservation and not to the mapping; lengths are whole
-        // pages.
+        // Unmaps the rest of the reservation, before and behind the mapping. SAFETY: both parts
+        // belong to the reservation and not to the mapping; both lengths are multiples of the page
+        // size.
         unsafe {
             if lead > 0 {
                 rustix::mm::munmap(start, lead)?;
@@ -79,7 +81,7 @@ impl Mapping {
         if huge_pages {
             // Only advice: if the system has no huge pages for shared memory, small ones are used.
             let len = layout.total - layout.region_offset;
-            // SAFETY: within the mapping; the advice changes no contents.
+            // SAFETY: the range lies within the mapping, and the advice changes no contents.
             let advised = unsafe {
                 rustix::mm::madvise(
                     mapping.at(layout.region_offset).cast(),
@@ -91,8 +93,8 @@ impl Mapping {
                 tracing::warn!(%error, "huge pages are not available");
             }
         }
-        // Core files should not include terabytes of reserved addresses.
-        // SAFETY: the whole mapping; the advice changes no contents.
+        // Core files should not include terabytes of reserved addresses. SAFETY: the range is the
+        // whole mapping, and the advice changes no contents.
         let hidden = unsafe { rustix::mm::madvise(base, layout.total, Advice::LinuxDontDump) };
         if let Err(error) = hidden {
             tracing::debug!(%error, "cannot exclude the mapping from core files");
@@ -104,17 +106,17 @@ impl Mapping {
         &self.layout
     }
 
-    /// Returns the address of an offset, which is at most `total`.
+    /// Returns the address of an offset, which must be at most `total`.
     #[inline]
     pub(super) fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset <= self.layout.total);
-        // SAFETY: within the mapping or at its end: offsets come from the layout, or were checked
-        // by `range`.
+        // SAFETY: the address lies within the mapping or at its end, because offsets come from the
+        // layout or were checked by `range`.
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// Returns the address of `len` bytes that a peer has named by their offset; `None` if they
-    /// don't lie in staging or regions.
+    /// Returns the address of `len` bytes that a peer has specified by their offset, or `None` if
+    /// they don't lie in staging or regions.
     #[inline]
     pub(super) fn range(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len as u64)?;
@@ -133,24 +135,24 @@ impl Mapping {
         (offset >= self.layout.region_offset && end <= self.layout.total).then_some(offset)
     }
 
-    /// Returns the first page.
+    /// Returns the control words, which begin the first page.
     #[inline]
     pub(super) fn control(&self) -> &Control {
-        // SAFETY: the mapping begins with a `Control` (asserted to fit), all of whose fields are
-        // atomics, for which every bit pattern is valid; page-aligned.
+        // SAFETY: the mapping is page-aligned and begins with a `Control`, which is asserted to
+        // fit. All of its fields are atomics, for which every bit pattern is valid.
         unsafe { self.base.cast::<Control>().as_ref() }
     }
 
-    /// Returns a ring of a published queue, whose first ring is one of all sources if `shared` is
-    /// set; `None` if there is no such ring, or the owner's queue entry is invalid.
+    /// Returns a ring of a published queue, or `None` if there is no such ring or the owner's queue
+    /// entry is invalid. If `shared` is set, the queue's first ring is one of all sources.
     pub(super) fn ring(
         &self,
         queue: &QueueEntry,
         index: usize,
         shared: bool,
     ) -> Option<(RingView, Extent)> {
-        // SYNC (queue): pairs with the release store in `make_queue`: the extent is visible with
-        // the offset.
+        // SYNC (queue): pairs with the release store in `make_queue`: a thread that sees the offset
+        // sees the extent, too.
         let offset = queue.offset.load(Ordering::Acquire);
         let (shift, part) = (&queue.shift, &queue.part);
         let (shift, part) = (shift.load(Ordering::Relaxed), part.load(Ordering::Relaxed));
@@ -171,21 +173,21 @@ impl Mapping {
             return None;
         }
         let control = NonNull::new(self.at(start).cast::<RingControl>())?;
-        // SAFETY: the slots follow the control words within the same ring, which lies in the
-        // mapping (checked above).
+        // SAFETY: the slots follow the control words within the same ring, and the ring lies in the
+        // mapping, as checked above.
         let ring = unsafe { RingView::new(control, control.add(1).cast()) };
         Some((ring, Extent { shift, part }))
     }
 
-    /// Returns the state of a staging piece; `None` if there is no such piece.
+    /// Returns the state of a staging piece, or `None` if there is no such piece.
     #[inline]
     pub(super) fn piece_state(&self, piece: usize) -> Option<&AtomicU32> {
         if piece >= self.layout.pieces {
             return None;
         }
         let offset = self.layout.piece_states + piece * size_of::<PieceState>();
-        // SAFETY: an aligned element of the table of states, which lies within the mapping; an
-        // atomic.
+        // SAFETY: the address is that of an aligned element of the table of states, which lies
+        // within the mapping. The element is an atomic.
         unsafe { Some(&(*self.at(offset).cast::<PieceState>()).0) }
     }
 }
@@ -193,8 +195,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (base, len) = (self.base.as_ptr().cast(), self.layout.total);
-        // SAFETY: mapped by `new` with this length. Holders of pointers into it also hold the
-        // network, which holds this.
+        // SAFETY: `new` has mapped this range with this length. Whoever holds a pointer into the
+        // mapping also holds the network, which in turn holds the mapping.
         let unmapped = unsafe { rustix::mm::munmap(base, len) };
         if let Err(error) = unmapped {
             tracing::debug!(%error, "cannot unmap a rank's memory");

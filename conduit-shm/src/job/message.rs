@@ -7,7 +7,7 @@
 //! | 12 | source u32 | |
 //! | 16 | match bits u64 | |
 //! | 24 | header data u64 | |
-//! | 32 | *payload of a compact put*, or at 64 ([`before_payload`]) | remote offset u64 |
+//! | 32 | *payload of a compact put*, or of 64 ([`before_payload`]) | remote offset u64 |
 //! | 40 | | token u64 |
 //! | 48 | | reference u64: an offset into the initiator's mapping |
 //! | 56 | | md u32 |
@@ -18,7 +18,8 @@
 //! | kind | uses |
 //! |---|---|
 //! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
-//! | [`PUT_REPLY_SLOT`] | the same, in one slot, into which the reply may be written: one of these again |
+//! | [`PUT_REPLY_SLOT`] | the same, in one slot into which the reply, a [`PUT_COMPACT`], may be
+//! written |
 //! | [`PUT`] | payload in the slots |
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
@@ -46,23 +47,23 @@ pub(super) const PUT_REPLY_SLOT: u8 = 9;
 pub(super) const LANE: u8 = 10;
 pub(super) const LANE_OPENED: u8 = 11;
 
-/// Flag: the target posts [`ACK`].
+/// A flag: the target must post an [`ACK`].
 pub(super) const WANT_ACK: u8 = 1;
-/// Flag: the target posts [`SEND`].
+/// A flag: the target must post a [`SEND`].
 pub(super) const WANT_SEND: u8 = 2;
-/// Flag: the reference is a staging piece of the initiator, number `piece`.
+/// A flag: the reference is that of the initiator's staging piece with the number `piece`.
 pub(super) const STAGED: u8 = 4;
-/// Flag: the get's data travels in the reply.
+/// A flag: the get's data travels in the reply.
 pub(super) const REPLY_INLINE: u8 = 8;
-/// Flag: the atomic's old value is wanted.
+/// A flag: the initiator wants the atomic's old value.
 pub(super) const FETCH: u8 = 16;
 
-/// Stands for no memory descriptor.
+/// A number that stands for no memory descriptor.
 pub(super) const NO_MD: u32 = u32::MAX;
 
-/// Bytes of a compact message's header.
+/// The size in bytes of a compact message's header.
 pub(super) const COMPACT: usize = 32;
-/// Bytes of any other message's header, before its payload.
+/// The size in bytes of any other message's header, which precedes its payload.
 pub(super) const FULL: usize = size_of::<Header>();
 
 /// A full header. In a slot, the first eight bytes are the ring's word.
@@ -70,7 +71,7 @@ pub(super) const FULL: usize = size_of::<Header>();
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) tag: u32,
-    /// The frame to commit the message with; not read back.
+    /// The frame with which the message is committed. [`Header::read`] leaves it 0.
     pub(super) frame: Frame,
     pub(super) length: u32,
     pub(super) source: u32,
@@ -85,7 +86,7 @@ pub(super) struct Header {
     pub(super) flags: u8,
 }
 
-/// The first half of a header: the whole header of a compact message.
+/// The first half of a header, which is the whole header of a compact message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct Compact {
@@ -96,7 +97,7 @@ pub(super) struct Compact {
     pub(super) hdr_data: u64,
 }
 
-/// Bytes of the ring's word.
+/// The size in bytes of the ring's word.
 const WORD: usize = 8;
 
 const _: () = {
@@ -107,14 +108,15 @@ const _: () = {
     assert!(offset_of!(Header, length) == WORD && offset_of!(Header, remote_offset) == COMPACT);
 };
 
-/// Returns the slots of a message with `header` bytes before `payload` bytes.
+/// Returns the number of slots of a message with `header` bytes before `payload` bytes.
 #[inline]
 pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
     (header + payload).div_ceil(SLOT) as u32
 }
 
-/// Returns the bytes before the payload of a compact message with this many: the whole first slot,
-/// if that takes no more slots than the header alone. Copies then move whole cache lines.
+/// Returns the number of bytes before the payload of a compact message with `payload` bytes of it.
+/// If the message needs no additional slot for it, the payload begins in the second slot, so that
+/// copies move whole cache lines; otherwise, it begins behind the header.
 #[inline(always)]
 pub(super) const fn before_payload(payload: usize) -> usize {
     if payload > SLOT - COMPACT && slots_for(SLOT, payload) == slots_for(COMPACT, payload) {
@@ -125,28 +127,29 @@ pub(super) const fn before_payload(payload: usize) -> usize {
 }
 
 impl Header {
-    /// Writes all but the ring's word.
+    /// Writes the header except for the ring's word.
     ///
     /// # Safety
-    /// `slot` is the first of a reservation of the caller.
+    /// `slot` must be the first slot of a reservation that belongs to the caller.
     #[inline]
     pub(super) unsafe fn write(&self, slot: *mut u8) {
         let from: *const u8 = ptr::from_ref(self).cast();
-        // SAFETY: 56 bytes within both the header and the slot, which only the caller uses until it
-        // commits.
+        // SAFETY: the 56 bytes lie within both the header and the slot. Only the caller uses the
+        // slot until it commits.
         unsafe { ptr::copy_nonoverlapping(from.add(WORD), slot.add(WORD), FULL - WORD) }
     }
 
     /// Reads a full header; the ring's word is left 0.
     ///
     /// # Safety
-    /// `slot` is the first of a message found committed and not yet released.
+    /// `slot` must be the first slot of a message that was found committed and is not yet released.
     #[inline]
     pub(super) unsafe fn read(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: 56 bytes within both; every bit pattern is a header, and the slot is not written
-        // before its release. A message whose slot may take a reply is read from a copy.
+        // SAFETY: the 56 bytes lie within both the slot and the header, and every bit pattern is a
+        // valid header. The slot is not written before its release: a message into whose slot a
+        // reply may be written is read from a copy.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), FULL - WORD) }
         header
     }
@@ -154,12 +157,13 @@ impl Header {
     /// Reads a compact header; the other fields are 0.
     ///
     /// # Safety
-    /// As for [`Self::read`].
+    /// Same as [`Self::read`].
     #[inline]
     pub(super) unsafe fn read_compact(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: as in `read`.
+        // SAFETY: the 24 bytes lie within both the slot and the header. The other conditions are
+        // those in `read`.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), COMPACT - WORD) }
         header
     }
@@ -173,10 +177,10 @@ impl Compact {
             == (other.length, other.source, other.match_bits)
     }
 
-    /// Writes a compact header, all but the ring's word.
+    /// Writes a compact header except for the ring's word.
     ///
     /// # Safety
-    /// As for [`Header::write`].
+    /// Same as [`Header::write`].
     #[inline(always)]
     pub(super) unsafe fn write(
         slot: *mut u8,
@@ -186,8 +190,8 @@ impl Compact {
         hdr_data: u64,
     ) {
         let at: *mut Self = slot.cast();
-        // SAFETY: 24 bytes behind the ring's word, aligned, within the slot, which only the caller
-        // uses until it commits.
+        // SAFETY: the fields lie in the 24 bytes behind the ring's word, aligned and within the
+        // slot. Only the caller uses the slot until it commits.
         unsafe {
             (&raw mut (*at).length).write(length);
             (&raw mut (*at).source).write(source);
@@ -222,7 +226,7 @@ mod tests {
             flags: 11,
         };
         let mut slot = Slot([0xff_u8; SLOT]);
-        // SAFETY: a slot of our own.
+        // SAFETY: the slot is a local variable.
         let read = unsafe {
             header.write(slot.0.as_mut_ptr());
             Header::read(slot.0.as_ptr())
@@ -230,7 +234,7 @@ mod tests {
         assert_eq!(read, header);
         assert_eq!(slot.0[..WORD], [0xff; WORD]);
         let mut slot = Slot([0xff_u8; SLOT]);
-        // SAFETY: as above.
+        // SAFETY: the slot is a local variable.
         let read = unsafe {
             Compact::write(slot.0.as_mut_ptr(), 1, 2, 3, 4);
             Header::read_compact(slot.0.as_ptr())

@@ -1,23 +1,25 @@
 //! The shared-memory network between the ranks of a job on one host. Each rank is a process (or, in
 //! tests, a part of one).
 //!
-//! `Shm::start` joins the job; [`in_process`] creates all ranks of a job inside one process. All
-//! other calls are those of [`Ni`](conduit_core::ni::Ni).
+//! `Shm::start` starts the network; [`in_process`] creates a whole world inside one process. All
+//! other operations are those of [`Ni`](conduit_core::ni::Ni).
 //!
 //! Every rank has one anonymous file, mapped by all ranks, which holds its event queues, staging
-//! pieces and regions (`layout`). A message is a reservation and a write in a ring of the target's
-//! queue (`crate::ring`, `send`). It is matched when the target polls that queue (`receive`,
-//! [`conduit_portals::matching`]); completions come back the same way.
+//! pieces and regions (`layout`). To send a message, a rank reserves slots in a ring of the
+//! target's queue and writes to them (`crate::ring`, `send`). The message is matched when the
+//! target polls that queue (`receive`, [`conduit_portals::matching`]). Completions come back the
+//! same way.
 //!
 //! **Guarantees.** No process ever waits for another's lock. Nothing has a name in a file system,
 //! so a rank leaves nothing behind, no matter how it ends. A sender that finds no room gets
 //! [`Submit::Again`](conduit_core::ni::Submit::Again). A target that finds no room for a completion
-//! keeps that completion, and takes nothing more from the same ring until it is posted.
+//! keeps the completion, and takes no more messages from the same ring until the completion has
+//! been posted.
 //!
-//! **Costs.** A short message and its reply move one cache line each, or one in total
+//! **Costs.** A short message and its reply move one cache line each, or share a single one
 //! (`reply_slots`). Up to `CONDUIT_LANE_ABOVE` ranks, the rings' memory grows with the square of
-//! the number of ranks; above that, all sources share one ring for each queue, and each rank lends
-//! a few more rings (`lanes`).
+//! the number of ranks. With more ranks, all sources share one ring for each queue, and each rank
+//! lends a few additional rings (`lanes`).
 
 mod adaptive_delay;
 mod bootstrap_info;
@@ -79,12 +81,12 @@ use statistics::Counters;
 
 /// The shared-memory network of one rank.
 ///
-/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par),
-/// `Sync` in `Par`.
+/// `Shm` is `Send` in [`ParSync`](conduit_core::threads::ParSync) and
+/// [`Par`](conduit_core::threads::Par), and `Sync` in `Par`.
 pub struct Shm<M: Mode> {
     rank: Rank,
     size: u32,
-    /// Becomes invalid in a forked child, which must not use this network.
+    /// Becomes invalid in a forked child, which must not use the network.
     standing: Standing,
     config: ShmConfig,
     /// Whether each queue is one ring for all sources.
@@ -93,12 +95,12 @@ pub struct Shm<M: Mode> {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// By rank, including this one.
+    /// All ranks as this one sees them, by rank, including this one.
     peers: Box<[Peer]>,
     queues: Box<[OnceLock<Queue<M>>]>,
     /// The portal table.
     indices: Box<[Index<M>]>,
-    /// The number of linked match entries of all indices.
+    /// The number of linked match entries, over all indices.
     entries: AtomicU32,
     descriptors: Descriptors<M>,
     staging: Staging,
@@ -106,11 +108,11 @@ pub struct Shm<M: Mode> {
     abandoned: M::Lock<bool>,
     allocated: M::Lock<Allocated>,
     failures: Failures,
-    /// By rank.
+    /// The ranks' processes, by rank.
     processes: Box<[Process]>,
     ready_table: ReadyTable,
     reply_slots: ReplySlots,
-    /// The number of messages sent by this rank, counted only if one thread at a time sends.
+    /// The number of messages sent by this rank; see [`Shm::sent`].
     sent: AtomicU32,
     /// The number of threads in [`wait`](conduit_core::ni::Ni::wait).
     waiting: AtomicU32,
@@ -121,12 +123,12 @@ pub struct Shm<M: Mode> {
 /// A rank as this one sees it.
 struct Peer {
     mapping: Arc<Mapping>,
-    /// This rank's ends of the rings to each of the peer's queues, except lanes; created when first
-    /// used.
+    /// This rank's ends of the rings to each of the peer's queues, except lanes. Each is created
+    /// when it is first used.
     producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
     /// The ring for the next message to each of the peer's queues.
     ways: [Way; QUEUES],
-    /// The same rings, by the portal table index that leads to the queue.
+    /// The ring for the next message to each of the peer's portal table indices.
     rings: [Way; PT_INDICES],
 }
 
@@ -140,7 +142,8 @@ impl Peer {
         }
     }
 
-    /// Returns the ring for an index to which something was sent before.
+    /// Returns the ring for an index of the peer, if this rank has already sent something to that
+    /// index.
     #[inline(always)]
     fn known_ring(&self, index: PtIndex) -> Option<&Producer<RingView>> {
         self.rings.get(usize::from(index.0))?.get()
@@ -149,14 +152,15 @@ impl Peer {
 
 /// A portal table index.
 struct Index<M: Mode> {
-    /// The queue that receives its messages, plus 1; 0 while the index is not open.
+    /// The number of the queue that receives the index's messages, plus 1, or 0 while the index is
+    /// not open.
     queue: AtomicU8,
     /// Held while the list is read or changed, never while events are delivered.
     list: M::Lock<MatchList>,
 }
 
 impl<M: Mode> Shm<M> {
-    /// Returns the counters so far.
+    /// Returns the current values of the counters.
     pub fn statistics(&self) -> Statistics {
         self.statistics.read(self.lanes.statistics())
     }
@@ -177,7 +181,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns the number of messages sent so far. Messages are not counted if several threads may
-    /// send at once, because all would write to one cache line.
+    /// send at once, because all of these would write to one cache line.
     #[inline(always)]
     fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)

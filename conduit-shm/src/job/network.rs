@@ -1,4 +1,4 @@
-//! The Ni contract: each call delegates to the module that implements it.
+//! The implementation of `Ni`, in which each call delegates to the module that does the work.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use conduit_core::threads::{Lock, Mode};
 use super::Shm;
 use super::layout::{INTERNAL_QUEUE, STATE_CLOSED, USER_QUEUES};
 
-/// The most messages that one call of [`Ni::progress`] handles; more wait for the next call.
+/// The maximum number of messages that one call of [`Ni::progress`] handles. Further ones wait for
+/// the next call.
 const INTERNAL_LIMIT: u32 = 64;
 
 impl<M: Mode> Ni for Shm<M> {
@@ -72,7 +73,7 @@ impl<M: Mode> Ni for Shm<M> {
 
     #[inline]
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
-        // SAFETY: the caller keeps the contract of `Ni::put`.
+        // SAFETY: the caller guarantees what `Ni::put` requires.
         unsafe { self.submit_put(put) }
     }
     #[inline(always)]
@@ -81,7 +82,7 @@ impl<M: Mode> Ni for Shm<M> {
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
-        // SAFETY: the caller keeps the contract of `Ni::get`.
+        // SAFETY: the caller guarantees what `Ni::get` requires.
         unsafe { self.submit_get(get) }
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
@@ -100,7 +101,7 @@ impl<M: Mode> Ni for Shm<M> {
         source: *const u8,
         len: usize,
     ) -> Result<(), NiError> {
-        // SAFETY: the caller keeps the contract of `Ni::memory_write`.
+        // SAFETY: the caller guarantees what `Ni::memory_write` requires.
         unsafe { self.write_memory(target, address, source, len) }
     }
     unsafe fn memory_read(
@@ -110,7 +111,7 @@ impl<M: Mode> Ni for Shm<M> {
         address: u64,
         len: usize,
     ) -> Result<(), NiError> {
-        // SAFETY: the caller keeps the contract of `Ni::memory_read`.
+        // SAFETY: the caller guarantees what `Ni::memory_read` requires.
         unsafe { self.read_memory(destination, target, address, len) }
     }
 
@@ -158,9 +159,9 @@ impl<M: Mode> Ni for Shm<M> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Announces that this rank's process is about to end normally, so peers don't take it for
-    /// dead. Messages that they send from here on may never be read. In a forked child this does
-    /// nothing.
+    /// Announces that this rank's process is about to end normally, so that peers don't take the
+    /// rank for dead. Messages that they send after this call may never be read. In a forked child,
+    /// this call does nothing.
     pub fn leave(&self) {
         if self.standing.is_child() {
             return;
@@ -174,7 +175,7 @@ impl<M: Mode> Shm<M> {
 
 impl<M: Mode> Drop for Shm<M> {
     fn drop(&mut self) {
-        // A process that ends after this has not failed; a panicking one has.
+        // A process that ends after dropping its network has not failed, but one that panics has.
         if !std::thread::panicking() {
             self.leave();
         }

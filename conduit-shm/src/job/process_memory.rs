@@ -1,4 +1,5 @@
-//! Access to any memory of a peer's process, by cross-memory attach: one copy, one system call.
+//! Access to any memory of a peer's process, by cross-memory attach, which takes one copy and one
+//! system call.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use super::failure::Process;
 
 impl<M: Mode> Shm<M> {
     /// # Safety
-    /// `source` is valid for reads of `len` bytes.
+    /// `source` must be valid for reads of `len` bytes.
     pub(super) unsafe fn write_memory(
         &self,
         target: Rank,
@@ -22,18 +23,18 @@ impl<M: Mode> Shm<M> {
         const OPERATION: &str = "memory_write";
         let process = self.process(OPERATION, target)?;
         // Unlike a read, a write cannot be undone. Between this check and the write, the process
-        // could still end and its id be reused: that would take as many new processes in the
-        // meantime as there are ids, because the system assigns them cyclically. No system call
-        // writes by process descriptor under the same rules.
+        // could still end and its id be reused. However, the system assigns ids cyclically, so as
+        // many processes as there are ids would have to be created in the meantime. There is no
+        // system call that writes by process descriptor under the same rules.
         still_runs(OPERATION, target, process)?;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `source` is valid for reads of `len` bytes.
         let written = unsafe { process_memory::write(process.number, address, source, len) };
         still_runs(OPERATION, target, process)?;
         written.map_err(|error| self.refused(OPERATION, &error))
     }
 
     /// # Safety
-    /// `destination` is valid for writes of `len` bytes.
+    /// `destination` must be valid for writes of `len` bytes.
     pub(super) unsafe fn read_memory(
         &self,
         destination: *mut u8,
@@ -43,7 +44,7 @@ impl<M: Mode> Shm<M> {
     ) -> Result<(), NiError> {
         const OPERATION: &str = "memory_read";
         let process = self.process(OPERATION, target)?;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `destination` is valid for writes of `len` bytes.
         let read = unsafe { process_memory::read(destination, process.number, address, len) };
         still_runs(OPERATION, target, process)?;
         read.map_err(|error| self.refused(OPERATION, &error))
@@ -67,8 +68,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Checks that a peer's process still runs, so its process id has been its own up to now. After its
-/// end any process may get the id.
+/// Checks that a peer's process still runs, which shows that the process id has been its own up to
+/// now. After the process's end, any other process may get the id.
 fn still_runs(operation: &'static str, target: Rank, process: &Process) -> Result<(), NiError> {
     match process.has_ended() {
         false => Ok(()),
@@ -101,14 +102,14 @@ mod tests {
         let mut theirs = vec![0u8; 100_000];
         let ours: Vec<u8> = (0..100_000u32).map(|byte| (byte % 251) as u8).collect();
         let address = theirs.as_mut_ptr().expose_provenance() as u64;
-        // SAFETY: valid for this many bytes; likewise below.
+        // SAFETY: `ours` is valid for reads of `ours.len()` bytes.
         unsafe { world[0].memory_write(1, address, ours.as_ptr(), ours.len()) }.unwrap();
         assert_eq!(theirs, ours);
         let mut back = vec![0u8; 100_000];
-        // SAFETY: as above.
+        // SAFETY: `back` is valid for writes of `back.len()` bytes.
         unsafe { world[0].memory_read(back.as_mut_ptr(), 1, address, back.len()) }.unwrap();
         assert_eq!(back, ours);
-        // SAFETY: no bytes.
+        // SAFETY: the length is 0.
         unsafe { world[0].memory_write(1, 16, ours.as_ptr(), 0) }.unwrap();
     }
 
@@ -116,10 +117,10 @@ mod tests {
     fn memory_that_is_not_there_is_an_error() {
         let world = world();
         let byte = 1u8;
-        // SAFETY: valid for one byte.
+        // SAFETY: `byte` is valid for reads of one byte.
         let wrong = unsafe { world[0].memory_write(1, 16, &raw const byte, 1) };
         assert!(matches!(wrong, Err(NiError::System { rank: 0, .. })));
-        // SAFETY: as above.
+        // SAFETY: `byte` is valid for reads of one byte.
         let nobody = unsafe { world[0].memory_write(2, 16, &raw const byte, 1) };
         assert!(matches!(nobody, Err(NiError::NoSuchRank { rank: 2, .. })));
     }
@@ -130,15 +131,15 @@ mod tests {
         let mut child = Command::new("true").spawn().unwrap();
         let descriptor = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).unwrap();
         child.wait().unwrap();
-        // Rank 1 was that child, and the process id is now this process's.
+        // Simulates that rank 1 was that child, whose process id has been reused by this process.
         world[0].processes[1].descriptor = Some(descriptor);
         let mut byte = 1u8;
         let mut theirs = 2u8;
         let address = (&raw mut theirs).expose_provenance() as u64;
-        // SAFETY: valid for one byte; likewise below.
+        // SAFETY: `byte` is valid for reads of one byte.
         let written = unsafe { world[0].memory_write(1, address, &raw const byte, 1) };
         assert!(matches!(written, Err(NiError::PeerFailed { rank: 1, .. })));
-        // SAFETY: as above.
+        // SAFETY: `byte` is valid for writes of one byte.
         let read = unsafe { world[0].memory_read(&raw mut byte, 1, address, 1) };
         let error = read.unwrap_err().to_string();
         assert_eq!(error, "memory_read: rank 1 has ended");

@@ -1,11 +1,11 @@
-//! The ready table: a flat array of the words that rings wait for. A rank finds the rings with work
-//! by one load and one comparison for each.
+//! The ready table: a flat array that says, for each ring, which word will show its next message. A
+//! rank finds the rings with work by one load of the word and one comparison for each.
 //!
-//! An entry is the word at which the ring's next message will be published, and the tag that
-//! publishes it. The thread that holds the ring's queue writes the entry after each poll that took
-//! something (the entry for a reply also when a slot is offered). Any thread reads it without a
-//! lock. A reader in another thread may see the two fields from different moments and wrongly take
-//! a ring for idle or busy once; its next read is right.
+//! An entry consists of the word in which the ring's next message will be published, and of the tag
+//! that publishes it. The thread that has locked the ring's queue writes the entry after each poll
+//! that took something; the entry for a reply is also written when a slot is offered. Any thread
+//! may read an entry without a lock. A reader in another thread may see the two fields from
+//! different moments and wrongly take a ring for idle or busy once; its next read is right.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use crate::ring::{Frame, frame_in, tag_in};
 
 use super::layout;
 
-/// The word of an entry that must be polled in any case: its tag is always there.
+/// The word of an entry that must be polled in any case, because it always has the tag.
 static ALWAYS: AtomicU64 = AtomicU64::new(0);
 
-/// A tag that never matches.
+/// A tag that [`ALWAYS`] never has.
 const NEVER: u32 = 1;
 /// The index of the entry for [`layout::Control::activations`].
 const ACTIVATIONS: usize = 0;
@@ -32,7 +32,7 @@ const _: () = assert!(Atomic::<Ready>::is_lock_free());
 struct ReadyEntry {
     word: AtomicPtr<AtomicU64>,
     tag: AtomicU32,
-    /// The bits of the ring's queue in [`Ready`].
+    /// The bit of the ring's queue.
     queue: Atomic<Ready>,
 }
 
@@ -46,17 +46,17 @@ impl ReadyEntry {
         }
     }
 
-    /// Returns the word, if it has the awaited tag.
+    /// Returns the value of the word if it has the awaited tag.
     #[inline(always)]
     fn found(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
-        // SAFETY: `ALWAYS`, or a word in a ring of this rank or of a peer, or in this rank's first
-        // page; all stay mapped as long as the network lives.
+        // SAFETY: `word` points to `ALWAYS`, to a word in a ring of this rank or of a peer, or to
+        // one in this rank's first page. All of these stay mapped as long as the network lives.
         let found = unsafe { (*word).load(Ordering::Relaxed) };
         (tag_in(found) == self.tag.load(Ordering::Relaxed)).then_some(found)
     }
 
-    /// Waits for `tag` at `word`; with `None`, the entry must be polled in any case.
+    /// Sets the word and the tag to wait for. With `None`, the entry must be polled in any case.
     #[inline(always)]
     fn set(&self, awaited: Option<(&AtomicU64, u32)>) {
         let (word, tag) = awaited.unwrap_or((&ALWAYS, 0));
@@ -66,19 +66,19 @@ impl ReadyEntry {
     }
 }
 
-/// The table. Rings get entries in the order in which a source begins to send through them; the
-/// others have none.
+/// The table. Rings get entries in the order in which sources begin to send through them. A ring
+/// through which no source has sent has no entry.
 #[derive(Debug)]
 pub(super) struct ReadyTable {
     entries: Box<[ReadyEntry]>,
     used: AtomicUsize,
-    /// The entry for a reply (`super::reply_slots`), whose frame names the queue.
+    /// The entry for a reply (`super::reply_slots`), whose frame says to which queue it belongs.
     reply: ReadyEntry,
 }
 
 impl ReadyTable {
-    /// Creates a table with room for this many rings, and for a reply and activations, which are
-    /// not awaited yet.
+    /// Creates a table with room for `rings` rings, for a reply and for activations. A reply and
+    /// activations are not awaited yet.
     pub(super) fn new(rings: usize) -> Self {
         let ready_table = Self {
             entries: (0..=ACTIVATIONS + rings)
@@ -93,11 +93,11 @@ impl ReadyTable {
         ready_table
     }
 
-    /// Adds an entry for a ring of a queue, which at first must be polled in any case. Returns its
-    /// index.
+    /// Adds an entry for a ring of a queue, which at first must be polled in any case. Returns the
+    /// entry's index, or `None` if the table is full.
     pub(super) fn add(&self, queue: Ready) -> Option<u32> {
         let place = self.used.fetch_add(1, Ordering::AcqRel);
-        // Until now the entry stood for no queue.
+        // Until this store, the entry stands for no queue.
         let bits = &self.entries.get(place)?.queue;
         bits.store(queue, Ordering::Relaxed);
         Some(place as u32)
@@ -108,14 +108,14 @@ impl ReadyTable {
         self.set(place, Some((&ALWAYS, NEVER)));
     }
 
-    /// Sets the word to read for activated rings, which may belong to any queue.
+    /// Sets the word that shows activated rings, which may belong to any queue.
     pub(super) fn set_activations(&self, word: &AtomicU64) {
         self.set(ACTIVATIONS, Some((word, tag_in(layout::ACTIVATIONS))));
         let bits = &self.entries[ACTIVATIONS].queue;
         bits.store(Ready::ALL, Ordering::Relaxed);
     }
 
-    /// Returns the queues whose rings have something.
+    /// Returns the queues with rings that have work.
     #[inline]
     pub(super) fn ready(&self) -> Ready {
         let used = self.used.load(Ordering::Acquire);
@@ -128,20 +128,20 @@ impl ReadyTable {
         ready
     }
 
-    /// Waits for a reply, `tag` at `word`, or for none.
+    /// Sets the word and the tag to wait for a reply. With `None`, no reply is awaited.
     #[inline(always)]
     pub(super) fn set_reply(&self, awaited: Option<(&AtomicU64, u32)>) {
         self.reply.set(Some(awaited.unwrap_or((&ALWAYS, NEVER))));
     }
 
-    /// Returns the frame of the awaited reply, if it is there.
+    /// Returns the frame of the awaited reply if it has arrived.
     #[inline(always)]
     pub(super) fn reply(&self) -> Option<Frame> {
         self.reply.found().map(frame_in)
     }
 
-    /// Waits for `tag` at `word` on behalf of a ring; with `None`, the ring must be polled in any
-    /// case.
+    /// Sets the word and the tag to wait for on behalf of a ring. With `None`, the ring must be
+    /// polled in any case.
     #[inline]
     pub(super) fn set(&self, place: usize, awaited: Option<(&AtomicU64, u32)>) {
         if let Some(watch) = self.entries.get(place) {
@@ -163,19 +163,31 @@ mod tests {
         let (a, b) = (Ready::queue(EqId(1)), Ready::PROGRESS);
         assert!(ready_table.ready().is_empty(), "no rings");
         let first = ready_table.add(a).unwrap() as usize;
-        assert_eq!(ready_table.ready(), a, "a ring that was not polled yet");
+        assert_eq!(
+            ready_table.ready(),
+            a,
+            "a ring that was never polled counts as ready"
+        );
         ready_table.set(first, Some((&words[0], 7)));
         let second = ready_table.add(b).unwrap() as usize;
         assert_eq!(ready_table.ready(), b);
         ready_table.set(second, Some((&words[1], 8)));
         assert!(ready_table.ready().is_empty());
         words[1].store(8 | 77 << 32, Ordering::Relaxed);
-        assert_eq!(ready_table.ready(), b, "the frame does not matter");
+        assert_eq!(
+            ready_table.ready(),
+            b,
+            "only the tag matters, not the frame"
+        );
         words[0].store(7, Ordering::Relaxed);
         assert_eq!(ready_table.ready(), a.union(b));
         words[1].store(7, Ordering::Relaxed);
         assert_eq!(ready_table.ready(), a);
         ready_table.set(second, None);
-        assert_eq!(ready_table.ready(), a.union(b), "to be polled in any case");
+        assert_eq!(
+            ready_table.ready(),
+            a.union(b),
+            "a ring that must be polled in any case is ready"
+        );
     }
 }

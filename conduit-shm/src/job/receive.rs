@@ -1,7 +1,8 @@
-//! Polling a queue: the target's half of every operation, and completions at their initiator.
+//! Polling of a queue, which carries out the target's half of every operation and delivers
+//! completions at their initiator.
 //!
 //! Values written by a peer are not trusted to be in range: a malformed message is counted and
-//! skipped, and its source remembered ([`super::Statistics`]).
+//! skipped, and the source of the first one is remembered ([`super::Statistics`]).
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,55 +23,56 @@ use super::message::{
 };
 use super::ready_table::ReadyTable;
 
-/// The most messages of one ring that a poll takes before it goes to the next: messages that raise
-/// no event don't count against the caller's limit.
+/// The maximum number of messages that a poll takes from one ring before it goes to the next. This
+/// bound is necessary because messages that raise no event don't count against the caller's limit.
 const BATCH: u32 = 64;
 
-/// Consecutive replies after which a poll also reads the rings.
+/// One in this many replies is not the last thing that its poll does: that poll reads the rings,
+/// too.
 const ANSWERS: u32 = 16;
 
-/// An event queue: the rings that lead to it.
+/// An event queue, with the rings that lead to it.
 pub(super) struct Queue<M: Mode> {
     pub(super) inbox: M::Lock<Inbox>,
-    /// The entry whose message is being delivered, as returned by [`mark`]; 0 if none.
+    /// The [`mark`] of the entry into which a message is being delivered, or 0 if there is none.
     pub(super) delivering: AtomicU64,
 }
 
-/// The state of a queue that one thread at a time works on.
+/// The part of a queue that only one thread at a time may use.
 #[derive(Debug)]
 pub(super) struct Inbox {
     pub(super) rings: Vec<Inbound>,
-    /// The rings to lend, by number, while they are not polled.
+    /// The lanes to lend, by number. A lane that is polled is in `rings` instead.
     lanes: Box<[Option<Inbound>]>,
-    /// Start of the next poll: after the ring at which the last one ended.
+    /// The index at which the next poll starts, after the ring at which the last poll ended.
     pub(super) next: usize,
     pub(super) deferred: DeferredEvents,
-    /// The queue's bits in the ready table.
+    /// The queue's bit in the ready table.
     ready: Ready,
-    /// Number of replies taken (`super::reply_slots`).
+    /// The number of replies taken (`super::reply_slots`).
     replies: u32,
 }
 
 /// The consumer's state of one ring.
 #[derive(Debug)]
 pub(super) struct Inbound {
-    /// The only source, if there is only one.
+    /// The only source, or `None` for a ring of all sources.
     pub(super) source: Option<Rank>,
     pub(super) ring: Consumer<RingView>,
     /// A completion for which the initiator's queue had no room. Nothing more is taken from this
-    /// ring until it is posted, so one is enough, and nothing is lost.
+    /// ring until the completion has been posted, so there is never more than one.
     pending: Option<(Rank, Header)>,
-    /// Whether the ready table shows the ring's next message, and the ring has no other work before
-    /// it: see [`Shm::watch`].
+    /// Whether the ready table will show the ring's next message and the ring has no other work;
+    /// see [`Shm::watch`].
     pub(super) watched: bool,
     /// The ring's entry in the ready table; `None` until a source has begun to send through it.
     pub(super) place: Option<u32>,
     pub(super) coalescing: Coalescing,
-    /// Samples the messages, if they come from all sources.
+    /// The sampler of the messages of a ring of all sources.
     pub(super) sampler: Sampler,
     /// The lane's number, if the ring belongs to a lane.
     lane: Option<usize>,
-    /// Slots that were already [counted](Inbox::lend).
+    /// The number of received slots that [`Inbox::lend`] has already returned.
     counted: u64,
 }
 
@@ -95,8 +97,8 @@ impl Inbound {
         self.place.is_none() || (self.watched && !self.ring.is_ready())
     }
 
-    /// Returns the word and tag by which the ring's next message will show; `None` if there is work
-    /// without one.
+    /// Returns the word and the tag that will show the ring's next message, or `None` if the ring
+    /// has work even without a message.
     #[inline]
     pub(super) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         match self.pending {
@@ -112,7 +114,7 @@ impl Inbox {
         lanes: Box<[Option<Inbound>]>,
         ready: Ready,
     ) -> Self {
-        // Reserved now, so that no ring moves when lanes are added.
+        // The room is reserved now, so that no ring moves in memory when lanes are added.
         rings.reserve_exact(lanes.len());
         Self {
             rings,
@@ -124,8 +126,9 @@ impl Inbox {
         }
     }
 
-    /// Starts polling a lane that `holder` sends through, or stops with `None`. Returns the slots
-    /// received through it since the last call; `None` if the lane cannot be left yet.
+    /// Starts polling a lane through which `holder` sends, or stops polling it if `holder` is
+    /// `None`. Returns the number of slots that were received through the lane since the last call,
+    /// or `None` if the lane cannot be left yet.
     pub(super) fn lend(
         &mut self,
         number: usize,
@@ -183,7 +186,7 @@ impl Inbox {
         }
     }
 
-    /// Returns the index of the next ring.
+    /// Returns the index of the ring that follows `place`.
     #[inline(always)]
     pub(super) fn behind(&self, place: usize) -> usize {
         if place + 1 == self.rings.len() {
@@ -225,13 +228,13 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Creates the range of `only`, or of all `size` ranks.
+    /// Creates the range that contains only `only`, or all `size` ranks if it is `None`.
     pub(super) fn of(only: Option<Rank>, size: u32) -> Self {
         let (first, count) = only.map_or((0, size), |source| (source, 1));
         Self { first, count }
     }
 
-    /// Restricts the range to this rank, if it contains it.
+    /// Restricts the range to `source` if it contains that rank; otherwise, makes it empty.
     pub(super) fn and_only(self, source: Rank) -> Self {
         Self {
             first: source,
@@ -245,7 +248,7 @@ impl Sources {
     }
 }
 
-/// Returns an entry as [`Queue::delivering`] holds it.
+/// Returns the value that stands for an entry in [`Queue::delivering`].
 #[inline]
 pub(super) fn mark(me: u32) -> u64 {
     u64::from(me) + 1
@@ -275,7 +278,7 @@ impl<S: Sink + ?Sized> PollBudget<'_, S> {
         self.sink.event(event);
     }
 
-    /// Delivers deferred events; returns false if the limit is reached.
+    /// Delivers deferred events; returns `false` if the limit is reached.
     #[inline]
     fn settle(&mut self, deferred: &mut DeferredEvents) -> bool {
         if let Some(tag) = deferred.unlinked.filter(|_| self.count < self.limit) {
@@ -292,11 +295,11 @@ impl<S: Sink + ?Sized> PollBudget<'_, S> {
 
 /// The outcome of handling a message.
 pub(super) enum Taken {
-    /// Its slots can be released.
+    /// The message's slots can be released.
     Done,
-    /// The same, and this completion has to be posted.
+    /// The message's slots can be released, and this completion has to be posted.
     Completed(Header),
-    /// There is no room for its reply: try again.
+    /// There is no room for the reply, so the message must be tried again later.
     Stalled,
     /// The message is malformed.
     Bad,
@@ -310,13 +313,13 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// Returns the payload behind `before` bytes of header, if `length` bytes lie within the
-    /// message.
+    /// Returns the address of the payload, which begins `before` bytes into the message, if its
+    /// `length` bytes lie within the message.
     #[inline]
     pub(super) fn payload(&self, before: usize, length: u32) -> Option<*const u8> {
         let room = usize::from(self.frame.slots()) * SLOT - before;
-        // SAFETY: the message has at least one slot, and the bytes before a payload are at most one
-        // slot.
+        // SAFETY: the message has at least one slot, and at most one slot of bytes precedes a
+        // payload.
         (length as usize <= room).then(|| unsafe { self.slot.add(before) })
     }
 }
@@ -324,7 +327,8 @@ impl Message {
 impl<M: Mode> Shm<M> {
     /// See [`conduit_core::ni::Ni::poll`].
     ///
-    /// Not inlined, so that one frame leads from here to the sink, which is inlined.
+    /// This is not inlined, so that a single stack frame leads from here to the sink, which is
+    /// inlined.
     #[inline(never)]
     pub(super) fn poll_queue<S: Sink>(&self, number: usize, limit: u32, sink: &mut S) -> u32 {
         let Some(queue) = self.queues.get(number).and_then(|queue| queue.get()) else {
@@ -339,7 +343,7 @@ impl<M: Mode> Shm<M> {
         if self.is_replied()
             && let Some(events) = self.take_reply(number, queue, &mut inbox, sink)
         {
-            // A rank that gets a reply in each poll still polls the rings from time to time.
+            // Even a rank that gets a reply in every poll must poll the rings from time to time.
             inbox.replies = inbox.replies.wrapping_add(1);
             let is_enough = events > 0 && !inbox.replies.is_multiple_of(ANSWERS);
             if is_enough || events >= limit {
@@ -353,8 +357,8 @@ impl<M: Mode> Shm<M> {
         self.poll_inbox(number, queue, &mut inbox, limit, sink)
     }
 
-    /// Does the work of [`Self::poll_queue`] on a queue that may have messages. Not inlined, so
-    /// that the message loop has the registers.
+    /// Does the work of [`Self::poll_queue`] on a queue that may have messages. This is not
+    /// inlined, so that the message loop has the registers to itself.
     #[inline(never)]
     fn poll_inbox<S: Sink>(
         &self,
@@ -369,7 +373,8 @@ impl<M: Mode> Shm<M> {
         }
         let mut budget = PollBudget::new(sink, limit);
         if inbox.deferred.is_pending() && !budget.settle(&mut inbox.deferred) {
-            // The ring with the deferred events is polled in any case.
+            // Deferred events make the ready table show this queue, so the next poll comes back
+            // here.
             return budget.count;
         }
         let rings = inbox.rings.len();
@@ -389,8 +394,8 @@ impl<M: Mode> Shm<M> {
         budget.count
     }
 
-    /// Watches a ring from which something was taken, or makes sure that it is polled in any
-    /// case while it has other work.
+    /// Watches a ring from which something was taken. While the ring has other work, makes sure
+    /// instead that it is polled in any case.
     #[inline(always)]
     pub(super) fn watch(&self, inbound: &mut Inbound, deferred: &DeferredEvents) {
         let awaited = inbound.awaited().filter(|_| !deferred.is_pending());
@@ -414,18 +419,20 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Returns whether a ring was activated that is not polled yet.
+    /// Returns whether another rank has activated a ring, or signalled this one, since the last
+    /// check.
     #[inline]
     pub(super) fn has_activations(&self) -> bool {
         self.own().control().activations.load(Ordering::Relaxed) != 0
     }
 
-    /// Adds activated rings to the polled ones: of one queue, which is locked, and of all others.
+    /// Adds activated rings to those that are polled, in the queue `number`, which the caller has
+    /// locked, and in all others.
     #[cold]
     fn activate_all(&self, number: usize, inbox: &mut Inbox) {
         let control = self.own().control();
-        // SYNC (activations): with the word come the bits that were set before it. Pairs with
-        // `Control::announce`.
+        // SYNC (activations): a thread that sees the word sees the bits that were set before it.
+        // Pairs with the releases in `Control::announce`.
         control.activations.swap(0, Ordering::AcqRel);
         self.tend_lanes(number, inbox);
         self.activate(number, inbox);
@@ -435,7 +442,8 @@ impl<M: Mode> Shm<M> {
             };
             match queue.inbox.try_lock() {
                 Some(mut inbox) => self.activate(other, &mut inbox),
-                // Deferred; until then all queues are polled.
+                // The queue is in use, so its rings are added by a later poll. Until then, all
+                // queues are polled.
                 None => control.signal(),
             }
         }
@@ -452,13 +460,14 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Notes that a ring's messages, including a large one, have been taken. `sent` messages had
-    /// been sent when that began.
+    /// Notes that all of a ring's messages have been taken and that at least one of them was large.
+    /// `sent` is the number of messages that this rank had sent when it began to take them.
     #[inline(always)]
     pub(super) fn coalesce(&self, inbound: &mut Inbound, sent: u32) {
         let longest = self.config.max_coalescing;
-        // A flood from one source must not delay others' messages, nor one to one thread those to
-        // another.
+        // There are no pauses in a ring of all sources, because a flood from one source must not
+        // delay the messages of others, or if several threads poll at once, because a flood to one
+        // thread must not delay messages to another.
         if !longest.is_zero() && inbound.source.is_some() && !M::PARALLEL {
             let coalescing = &mut inbound.coalescing;
             coalescing.begin(longest, sent, self.sent(), Instant::now);
@@ -470,13 +479,14 @@ impl<M: Mode> Shm<M> {
     fn is_coalescing(&self, inbound: &mut Inbound) -> bool {
         let pauses = inbound.coalescing.goes_on(self.sent(), Instant::now);
         if pauses {
-            // The sender may need the room.
+            // Nothing else frees the slots taken so far during a pause, and the sender may need the
+            // room.
             inbound.ring.publish();
         }
         pauses
     }
 
-    /// Takes the messages of a ring; returns false if the limit is reached.
+    /// Takes the messages of a ring; returns `false` if the limit is reached.
     #[inline]
     fn visit<S: Sink>(
         &self,
@@ -490,7 +500,7 @@ impl<M: Mode> Shm<M> {
         let (sent, mut large) = (self.sent(), false);
         while left > 0 {
             if inbound.pending.is_some() && !self.post_pending(inbound) {
-                // Slots taken before can still be freed.
+                // The slots of messages taken earlier can still be freed.
                 inbound.ring.publish();
                 return true;
             }
@@ -500,7 +510,7 @@ impl<M: Mode> Shm<M> {
             let most = left.min(budget.limit - budget.count);
             let head = inbound.ring.peek();
             if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
-                // This skips it; the message behind it is handled in its turn.
+                // `next` passes the skip, so the loop goes on with the message behind it.
                 inbound.ring.next();
                 continue;
             }
@@ -510,7 +520,8 @@ impl<M: Mode> Shm<M> {
                 Some(head)
                     if head.1.kind == PUT_REPLY_SLOT
                         || !inbound.ring.is_followed(head.1)
-                        // The next sampled message, which `deliver_last` counts.
+                        // This is the next message to be sampled, and `deliver_last` does the
+                        // sampling.
                         || inbound.sampler.left() == 1 =>
                 {
                     self.deliver_last(number, queue, inbound, head, budget.sink)
@@ -528,8 +539,8 @@ impl<M: Mode> Shm<M> {
             budget.count += delivered;
             left -= delivered;
             if !inbound.ring.is_ready() {
-                // If there were messages, the next poll publishes the head, so that their effects
-                // need not wait.
+                // If messages were taken, the head is published only by the next poll, so that
+                // their effects need not wait for it.
                 if left == BATCH {
                     inbound.ring.publish();
                     inbound.coalescing.in_vain();
@@ -556,8 +567,8 @@ impl<M: Mode> Shm<M> {
             };
             left = left.saturating_sub(1);
             let slot = inbound.ring.slots().address(slot);
-            // All other messages use one instance of the code for all sinks, so that a sink is
-            // inlined above.
+            // All other messages go through one instance of the code for all sinks, so that a sink
+            // is inlined only in the fast paths above.
             let mut slow = PollBudget {
                 sink: &mut *budget.sink as &mut dyn Sink,
                 count: budget.count,
@@ -573,8 +584,8 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Takes one message of any kind. Breaks with false if the limit is reached, and with true if
-    /// the ring has no more for now.
+    /// Takes one message of any kind. Breaks with `false` if the limit is reached, and with `true`
+    /// if nothing more can be taken from the ring for now.
     #[inline(never)]
     #[allow(clippy::too_many_arguments)]
     fn visit_slowly(
@@ -587,7 +598,8 @@ impl<M: Mode> Shm<M> {
         deferred: &mut DeferredEvents,
         budget: &mut PollBudget<'_, dyn Sink + '_>,
     ) -> ControlFlow<bool> {
-        // SAFETY: found committed, and released only below.
+        // SAFETY: `slot` is the first slot of a message that was found committed and is released
+        // only below.
         let header = unsafe { Header::read_compact(slot) };
         let message = Message {
             slot,
@@ -677,8 +689,8 @@ impl<M: Mode> Shm<M> {
         taken.unwrap_or(Taken::Bad)
     }
 
-    /// Finds the entry for a message. The outer `None` means that the index doesn't belong to the
-    /// queue through which the message came.
+    /// Finds the entry for a message. Returns `None` if the index doesn't belong to the queue
+    /// through which the message came, and `Some(None)` if no entry matches.
     #[inline]
     pub(super) fn find(
         &self,
@@ -695,8 +707,8 @@ impl<M: Mode> Shm<M> {
             let mut list = index.list.lock();
             let hit = list.accept(incoming);
             if let Some(hit) = &hit {
-                // Under the list's lock, so that `me_unlink` either comes before this match or sees
-                // the mark.
+                // The mark is stored under the list's lock, so that `me_unlink` either comes before
+                // this match or sees the mark.
                 let me = hit.id.me(message.frame.index);
                 queue.delivering.store(mark(me.0), Ordering::Relaxed);
             }
@@ -715,13 +727,14 @@ impl<M: Mode> Shm<M> {
     /// Ends what [`Self::find`] began, and defers the events of an entry that has left its list.
     #[inline]
     pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, deferred: &mut DeferredEvents) {
-        // Our accesses to the entry's memory come before the load in `me_unlink` that finds no
-        // mark.
+        // The release orders this thread's accesses to the entry's memory before the load in
+        // `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
             deferred.unlinked = Some(hit.tag);
             if hit.location == Location::Managed {
-                // Messages are delivered one after the other, and this was the entry's last.
+                // The entry has no more messages in delivery: they are delivered one after the
+                // other, and this one was the entry's last.
                 deferred.free = Some(hit.tag);
             }
         }

@@ -1,15 +1,15 @@
-//! Reply slots: a short reply comes back in the slot of its request.
+//! Reply slots, by which a short reply comes back in the slot of its request.
 //!
 //! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers
-//! that slot for it. While the target delivers the message, the first short reply that it injects
-//! to the source goes into the slot instead of one of the source's rings. Request and reply then
-//! share one cache line (see [`crate::ring`]). A rank offers one slot at a time, so its polls read
-//! only one more word, no matter how many peers it has. It offers less often if replies come by
-//! other paths or not at all.
+//! that slot for the reply. While the target delivers the message, the first short reply that the
+//! target injects to the source goes into the slot instead of one of the source's rings. Request
+//! and reply then share one cache line (see [`crate::ring`]). A rank offers one slot at a time, so
+//! its polls read only one additional word, no matter how many peers it has. A rank offers slots
+//! less often if replies come by other paths or not at all.
 //!
-//! Other modules call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] when they send,
-//! [`Shm::reply_ready`] and [`Shm::take_reply`] when they poll, and hold a [`ReplySlotGuard`] while
-//! they deliver. `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Used only if one thread at a time
+//! Other modules call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] to send, [`Shm::reply_ready`]
+//! and [`Shm::take_reply`] to poll, and hold a [`ReplySlotGuard`] while they deliver a message.
+//! `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Slots are offered only if one thread at a time
 //! uses the network.
 
 use std::ptr;
@@ -28,24 +28,27 @@ use super::message::{COMPACT, Header, PUT_COMPACT};
 use super::receive::{Inbox, Message, PollBudget, Queue, Taken};
 use super::setup::ready_of;
 
-/// Bytes that fit into a slot behind a compact header.
+/// The number of bytes that fit into a slot behind a compact header.
 pub(super) const MOST: usize = SLOT - COMPACT;
-/// Stands for no rank.
+/// A number that stands for no rank.
 const NOBODY: Rank = Rank::MAX;
-/// The fewest messages between an offer that is still open and the next one.
+/// The number of messages to send without an offer when the last offer's slot may still get a
+/// reply.
 const MIN_INTERVAL: u32 = 16;
-/// After offers without a reply the interval doubles, up to `2^MAX_MISSES`.
+/// With each offer that got no reply, the number of messages to send without an offer doubles, up
+/// to two to this power.
 const MAX_MISSES: u32 = 12;
 
-/// The slot offered by this rank, and the slot offered to it.
+/// The state of the slot that this rank offers, and of the slot that is offered to this rank.
 #[derive(Debug)]
 pub(super) struct ReplySlots {
-    /// The target of the open offer, or [`NOBODY`], and the ring with the slot.
+    /// The target of the open offer, or [`NOBODY`] if there is none.
     target_rank: AtomicU32,
+    /// The ring with the slot that is offered.
     ring: Way,
-    /// Number of messages to send without an offer.
+    /// The number of messages to send without an offer.
     pause: AtomicU32,
-    /// Consecutive offers without a reply.
+    /// The number of consecutive offers without a reply.
     misses: AtomicU32,
     /// The source of the message being delivered, if it offers its slot.
     requester: AtomicU32,
@@ -73,7 +76,7 @@ impl ReplySlots {
         self.delay.polls()
     }
 
-    /// Returns the steps of the delay before the first of these polls.
+    /// Returns the number of steps by which the first poll after an offer is delayed.
     #[cfg(test)]
     pub(super) fn steps(&self) -> u32 {
         self.delay.steps()
@@ -85,8 +88,8 @@ impl ReplySlots {
         self.target_rank.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// Notes that the message at the head of a ring is about to be delivered. It offers its slot
-    /// until the guard ends.
+    /// Notes that the message at the head of a ring is about to be delivered. The message counts as
+    /// offering its slot until the guard ends.
     #[inline(always)]
     pub(super) fn begin<'r>(
         &'r self,
@@ -122,8 +125,8 @@ impl ReplySlotGuard<'_> {
 }
 
 impl Drop for ReplySlotGuard<'_> {
-    /// Runs if the sink has panicked. If its slot already holds a reply, the message is no longer
-    /// valid and must not block the ring.
+    /// Runs if the sink has panicked. If the message's slot already holds a reply, releases the
+    /// message, because it is no longer valid and must not block the ring.
     #[cold]
     fn drop(&mut self) {
         if self.reply_slots.requester.swap(NOBODY, Ordering::Relaxed) == NOBODY {
@@ -133,8 +136,8 @@ impl Drop for ReplySlotGuard<'_> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Offers the slot of a message to `target`, which has been reserved and not yet committed, if
-    /// an offer is due.
+    /// Offers a message's slot to `target` if an offer is due, and returns whether it did. The slot
+    /// must have been reserved and not yet committed.
     #[inline(always)]
     pub(super) fn offer_slot(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
@@ -143,14 +146,14 @@ impl<M: Mode> Shm<M> {
         }
         slots.target_rank.store(target, Ordering::Relaxed);
         slots.pause.store(MIN_INTERVAL, Ordering::Relaxed);
-        // SAFETY: the ring comes from a `Way`, and is kept as long as the network is.
+        // SAFETY: the caller got the ring from a `Way`, so the ring lives as long as the network.
         unsafe { slots.ring.set(producer) };
         slots.delay.begin();
         self.ready_table.set_reply(Some(producer.offer()));
         true
     }
 
-    /// Counts this message, and returns whether an offer is due with it.
+    /// Counts a message that is about to be sent, and returns whether its slot should be offered.
     #[inline(always)]
     fn is_offer_due(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
@@ -165,7 +168,9 @@ impl<M: Mode> Shm<M> {
             && (slots.target_rank.load(Ordering::Relaxed) == NOBODY || self.may_offer_again())
     }
 
-    /// Returns whether the open offer can be replaced by another one.
+    /// Returns whether this rank may make an offer although the last one seems to be open. If a
+    /// reply may still come, or the offer went unanswered, returns `false` and pauses the offers;
+    /// in the second case also ends the open one.
     #[inline(never)]
     fn may_offer_again(&self) -> bool {
         let reply_slots = &self.reply_slots;
@@ -199,8 +204,9 @@ impl<M: Mode> Shm<M> {
         self.ready_table.set_reply(None);
     }
 
-    /// Sends a reply in the slot of the message being delivered. Returns false if that message
-    /// offers no slot to this target, or the reply does not fit.
+    /// Sends a reply in the slot of the message being delivered. Returns `false` if that message
+    /// offers no slot to this target, if the reply does not fit, or if this rank has never sent to
+    /// the reply's index.
     #[inline(always)]
     pub(super) fn reply_in_slot(&self, inject: &Inject<'_>) -> bool {
         let reply_slots = &self.reply_slots;
@@ -208,7 +214,8 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         let length = inject.head.len() + inject.body.len();
-        // Whether the index is open at the peer is known only if something was sent to it before.
+        // This rank knows that the index is open at the peer only if it has already sent something
+        // to that index.
         let peer = self.peers.get(inject.target as usize);
         let Some(peer) =
             peer.filter(|peer| length <= MOST && peer.known_ring(inject.index).is_some())
@@ -217,9 +224,10 @@ impl<M: Mode> Shm<M> {
         };
         reply_slots.requester.store(NOBODY, Ordering::Relaxed);
         let slot = reply_slots.slot.load(Ordering::Relaxed);
-        // SAFETY: the slot of the message being delivered, in this rank's mapping. It is not
-        // released before the `ReplySlotGuard` has ended, and this call is made while the guard
-        // lives; the message was copied before. Header and payload fit. The word is aligned.
+        // SAFETY: `slot` is the slot of the message being delivered, in this rank's mapping. It is
+        // not released while the `ReplySlotGuard` lives, and `requester` shows that the guard is
+        // alive. The message has already been copied, so nothing else refers to the slot. Header
+        // and payload fit into it, and the word is aligned.
         let word = unsafe {
             self.write_compact(slot, inject);
             &*slot.cast::<AtomicU64>()
@@ -230,14 +238,14 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Returns whether a reply waits to be taken.
+    /// Returns whether a reply has arrived and not yet been taken.
     #[inline(always)]
     pub(super) fn is_replied(&self) -> bool {
         !M::PARALLEL && self.ready_table.reply().is_some()
     }
 
-    /// Returns the queue to poll for a reply. The first poll after an offer is delayed if this rank
-    /// has nothing else to do (`is_idle`).
+    /// Returns the queue to poll for a reply that has arrived, or none. If this rank has nothing
+    /// else to do (`is_idle`), delays the first poll after an offer.
     #[inline(always)]
     pub(super) fn reply_ready(&self, is_idle: bool) -> Ready {
         let slots = &self.reply_slots;
@@ -251,12 +259,12 @@ impl<M: Mode> Shm<M> {
             return Ready::NONE;
         };
         slots.delay.seen();
-        // If the frame names no queue, a poll detects the protocol error.
+        // If the frame belongs to no queue, polling any queue detects the protocol error.
         self.queue_of(frame).map_or(Ready::ALL, ready_of)
     }
 
-    /// Returns the queue of a reply with this frame. A reply is a compact put of one slot to an
-    /// open index; anything else is the peer's fault.
+    /// Returns the number of the queue that a reply with this frame belongs to. A reply is a
+    /// compact put of one slot to an open index; anything else is the peer's fault.
     #[inline(always)]
     fn queue_of(&self, frame: Frame) -> Option<usize> {
         let is_right = frame.kind == PUT_COMPACT && frame.slots() == 1;
@@ -265,7 +273,8 @@ impl<M: Mode> Shm<M> {
         number.filter(|_| is_right)
     }
 
-    /// Takes and delivers the reply, if there is one for this queue. Returns the number of events.
+    /// Takes and delivers the reply, if one has arrived for this queue. Returns the number of
+    /// events.
     #[inline(always)]
     pub(super) fn take_reply<S: Sink>(
         &self,
@@ -292,9 +301,9 @@ impl<M: Mode> Shm<M> {
         }
         let source = self.reply_slots.target_rank.load(Ordering::Relaxed);
         let slot = producer.slots().address(slot);
-        // Copied, because the sink may already send the next request.
-        // SAFETY: a slot of a ring, aligned, not written before its reply has been taken; any bits
-        // are bytes.
+        // The slot is copied, because the sink may send the next request, which may overwrite the
+        // slot. SAFETY: the address is that of an aligned slot of a ring, which is not written
+        // before its reply has been taken. Any bits are valid bytes.
         let copy = unsafe { slot.cast::<Slot>().read() };
         producer.end_offer();
         self.reply_slots.delay.end();
@@ -308,8 +317,8 @@ impl<M: Mode> Shm<M> {
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
     }
 
-    /// Ends the offer if the word looks like a reply, but the ring has found in the meantime that
-    /// there is none.
+    /// Ends the offer if the word looks like a reply but the ring has meanwhile found that there is
+    /// none.
     #[cold]
     fn miss_reply(&self) {
         if self.offering_producer().is_none_or(Producer::has_no_reply) {
@@ -340,7 +349,7 @@ impl<M: Mode> Shm<M> {
         sink: &mut dyn Sink,
     ) -> u32 {
         let mut budget = PollBudget::new(sink, 1);
-        // SAFETY: as in `deliver_put`.
+        // SAFETY: the slot is a copy, aligned to 64 bytes, and any bits are a valid header.
         let header = unsafe { Header::read_compact(slot) };
         let message = Message {
             slot,

@@ -1,14 +1,14 @@
-//! The initiator's half of every operation: checks, a reservation in the target's queue, and the
-//! message.
+//! The initiator's half of every operation, which makes the checks, reserves slots in the target's
+//! queue and writes the message.
 //!
-//! | operation | the bytes travel |
+//! | operation | how the bytes travel |
 //! |---|---|
 //! | inject | in the queue |
 //! | put, short | in the queue |
-//! | put, from a region | not at all: the target reads them where they are |
+//! | put, from a region | not at all: the target reads them in place |
 //! | put, other | through a staging piece |
 //! | get, short | in the reply |
-//! | get, into a region | not at all: the target writes them where they belong |
+//! | get, into a region | not at all: the target writes them to their destination |
 //! | get, other | through a staging piece |
 
 use std::ptr;
@@ -41,8 +41,8 @@ fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Returns the ring for a peer's queue; `None` if the peer has no such queue yet, or this rank
-    /// is leaving a lane.
+    /// Returns the ring for a peer's queue, or `None` if the peer has no such queue yet or this
+    /// rank is leaving a lane there.
     #[inline]
     pub(super) fn producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
         let way = self.peers.get(to as usize)?.ways.get(queue)?;
@@ -56,14 +56,14 @@ impl<M: Mode> Shm<M> {
     fn find_producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
         let way = self.peers.get(to as usize)?.ways.get(queue)?;
         let chosen = self.choose_way(to, queue)?;
-        // SAFETY: kept in the peer's `producers` or among the lanes' ends, neither of which drops
-        // any.
+        // SAFETY: the producer is kept in the peer's `producers` or among the lanes' `ends`.
+        // Neither drops a producer before the network, which owns the `Way`, is dropped.
         unsafe { way.set(&chosen) };
         way.get()
     }
 
-    /// Returns this rank's end of the base ring of a peer's queue, which it can always send
-    /// through.
+    /// Returns this rank's end of the base ring of a peer's queue, through which it can send at any
+    /// time.
     pub(super) fn base(&self, to: Rank, queue: usize) -> Option<&Arc<Producer<RingView>>> {
         let peer = self.peers.get(to as usize)?;
         let place = peer.producers.get(queue)?;
@@ -82,7 +82,8 @@ impl<M: Mode> Shm<M> {
         Some(place.get_or_init(|| Arc::new(end)))
     }
 
-    /// Returns the peer and the ring for an index; `None` while the index is not open there.
+    /// Returns the peer and the ring for one of its indices, or `None` while that index is not open
+    /// or has no room.
     #[inline]
     fn route(
         &self,
@@ -108,7 +109,7 @@ impl<M: Mode> Shm<M> {
     fn find_ring(&self, to: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
         let peer = self.peers.get(to as usize)?;
         let index = usize::from(index.0);
-        // SYNC (pt): pairs with the release store in `open_index`: the queue is published before an
+        // SYNC (pt): pairs with the release store in `open_index`: a queue is published before an
         // index leads to it.
         let queue = peer
             .mapping
@@ -119,7 +120,7 @@ impl<M: Mode> Shm<M> {
         let queue = queue.checked_sub(1)?;
         let found = self.producer(to, queue)?;
         let ring = peer.rings.get(index)?;
-        // SAFETY: as in `find_producer`, which has found it.
+        // SAFETY: `find_producer` has returned this producer, which lives as long as the network.
         unsafe { ring.set(found) };
         Some(found)
     }
@@ -161,7 +162,7 @@ impl<M: Mode> Shm<M> {
             .producer
             .slots()
             .address(route.producer.slot(reserved));
-        // SAFETY: the reservation covers header and payload.
+        // SAFETY: this call has reserved slots for the header and the payload.
         unsafe { self.write_compact(slot, inject) };
         let frame = if slots > 1 {
             let frame = frame(slots, PUT_COMPACT, inject.index);
@@ -183,17 +184,18 @@ impl<M: Mode> Shm<M> {
         Ok(Submit::Posted)
     }
 
-    /// Writes a compact put, all but the ring's word.
+    /// Writes a compact put except for the ring's word.
     ///
     /// # Safety
-    /// The slots from `slot` on that header and payload need are reserved for the caller.
+    /// The slots that the header and the payload need, from `slot` on, must be reserved for the
+    /// caller.
     #[inline(always)]
     pub(super) unsafe fn write_compact(&self, slot: *mut u8, inject: &Inject<'_>) {
         let Inject { head, body, .. } = *inject;
         let length = head.len() + body.len();
-        // The first slot is written last, because the target polls its line and would take it away
-        // between two stores.
-        // SAFETY: guaranteed by the caller.
+        // The first slot is written last, because the target polls the first slot's line and would
+        // take the line away between two stores. SAFETY: the caller guarantees that the slots are
+        // reserved for it, and they hold the header and the payload.
         unsafe {
             let payload = slot.add(before_payload(length));
             if !body.is_empty() {
@@ -211,7 +213,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::put`].
+    /// Same as [`conduit_core::ni::Ni::put`].
     pub(super) unsafe fn submit_put(&self, put: &Put) -> Result<Submit, NiError> {
         let limit = self.config.put_limit();
         let bound = self
@@ -220,7 +222,7 @@ impl<M: Mode> Shm<M> {
         let Some(route) = self.route("put", put.target, put.index)? else {
             return Ok(Submit::Again);
         };
-        // SAFETY: within the descriptor, as checked for `bound`.
+        // SAFETY: `piece` has checked that the offset lies within the descriptor.
         let source = unsafe { bound.base.add(put.local_offset) };
         let header = Header {
             length: put.length as u32,
@@ -237,7 +239,7 @@ impl<M: Mode> Shm<M> {
         if put.length <= self.config.inline_size {
             return Ok(self.put_inline(put, &route, header, source));
         }
-        // A managed entry hands out the bytes in place, aligned to 16.
+        // A managed entry hands out the bytes in place, and they must be aligned to 16 bytes there.
         let own = self.own();
         if let Some(offset) = own.region_offset_of(source, put.length)
             && source.addr().is_multiple_of(16)
@@ -262,8 +264,8 @@ impl<M: Mode> Shm<M> {
             return Ok(Submit::Again);
         };
         let offset = staging::offset(own, piece);
-        // SAFETY: a piece holds the largest put, and is ours; the caller guarantees that the source
-        // is valid.
+        // SAFETY: the piece belongs to this call and is large enough for the largest put. The
+        // caller guarantees that the source is valid.
         unsafe { ptr::copy_nonoverlapping(source, own.at(offset), put.length) };
         let header = Header {
             frame: frame(1, PUT_REFERENCE, put.index),
@@ -279,7 +281,7 @@ impl<M: Mode> Shm<M> {
         Ok(posted)
     }
 
-    /// Posts a put whose payload follows its header.
+    /// Posts a put whose payload follows its header in the queue.
     #[inline]
     fn put_inline(&self, put: &Put, route: &Route<'_>, header: Header, source: *mut u8) -> Submit {
         let compact = put.ack == Ack::Local && put.remote_offset == 0;
@@ -294,15 +296,15 @@ impl<M: Mode> Shm<M> {
             ..header
         };
         self.put_copied(put, route, &header, slots, |slot| {
-            // SAFETY: the reservation covers header and payload; the caller guarantees that the
-            // source is valid. The payload of a compact message overwrites the second half of its
-            // header.
+            // SAFETY: the reserved slots have room for the header and the payload, and the caller
+            // of `submit_put` guarantees that the source is valid. The payload of a compact message
+            // overwrites the second half of its header.
             unsafe { ptr::copy_nonoverlapping(source, slot.add(before), put.length) }
         })
     }
 
-    /// Posts a put whose source is copied before the call returns, so its local completion is
-    /// raised here.
+    /// Posts a put whose source is copied before the call returns. Its local completion is raised
+    /// here, because the source is then free.
     #[inline]
     fn put_copied(
         &self,
@@ -325,7 +327,7 @@ impl<M: Mode> Shm<M> {
             .producer
             .slots()
             .address(route.producer.slot(reserved));
-        // SAFETY: the first slot of our reservation.
+        // SAFETY: `slot` is the first slot of this call's reservation.
         unsafe { header.write(slot) };
         payload(slot);
         route.producer.commit(reserved, header.frame);
@@ -334,8 +336,8 @@ impl<M: Mode> Shm<M> {
         Submit::Posted
     }
 
-    /// Raises [`conduit_core::ni::Event::Send`] at this rank; returns false if its own queue has no
-    /// room.
+    /// Raises [`conduit_core::ni::Event::Send`] at this rank; returns `false` if this rank's own
+    /// queue has no room.
     #[inline]
     fn post_send(&self, put: &Put, eq: EqId) -> bool {
         let peer = &self.peers[self.rank as usize];
@@ -352,7 +354,7 @@ impl<M: Mode> Shm<M> {
         self.post(&Route { peer, producer }, &header)
     }
 
-    /// Posts a message of one slot; returns false if there is no room.
+    /// Posts a message of one slot; returns `false` if there is no room.
     #[inline]
     fn post(&self, route: &Route<'_>, header: &Header) -> bool {
         let Some(reserved) = route.producer.reserve(1) else {
@@ -362,7 +364,7 @@ impl<M: Mode> Shm<M> {
             .producer
             .slots()
             .address(route.producer.slot(reserved));
-        // SAFETY: the slot of our reservation.
+        // SAFETY: `slot` is the slot that this call has reserved.
         unsafe { header.write(slot) };
         route.producer.commit(reserved, header.frame);
         self.ring_bell(route.peer);
@@ -370,26 +372,27 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Posts a completion to a queue of its operation's initiator; returns `None` if the initiator
-    /// has no such queue.
+    /// Posts a completion to a queue of the operation's initiator. Returns `Some(false)` if there
+    /// is no room, and `None` if the initiator has no such queue.
     #[inline]
     pub(super) fn post_completion(&self, header: &Header, to: Rank) -> Option<bool> {
         let peer = self.peers.get(to as usize)?;
         let Some(producer) = self.producer(to, usize::from(header.eq)) else {
-            // While a lane is being left, the queue exists but has no room.
+            // While this rank leaves a lane, the queue exists but has no room.
             return self.base(to, usize::from(header.eq)).map(|_| false);
         };
         Some(self.post(&Route { peer, producer }, header))
     }
 
-    /// Posts a message of one slot through a ring to a rank; returns false if there is no room.
+    /// Posts a message of one slot through the given ring to the rank `to`; returns `false` if
+    /// there is no room.
     pub(super) fn post_by(&self, to: Rank, producer: &Producer<RingView>, header: &Header) -> bool {
         let peer = &self.peers[to as usize];
         self.post(&Route { peer, producer }, header)
     }
 
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::get`].
+    /// Same as [`conduit_core::ni::Ni::get`].
     pub(super) unsafe fn submit_get(&self, get: &Get) -> Result<Submit, NiError> {
         let limit = self.config.max_message;
         let bound = self
@@ -411,7 +414,7 @@ impl<M: Mode> Shm<M> {
             ..Header::default()
         };
         let own = self.own();
-        // SAFETY: within the descriptor, as checked for `bound`.
+        // SAFETY: `piece` has checked that the offset lies within the descriptor.
         let destination = unsafe { bound.base.add(get.local_offset) };
         if get.length <= self.config.inline_size {
             header.flags = REPLY_INLINE;
@@ -461,8 +464,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Returns whether no slot that begins within these bytes of a message begins with a reserved tag,
-/// or with less than a word. The bytes lie behind `at` others.
+/// Checks a part of a message, which `at` other bytes of the message precede. Returns whether no
+/// slot that begins within the part begins with a reserved tag or with less than a word of it.
 #[inline]
 fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
@@ -476,20 +479,22 @@ fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     !slots.iter().any(|slot| begins(slot)) && !begins(rest)
 }
 
-/// Copies the few words of a head. A call of `memcpy` costs more, and accesses wider than the words
-/// as they were written would wait until these have left the store buffer.
+/// Copies the few words of a head. A call of `memcpy` would cost more, and loads wider than the
+/// stores that wrote the words would wait until those stores have left the store buffer.
 ///
 /// # Safety
-/// As for [`ptr::copy_nonoverlapping`].
+/// `to` must be valid for writes of `head.len()` bytes, which must not overlap with `head`.
 #[inline(always)]
 unsafe fn copy_words(head: &[u8], to: *mut u8) {
     let (words, rest) = head.as_chunks::<4>();
     for (at, word) in words.iter().enumerate() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `to` is valid for `head.len()` bytes, and the word
+        // lies within these.
         unsafe { to.add(at * 4).cast::<[u8; 4]>().write(*word) };
     }
     if !rest.is_empty() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `to` is valid for `head.len()` bytes, and that they
+        // don't overlap with `head`.
         unsafe { ptr::copy_nonoverlapping(rest.as_ptr(), to.add(words.len() * 4), rest.len()) };
     }
 }
@@ -502,7 +507,7 @@ mod tests {
 
     const TAG: u32 = 0x8000_0007;
 
-    /// Generates bytes that often contain words that look like the tag, at any offset.
+    /// Generates bytes that often contain words like the tag, at any offset.
     fn bytes(most: usize) -> impl Strategy<Value = Vec<u8>> {
         let word = prop_oneof![Just(TAG), Just(TAG + 100), any::<u32>()];
         (proptest::collection::vec(word, 0..most / 4), 0_usize..8).prop_map(|(words, less)| {
@@ -526,8 +531,8 @@ mod tests {
                 Some(reserved_tags.is_in(u64::from_ne_bytes(*word)))
             };
             let mut slots = (SLOT..message.len()).step_by(SLOT);
-            // If a slot begins with less than a word of the message, or with bytes of both parts,
-            // the check may be too strict.
+            // If a slot begins with less than a word of the message, or with bytes of the head and
+            // of the body, the check may be too strict.
             if plain {
                 prop_assert!(slots.all(|slot| begins(slot) == Some(false)));
             } else {

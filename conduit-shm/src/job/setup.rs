@@ -1,4 +1,4 @@
-//! Creation of objects: regions, queues, indices, entries.
+//! The creation of a rank's objects: regions, queues, portal table indices and match entries.
 
 use std::mem::size_of;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,20 @@ use super::layout::{Control, HUGE_PAGE, INTERNAL_QUEUE, PAGE, REGIONS, USER_QUEU
 use super::message::{COMPACT, FULL, slots_for};
 use super::receive::{Inbound, Inbox, Queue, mark};
 
-/// The fewest slots in each ring of the internal queue.
+/// The minimum number of slots in each ring of the internal queue.
 const QUIET_SLOTS: usize = 256;
-/// The most slots of a ring that can be counted.
+/// The maximum number of slots of a ring.
 const MOST_SLOTS: usize = 1 << 30;
-/// For floods, a ring gets at most this many times the requested slots, because some queues see no
-/// floods.
+/// The maximum factor by which a ring has more slots than requested, for floods. It is bounded
+/// because some queues see no floods.
 const MOST_TIMES: usize = 16;
-/// The most rings of a queue that divide the room for floods; with more rings, each gets as much as
-/// with this many.
+/// The maximum number of rings of a queue among which the room for floods is divided. With more
+/// rings, each gets as much as with this many.
 const FEW_RINGS: usize = 16;
-/// Room for floods may use at most this fraction (one part in so many) of memory, because later
-/// ranks need some, too.
+/// Room for floods is created only while at most one part in this many of the memory is reserved,
+/// because ranks that start later need memory, too.
 const LUXURY: u64 = 4;
-/// The most match entries that can be linked at once.
+/// The maximum number of match entries that can be linked at once.
 pub(super) const ENTRIES: u32 = 4096;
 
 /// The parts of the mapping that have been allocated.
@@ -54,19 +54,19 @@ impl Allocated {
     }
 }
 
-/// Returns a queue's bits in [`Ready`].
+/// Returns the bit of a queue in [`Ready`].
 #[inline]
 pub(super) fn ready_of(number: usize) -> Ready {
     match number {
         INTERNAL_QUEUE => Ready::PROGRESS,
-        // Fits: there are few queues.
+        // The cast is lossless, because there are few queues.
         number => Ready::queue(EqId(number as u8)),
     }
 }
 
 impl<M: Mode> Shm<M> {
-    /// Returns the number of rings of a queue: one for each source, or one for all sources and some
-    /// to lend.
+    /// Returns the number of rings of a queue: one for each source, or one for all sources and
+    /// those that this rank lends.
     pub(super) fn rings(&self) -> usize {
         match self.shared_rings {
             true => 1 + self.lanes.count(),
@@ -102,8 +102,8 @@ impl<M: Mode> Shm<M> {
         self.reserve_memory(OPERATION, rounded as u64, 1)?;
         let (id, offset) = (allocated.regions, allocated.region_next);
         let base = own.at(offset);
-        // Regions belong in core files, unlike the addresses around them.
-        // SAFETY: within the mapping; the advice changes no contents.
+        // Core files should include regions, unlike the reserved addresses around them. SAFETY: the
+        // range lies within the mapping, and the advice changes no contents.
         let shown = unsafe { rustix::mm::madvise(base.cast(), rounded, Advice::LinuxDoDump) };
         if let Err(error) = shown {
             tracing::debug!(%error, "cannot include the region in core files");
@@ -113,7 +113,7 @@ impl<M: Mode> Shm<M> {
         let entry = &own.control().regions[id as usize];
         entry.offset.store(offset as u64, Ordering::Relaxed);
         entry.len.store(rounded as u64, Ordering::Relaxed);
-        // SYNC (region): the entry is written before it is counted. Pairs with the load in
+        // SYNC (region): the entry is written before the count includes it. Pairs with the load in
         // `find_window`.
         own.control().region_count.store(id + 1, Ordering::Release);
         Ok(Region {
@@ -123,8 +123,8 @@ impl<M: Mode> Shm<M> {
         })
     }
 
-    /// Reserves bytes in the sum of what all ranks may come to touch; fails if they are not
-    /// available. All ranks together may reserve at most one part in `part` of the memory.
+    /// Adds `bytes` to the sum of what all ranks may come to touch. Fails if all ranks together
+    /// would then reserve more than one part in `part` of the memory.
     pub(super) fn reserve_memory(
         &self,
         operation: &'static str,
@@ -139,8 +139,8 @@ impl<M: Mode> Shm<M> {
         } = Memory::read();
         let own = self.own().control();
         own.memory_group.store(group_id, Ordering::SeqCst);
-        // Added before the sums are made, so that two ranks that ask at once cannot both miss each
-        // other's bytes.
+        // The bytes are added before the sums are computed, so that of two ranks that reserve at
+        // once, at least one sees the other's bytes.
         own.promised.fetch_add(bytes, Ordering::SeqCst);
         let promised = |counts: &dyn Fn(&Control) -> bool| {
             let all = self.peers.iter().map(|peer| peer.mapping.control());
@@ -199,7 +199,7 @@ impl<M: Mode> Shm<M> {
         Ok(EqId(number))
     }
 
-    /// Creates the queue of indices that have none, as part of start.
+    /// Creates the queue of indices that were opened without one. This is part of the start.
     pub(super) fn create_quiet_queue(&self) -> Result<(), NiError> {
         self.make_queue(&mut self.allocated.lock(), INTERNAL_QUEUE, QUIET_SLOTS)
     }
@@ -211,8 +211,8 @@ impl<M: Mode> Shm<M> {
         slots: usize,
     ) -> Result<(), NiError> {
         let own = self.own();
-        // Any message must fit, including a Skip before it, and a few more, so that it doesn't have
-        // to wait for the ring to become empty.
+        // The longest message must fit, with a skip before it and some room besides, so that it
+        // doesn't have to wait for the ring to become empty.
         let longest = slots_for(COMPACT, self.config.inject_size)
             .max(slots_for(FULL, self.config.inline_size)) as usize;
         let room = own.layout().queue_end - allocated.queue_next;
@@ -222,7 +222,7 @@ impl<M: Mode> Shm<M> {
         let wanted = slots.max(4 * longest).max(64);
         let mut capacity = wanted.checked_next_power_of_two();
         if self.shared_rings && capacity.is_some_and(|c| c > each) {
-            // Without enough room there are no lanes.
+            // If there is not enough room for lanes, the queue has none.
             (rings, each) = (1, each_of(1));
         }
         capacity = capacity.filter(|&c| c <= each.min(MOST_SLOTS));
@@ -234,17 +234,17 @@ impl<M: Mode> Shm<M> {
                 limit: each.min(MOST_SLOTS) as u64,
             });
         };
-        // Room for floods, see `crate::ring`: a source's share of it, small enough that all
-        // possible queues fit. With more than `FEW_RINGS` ranks each still gets as much: it is only
-        // address space until a flood comes.
+        // A ring's share of the room for floods (see `crate::ring`) is small enough that all
+        // possible queues fit. It does not shrink further with more than `FEW_RINGS` rings, because
+        // it is only address space until a flood comes.
         let sharers = rings.min(FEW_RINGS);
         let share = (self.config.flood_bytes / sharers / SLOT)
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
         let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
-        // Fits: `each` has room for the capacity, and for more only if the capacity is a small part
-        // of it.
+        // Cannot fail: `each` slots fit as often as there are rings, and a ring is larger than its
+        // capacity only if the capacity is a small part of `each`.
         let bytes =
             |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
         let mut needed = bytes(rings, shift);
@@ -294,7 +294,7 @@ impl<M: Mode> Shm<M> {
         Ok(())
     }
 
-    /// Returns one of the user's queues of this rank.
+    /// Returns one of this rank's user queues.
     #[inline]
     pub(super) fn queue(&self, operation: &'static str, eq: EqId) -> Result<&Queue<M>, NiError> {
         self.queues[..USER_QUEUES]

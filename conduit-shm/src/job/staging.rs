@@ -1,23 +1,24 @@
-//! Staging: pieces of a rank's own memory for messages whose source or destination peers cannot
-//! map.
+//! Staging pieces, which are parts of a rank's own memory for messages whose source or destination
+//! peers cannot map.
 //!
 //! A put that is too long to travel in a queue is copied into a piece. The target reads the piece
-//! and frees it by a store into its state, so no message is needed for that. A get's piece is
-//! written by the target and freed by the initiator.
+//! and frees it by a store into the piece's state, so no message is needed for that. A get's piece
+//! is written by the target and freed by the initiator.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::mapping::Mapping;
 
-/// Allocates this rank's pieces.
+/// The allocator of this rank's pieces.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
-    /// Start of the next search: pieces are freed in roughly the order in which they were taken.
+    /// The piece at which the next search starts. Pieces are freed in roughly the order in which
+    /// they were taken.
     next: AtomicUsize,
 }
 
 impl Staging {
-    /// Takes a free piece.
+    /// Takes a free piece, or returns `None` if there is none.
     pub(super) fn take(&self, own: &Mapping) -> Option<u16> {
         let pieces = own.layout().pieces;
         let mut piece = self.next.load(Ordering::Relaxed);
@@ -26,7 +27,7 @@ impl Staging {
                 piece = 0;
             }
             let state = own.piece_state(piece)?;
-            // SYNC (piece): the last user's reads and writes in the piece come before our use.
+            // SYNC (piece): the last user's accesses to the piece come before those of this user.
             // Pairs with `give_back`.
             if state.load(Ordering::Relaxed) == 0
                 && state
@@ -48,12 +49,12 @@ pub(super) fn offset(owner: &Mapping, piece: u16) -> usize {
     owner.layout().piece_offset + usize::from(piece) * owner.layout().piece_bytes
 }
 
-/// Frees a piece. Returns false if the rank has no such piece.
+/// Frees a piece. Returns `false` if the rank has no such piece.
 pub(super) fn give_back(owner: &Mapping, piece: u16) -> bool {
     match owner.piece_state(usize::from(piece)) {
         Some(state) => {
-            // SYNC (piece): our last access comes before the next user's first. Pairs with
-            // `Staging::take`.
+            // SYNC (piece): this user's accesses to the piece come before those of the next user.
+            // Pairs with the acquire in `Staging::take`.
             state.store(0, Ordering::Release);
             true
         }

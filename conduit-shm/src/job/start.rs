@@ -1,5 +1,5 @@
-//! Job start: every rank creates its memory, publishes its address, and maps the memory of all
-//! others.
+//! The start of a job: every rank creates its memory, publishes the address at which it hands over
+//! that memory, and maps the memory of all others.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,11 +28,11 @@ use super::{Index, Peer, Shm, ShmConfig, ShmError};
 use crate::sealed_file;
 use conduit_portals::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 
-/// The ranks of a host that this rank has met: its own memory, and that of the others as far as the
-/// system hands it over.
+/// The ranks of a host that this rank has met: its own memory, and that of each other rank from
+/// which it could get it.
 ///
-/// The first half of [`Shm::start`], for callers with another network for ranks that cannot share
-/// memory.
+/// The first half of [`Shm::start`], for callers that have another network for ranks that cannot
+/// share memory.
 #[derive(Debug)]
 pub struct Meeting {
     rank: Rank,
@@ -41,12 +41,12 @@ pub struct Meeting {
     strangers: Vec<Stranger>,
 }
 
-/// A pair of ranks of which one cannot get the other's memory.
+/// A pair of ranks, one of which cannot get the other's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stranger {
-    /// The rank that asked.
+    /// The rank that asked for the other's memory.
     pub rank: Rank,
-    /// The rank whose memory it asked for.
+    /// The rank whose memory was asked for.
     pub peer: Rank,
     /// The reason for the failure.
     pub reason: String,
@@ -60,12 +60,13 @@ struct Met {
 }
 
 impl Meeting {
-    /// Meets the ranks that should share memory with this one. Every rank of a job calls this with
-    /// the same settings; `ranks` includes the calling rank.
+    /// Meets the ranks that should share memory with this one. Every rank of the job must call this
+    /// with the same settings. `ranks` must include the calling rank.
     ///
     /// # Errors
-    /// Names the rank and its failure. If one rank fails, all do, unless `bootstrap` itself fails.
-    /// A memory handover that fails is not an error: see [`Meeting::strangers`].
+    /// The error names the rank that failed and the reason. If one rank fails, all do, unless
+    /// `bootstrap` itself fails. A memory handover that fails is not an error: see
+    /// [`Meeting::strangers`].
     pub fn hold(
         bootstrap: &mut dyn Bootstrap,
         ranks: &[Rank],
@@ -82,8 +83,8 @@ impl Meeting {
             Err(error) => format!("failed={error}"),
         };
         let infos = bootstrap.allgather(info.as_bytes())?;
-        // The server lives until all ranks have asked, even if this rank has failed: the others
-        // then report the true reason.
+        // The server lives until all ranks have asked, even if this rank fails to meet the others,
+        // so that they report the true reason.
         let (_server, met) = match prepared {
             Ok((own, server, info)) => {
                 let met = meet(rank, ranks, config, own, &info, &infos);
@@ -120,17 +121,17 @@ impl Meeting {
         })
     }
 
-    /// Returns the pairs that cannot share memory although they should, the same on every rank of
-    /// the job.
+    /// Returns the pairs of ranks that should share memory but cannot. The result is the same on
+    /// every rank of the job.
     pub fn strangers(&self) -> &[Stranger] {
         &self.strangers
     }
 
-    /// Starts the network among `ranks`, in ascending order, of which no two are strangers. They
-    /// are numbered from 0.
+    /// Starts the network among `ranks`, which must be in ascending order, and no two of which may
+    /// be strangers. In the network, they are numbered from 0.
     ///
     /// # Errors
-    /// As [`Shm::start`].
+    /// Same as [`Shm::start`].
     pub fn start<M: Mode>(mut self, ranks: &[Rank]) -> Result<Shm<M>, ShmError> {
         let met = ranks.iter().map(|peer| {
             self.met.remove(peer).ok_or_else(|| ShmError::Peer {
@@ -146,13 +147,14 @@ impl Meeting {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Starts the network among all ranks of a job, which call this together with the same
-    /// settings.
+    /// Starts the network among all ranks of a job, all of which must call this together, with the
+    /// same settings.
     ///
     /// All ranks must run on this host, in one network namespace.
     ///
     /// # Errors
-    /// Names the rank and its failure. If one rank fails, all do, unless `bootstrap` itself fails.
+    /// The error names the rank that failed and the reason. If one rank fails, all do, unless
+    /// `bootstrap` itself fails.
     pub fn start(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Self, ShmError> {
         let ranks: Vec<Rank> = (0..bootstrap.size()).collect();
         let meeting = Meeting::hold(bootstrap, &ranks, config)?;
@@ -166,7 +168,7 @@ impl<M: Mode> Shm<M> {
         meeting.start(&ranks)
     }
 
-    /// Builds the network from `met`, which is indexed by rank.
+    /// Builds the network from `met`, which must be indexed by rank.
     fn assemble(rank: Rank, config: &ShmConfig, met: Vec<Met>) -> Result<Self, ShmError> {
         let size = met.len() as u32;
         let layout = met[rank as usize].mapping.layout().clone();
@@ -243,11 +245,11 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Creates a whole world within this process, for tests: each end can move to its own thread (if
-/// the mode allows), or one thread drives them all in turn.
+/// Creates a whole world within this process, for tests: each rank can be moved to its own thread
+/// if the mode allows that, or one thread can drive all ranks in turn.
 ///
 /// # Errors
-/// As [`Shm::start`].
+/// Same as [`Shm::start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &ShmConfig) -> Result<Vec<Shm<M>>, ShmError> {
     let mut mappings = Vec::new();
     for rank in 0..ranks {
@@ -293,7 +295,7 @@ fn prepare(rank: Rank, size: u32, config: &ShmConfig) -> Result<(OwnedFd, Arc<Ma
     Ok((fd, Arc::new(own)))
 }
 
-/// Maps the memory of these ranks, using their bootstrap information. Also returns the ranks whose
+/// Maps the memory of `ranks`, using their bootstrap information. Also returns the ranks whose
 /// memory could not be obtained.
 fn meet(
     rank: Rank,
@@ -311,7 +313,7 @@ fn meet(
         compare(rank, info, peer, &theirs)?;
         addresses.push((peer, theirs.address));
     }
-    // Spreads the load: not every rank asks the same rank first.
+    // The rotation spreads the load: not every rank asks the same rank first.
     let behind = addresses.partition_point(|(peer, _)| *peer < rank);
     addresses.rotate_left(behind);
     let this = Met {
@@ -401,7 +403,7 @@ mod tests {
         }
         let later = SealFlags::FUTURE_WRITE;
         assert_eq!(rustix::fs::fcntl_add_seals(&memory, later), refused);
-        // If the system supports the flag.
+        // This is checked only if the system supports the flag.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL;
         if rustix::fs::memfd_create("probe", flags).is_ok() {
             let mode = Mode::from_raw_mode(fstat(&memory).unwrap().st_mode);

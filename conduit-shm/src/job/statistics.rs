@@ -1,4 +1,4 @@
-//! Counters of a rank: dropped messages, peers' errors, lanes.
+//! The counters of a rank: dropped messages, malformed messages and lanes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -6,16 +6,16 @@ use conduit_core::ni::Rank;
 
 const NONE: u32 = u32::MAX;
 
-/// Counts since start.
+/// The values of the counters since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
-    /// Messages that no entry accepted.
+    /// The number of messages that no entry accepted.
     pub dropped: u64,
-    /// Malformed messages that were skipped.
+    /// The number of malformed messages, which were skipped.
     pub bad_messages: u64,
     /// The source of the first malformed message, if known.
     pub bad_peer: Option<Rank>,
-    /// Counters of the lanes that this rank lends and holds.
+    /// The counters of the lanes that this rank lends and holds.
     pub lanes: ::lanes::Statistics,
 }
 
@@ -58,7 +58,7 @@ impl Counters {
     pub(super) fn note_bad(&self, peer: Option<Rank>) {
         self.bad_messages.fetch_add(1, Ordering::Relaxed);
         let peer = peer.unwrap_or(NONE);
-        // The first peer is kept.
+        // The exchange fails if a peer is already noted, so the first one is kept.
         let _ = self
             .bad_peer
             .compare_exchange(NONE, peer, Ordering::Relaxed, Ordering::Relaxed);

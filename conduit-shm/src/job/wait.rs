@@ -1,4 +1,5 @@
-//! Sleeping until a message comes, and waking sleepers. The protocol is in [`crate::doorbell`].
+//! Functions that sleep until a message comes and that wake sleepers. The protocol is in
+//! [`crate::doorbell`].
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -77,8 +78,8 @@ impl<M: Mode> Shm<M> {
                 tv_sec: 0,
                 tv_nsec: stretch.as_nanos() as i64,
             };
-            // Woken, interrupted, timed out or no longer asleep: the caller checks again in any
-            // case.
+            // The result does not matter, because the caller checks again no matter whether the
+            // wait was woken, interrupted, timed out or never began.
             let _ = futex::wait(
                 doorbell(own).sleeping,
                 futex::Flags::empty(),
@@ -87,14 +88,14 @@ impl<M: Mode> Shm<M> {
             );
         }
         // The last thread out clears the word. If that removes the announcement of a thread that is
-        // just coming in, that one returns early.
+        // about to sleep, that thread returns early.
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             doorbell(own).retire();
         }
     }
 
     /// Returns whether a poll of any queue would find something. A queue that another thread is
-    /// polling counts.
+    /// polling counts as ready.
     pub(super) fn is_anything_ready(&self) -> bool {
         let mut queues = self.queues.iter().filter_map(|queue| queue.get());
         self.is_replied()
