@@ -83,7 +83,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns the peer and the ring for one of its indices, or `None` while that index is not open
-    /// or has no room.
+    /// or this rank is leaving a lane there.
     #[inline]
     fn route(
         &self,

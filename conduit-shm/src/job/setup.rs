@@ -243,8 +243,8 @@ impl<M: Mode> Shm<M> {
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
         let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
-        // Cannot fail: `each` slots fit as often as there are rings, and a ring is larger than its
-        // capacity only if the capacity is a small part of `each`.
+        // The rings fit into the room, because each has at most `each` slots: the capacity does,
+        // and a ring gets more than the capacity only if that is a small part of `each`.
         let bytes =
             |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
         let mut needed = bytes(rings, shift);

@@ -1,19 +1,20 @@
-//! Addresses: the host, and the name of a socket there.
+//! Addresses of processes, which consist of the host and the name of a socket there.
 //!
 //! ```text
 //! host: u64, little-endian | user id, '.', name
 //! ```
 //!
-//! As text, `<host in hexadecimal>/<user>.<name>`. The socket's name is `conduit-na.<user>.<name>`
-//! in the abstract namespace, which leaves nothing behind.
+//! The text form is `<host in hexadecimal>/<user>.<name>`. The socket's name is
+//! `conduit-na.<user>.<name>` in the abstract namespace, which leaves nothing behind.
 
 use conduit_portals::transport::open::{ConnectError, MAX_ADDRESS};
 
-/// The prefix of the name, in the abstract namespace of sockets.
+/// The prefix of a socket's name in the abstract namespace.
 const PREFIX: &[u8] = b"conduit-na.";
-/// Bytes that identify the host.
+/// The number of bytes that identify the host.
 const HOST: usize = 8;
-/// The most bytes behind [`HOST`], limited by the length of a socket's name.
+/// The maximum number of bytes behind the first [`HOST`] bytes, limited by the length of a socket's
+/// name.
 const MAX_SOCKET: usize = 107 - PREFIX.len();
 
 const _: () = assert!(HOST + MAX_SOCKET <= MAX_ADDRESS);
@@ -42,7 +43,7 @@ pub(super) fn decode(address: &[u8]) -> Result<(u64, &str), ConnectError> {
     }
 }
 
-/// Returns the socket name of an address that has been checked.
+/// Returns the socket name of an address, which must have been checked.
 pub(super) fn socket_name(address: &[u8]) -> Vec<u8> {
     [PREFIX, address.get(HOST..).unwrap_or_default()].concat()
 }

@@ -2,27 +2,27 @@
 
 use super::LocalError;
 
-/// Limits and sizes of a [`Local`](super::Local). Processes may differ in them.
+/// The limits and sizes of a [`Local`](super::Local). Processes may have different ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// The name by which others reach this process, up to [`MAX_NAME`] characters of
-    /// `[A-Za-z0-9._-]`. `None` picks a random name. Only one process of a user has a given name at
-    /// a time.
+    /// The name by which others reach this process: 1 to [`MAX_NAME`] characters of
+    /// `[A-Za-z0-9._-]`. With `None`, a random name is chosen. Only one process of a user can have
+    /// a given name at a time.
     pub name: Option<String>,
-    /// Bytes of a ring, a power of two from [`MIN_RING`] to [`MAX_RING`]. Each pair of peers has
-    /// four. The process that connects decides.
+    /// The size in bytes of a ring: a power of two from [`MIN_RING`] to [`MAX_RING`]. Each pair of
+    /// peers has four rings. The process that connects decides their size.
     pub ring: usize,
-    /// The most peers that have numbers at once, from 1 to [`MAX_PEERS`].
+    /// The maximum number of peers that have numbers at once, from 1 to [`MAX_PEERS`].
     pub max_peers: u32,
     /// Whether this process may copy memory of its peers by cross-memory attach, and they may copy
-    /// its memory. Where the system lets only parents attach (Yama), this allows it to all
-    /// processes of the user.
+    /// its memory. Where the system lets only a process's parents attach to it (Yama), this setting
+    /// lets all processes of the user attach.
     pub copy: bool,
 }
 
-/// The longest [`LocalConfig::name`].
+/// The maximum length of a [`LocalConfig::name`].
 pub const MAX_NAME: usize = 64;
-/// The smallest [`LocalConfig::ring`]: room for some of the longest tiny fragments.
+/// The smallest [`LocalConfig::ring`], which has room for a few of the longest tiny fragments.
 pub const MIN_RING: usize = 4 << 10;
 /// The largest [`LocalConfig::ring`].
 pub const MAX_RING: usize = 4 << 20;

@@ -1,4 +1,5 @@
-//! Copies between this process's memory and that of peers, by the system (cross-memory attach).
+//! Copies between this process's memory and that of peers, which the system makes (cross-memory
+//! attach).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -15,7 +16,8 @@ use super::socket::is_hung_up;
 
 /// Tests whether the memory of the process at the other end of a socket can be copied.
 pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
-    // A process id of 0: its namespace is not visible here. A probe of 0: the peer forbids copying.
+    // A process id of 0 means that the peer's namespace is not visible here. A probe of 0 means
+    // that the peer forbids copying.
     let Ok(process) = credentials(socket).map(|found| found.pid) else {
         return Copying::No;
     };
@@ -24,7 +26,7 @@ pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
     }
     let mut word = 0u64;
     let into = (&raw mut word).cast();
-    // SAFETY: the word is valid for writes of its size.
+    // SAFETY: `word` is a local variable, so it is valid for writes of its size.
     let read = unsafe { process_memory::read(into, process, terms.probe, size_of_val(&word)) };
     match read.is_ok() && word == terms.probe_value {
         true => Copying::Of(process),
@@ -33,11 +35,11 @@ pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
 }
 
 impl Local {
-    /// Returns the process of a peer whose memory can be copied.
+    /// Returns the process of a peer. Fails if the peer's memory cannot be copied.
     ///
     /// The process has not ended, because its socket is open. It could still end between this check
-    /// and the copy, and its id be reused: that would take as many new processes in the meantime as
-    /// there are ids, because the system assigns them cyclically.
+    /// and the copy, and its id be reused. However, the system assigns ids cyclically, so as many
+    /// processes as there are ids would have to be created in the meantime.
     pub(super) fn process_of(&self, peer: Rank) -> io::Result<Pid> {
         let session = self.peers.session(peer);
         let session = session.ok_or(io::ErrorKind::NotConnected)?;

@@ -22,7 +22,7 @@ pub enum LocalError {
     /// The operating system refused an operation.
     #[error("{operation}: {reason}")]
     System {
-        /// The operation.
+        /// The operation that was refused.
         operation: &'static str,
         /// The system's error.
         reason: io::Error,
@@ -30,7 +30,7 @@ pub enum LocalError {
 }
 
 impl LocalError {
-    /// For `map_err`.
+    /// Returns a function for `map_err` that creates a [`LocalError::System`].
     pub(super) fn system<E: Into<io::Error>>(operation: &'static str) -> impl Fn(E) -> Self {
         move |reason| Self::System {
             operation,

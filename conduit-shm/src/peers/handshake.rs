@@ -6,9 +6,9 @@
 //!                            ←      Welcome (front page), or Refused
 //! ```
 //!
-//! Either side sends through the rings once it has the other's front page. If both connect to each
-//! other at once, the attempt of the process with the smaller address wins, once its Hello has been
-//! sent; neither side accepts a fragment before that is settled.
+//! Either side may send through the rings once it has the other's front page. If two processes
+//! connect to each other at once, the attempt of the one with the smaller address wins, provided
+//! that its Hello has been sent. Neither side accepts a fragment before that is settled.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -28,11 +28,11 @@ use super::socket::{self, Incoming, Received, is_hung_up, is_passing};
 use super::table::{Attempt, PeerState};
 use super::{Local, address};
 
-/// The most connections that have not sent a Hello yet.
+/// The maximum number of connections that have not sent a Hello yet.
 const MAX_STRANGERS: usize = 128;
-/// Connections that are accepted before peers get their turn.
+/// The maximum number of connections that are accepted before peers get their turn.
 const BATCH: u32 = 64;
-/// The most attempts that a peer may refuse in favour of its own.
+/// The maximum number of attempts that a peer may refuse in favour of its own.
 const MAX_DUPLICATES: u32 = 4;
 
 /// A valid Hello.
@@ -94,7 +94,7 @@ impl Local {
         }
     }
 
-    /// Notes the failure to open a session; the next pass reports it.
+    /// Notes that a session could not be opened. The next pass reports the failure.
     fn fail(&mut self, number: Rank, failure: Failure) {
         if let Some(peer) = self.peers.get_mut(number) {
             peer.state = PeerState::Failing(failure);
@@ -102,7 +102,7 @@ impl Local {
         }
     }
 
-    /// Takes an attempt as far as currently possible.
+    /// Continues an attempt as far as currently possible.
     fn go_on(&mut self, number: Rank, mut attempt: Box<Attempt>) {
         match self.try_go_on(number, &mut attempt) {
             Ok(is_sent) => {
@@ -158,7 +158,7 @@ impl Local {
         epoll::add(&*self.epoll, socket, event, EventFlags::IN)
     }
 
-    /// Checks that a process of this user is at the other end.
+    /// Checks that the process at the other end belongs to this user.
     fn check_user(&self, socket: &OwnedFd) -> Result<(), Refusal> {
         match credentials(socket) {
             Ok(found) if found.uid == self.user => Ok(()),
@@ -167,7 +167,7 @@ impl Local {
         }
     }
 
-    /// Continues handshakes that could not continue before.
+    /// Continues the handshakes that could not continue at the last attempt.
     pub(super) fn retry(&mut self) {
         for number in std::mem::take(&mut self.retrying) {
             let Some(peer) = self.peers.get_mut(number) else {
@@ -176,7 +176,8 @@ impl Local {
             match std::mem::replace(&mut peer.state, PeerState::Idle) {
                 PeerState::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
                 PeerState::Open(mut session) if session.is_welcome_due => {
-                    // If the peer is gone, its socket shows it.
+                    // An error is ignored here, because if the peer is gone, its socket will show
+                    // that.
                     session.is_welcome_due = self.welcome(number, &session.socket) == Ok(false);
                     if session.is_welcome_due {
                         self.retrying.push(number);
@@ -232,7 +233,8 @@ impl Local {
             Ok(Packet::Refused(Refusal::Duplicate)) if attempt.duplicates < MAX_DUPLICATES => {
                 let duplicates = attempt.duplicates + 1;
                 self.forget(number);
-                // The peer's own attempt arrived before it refused this one.
+                // Accepts the peer's own attempt, which arrived before the peer refused this
+                // process's attempt.
                 self.accept(handler);
                 if (self.peers.get(number))
                     .is_some_and(|peer| matches!(peer.state, PeerState::Idle))
@@ -250,10 +252,11 @@ impl Local {
         }
     }
 
-    /// Begins to use a session.
+    /// Starts using a session.
     fn open(&mut self, number: Rank, session: Session) {
         self.set_state(number, PeerState::Open(Box::new(session)));
-        // The peer may have sent something already, and its bit may have been taken before.
+        // The peer may already have sent something, and its bit may have been taken before the
+        // session was open.
         self.mark_pending(number);
     }
 
@@ -283,8 +286,8 @@ impl Local {
         }
     }
 
-    /// Refuses the next connection, with the help of the spare descriptor. Returns false if that is
-    /// not possible now.
+    /// Refuses the next connection, with the help of the spare descriptor. Returns `false` if that
+    /// is not possible now.
     fn refuse_without_descriptors(&mut self) -> bool {
         tracing::warn!("refused a peer of the local network: too many open files");
         self.spare = None;
@@ -364,7 +367,7 @@ impl Local {
         };
         let [pair, front] = match &received.descriptors[..] {
             [pair, front] if !received.lacks_descriptors => [pair, front],
-            // Both were sent, but this process had no room for them.
+            // The peer sent descriptors, but this process had no room for all of them.
             [] | [_] if received.lacks_descriptors => return Err(Refusal::Descriptors),
             _ => return Err(Refusal::Malformed),
         };
@@ -436,7 +439,8 @@ impl Local {
     /// attempt.
     fn is_ours_first(&self, number: Rank, theirs: &[u8]) -> bool {
         match self.peers.get(number).map(|peer| &peer.state) {
-            // Not if it was an attempt to reach an earlier process at that address.
+            // The attempt does not count if it was to reach an earlier process at that address,
+            // which has hung up.
             Some(PeerState::Connecting(attempt)) => {
                 attempt.is_sent && *self.address < *theirs && !is_hung_up(&attempt.socket)
             }
@@ -444,7 +448,7 @@ impl Local {
         }
     }
 
-    /// Ends the existing relation with a peer that begins anew.
+    /// Ends the existing relation with a peer that begins a new session.
     fn make_way(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
         // The socket may show how the session ended.
         self.look_at_session(number, handler);

@@ -1,8 +1,8 @@
 //! The memory that processes share: the front page of each process, and the memory of each pair of
 //! peers.
 //!
-//! A *front page* shows its process which rings have something ([`ReadySet`]); all its peers map
-//! it. A *pair* is four rings, one in each direction for each channel:
+//! A *front page* shows its process which rings have records ([`ReadySet`]). All of the process's
+//! peers map it. A *pair* consists of four rings, one in each direction for each channel:
 //!
 //! ```text
 //! front page: FrontWords | a bit for each peer
@@ -27,19 +27,20 @@ use super::config::{MAX_PEERS, MAX_RING, MIN_RING};
 const PAIR_MAGIC: u64 = 0x5249_4150_5f41_4e43;
 /// The layout version. Must change with any change of this file or of [`super::record`].
 const VERSION: u32 = 1;
-/// Offset of a pair's slots; file sizes are multiples of it.
+/// The offset of a pair's slots. File sizes are multiples of it.
 const PAGE: usize = 4096;
-/// Base-2 logarithm of the slots of a ring that are used while the consumer keeps up.
+/// The base-2 logarithm of the number of slots of a ring that are used while the consumer keeps up.
 const PART: u32 = 6;
 
-/// Channels of a way (one direction of a pair).
+/// The number of channels of a [`Way`].
 pub(super) const CHANNELS: usize = 2;
 /// The channel of copied fragments.
 pub(super) const COMMANDS: usize = 0;
 /// The channel of fragments that are read when there is room.
 pub(super) const DATA: usize = 1;
 
-/// The words of a front page. All peers can write here, so a new peer relies on none of them.
+/// The words of a front page. All peers can write to them, so a new peer must not rely on their
+/// values.
 #[derive(Debug)]
 #[repr(C)]
 struct FrontWords {
@@ -53,9 +54,9 @@ struct FrontWords {
 #[repr(C)]
 pub(super) struct Way {
     rings: [RingControl; CHANNELS],
-    /// 1 while the consumer polls these rings. See [`crate::ready_set`].
+    /// Is 1 while the consumer polls these rings. See [`crate::ready_set`].
     pub(super) watched: CachePadded<AtomicU32>,
-    /// 1 while the producer waits for room.
+    /// Is 1 while the producer waits for room.
     pub(super) waiting: CachePadded<AtomicU32>,
 }
 
@@ -64,13 +65,13 @@ pub(super) struct Way {
 struct PairWords {
     magic: AtomicU64,
     version: AtomicU32,
-    /// Base-2 logarithm of the slots of a ring.
+    /// The base-2 logarithm of the number of slots of a ring.
     shift: AtomicU32,
-    /// From the connecting process, and to it.
+    /// The way from the connecting process, and the way to it.
     ways: [CachePadded<Way>; 2],
 }
 
-// The layout is the protocol between processes.
+// The layout is a protocol between processes, so it must not change by accident.
 const _: () = {
     assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
     assert!(size_of::<AtomicU32>() == 4 && align_of::<AtomicU32>() == 4);
@@ -81,22 +82,23 @@ const _: () = {
     assert!(size_of::<PairWords>() <= PAGE && MIN_RING == SLOT << PART);
 };
 
-/// A file mapped whole; unmapped when dropped. It is sealed against shrinking, so no access within
-/// it raises SIGBUS.
+/// A mapping of a whole file, which is unmapped when dropped. The file is sealed against shrinking,
+/// so no access within the mapping raises SIGBUS.
 #[derive(Debug)]
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: the pointer names memory shared between processes, accessed only through atomics or by
-// the ring's protocol; neither depends on the thread.
+// SAFETY: the pointer refers to memory shared between processes, which is accessed only through
+// atomics or by the ring's protocol. Neither depends on the thread.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps a file of `bytes` bytes, whole pages, that cannot shrink.
+    /// Maps a file of `bytes` bytes, which must consist of whole pages and be sealed against
+    /// shrinking.
     fn new(file: impl AsFd, bytes: usize) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the system's choice.
+        // SAFETY: this creates a new mapping at an address that the system chooses.
         let base = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -124,16 +126,17 @@ impl Mapping {
     }
 
     /// # Safety
-    /// `T` consists of atomics and lies within the mapping.
+    /// A `T` at this offset must lie within the mapping, be aligned and consist of atomics.
     unsafe fn at<T>(&self, offset: usize) -> NonNull<T> {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the offset lies within the mapping.
         unsafe { self.base.byte_add(offset).cast() }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new` with this length; its owner is gone.
+        // SAFETY: `new` has mapped this range with this length, and the only owner of the mapping
+        // drops it.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         if let Err(error) = unmapped {
             tracing::debug!(%error, "cannot unmap shared memory");
@@ -144,9 +147,9 @@ impl Drop for Mapping {
 /// The reason why a peer's memory cannot be used.
 #[derive(Debug)]
 pub(super) enum Unfit {
-    /// The peer's fault.
+    /// The memory is not as the protocol requires.
     Wrong(&'static str),
-    /// A system error.
+    /// The system refused an operation.
     System(io::Errno),
 }
 
@@ -186,14 +189,16 @@ impl FrontPage {
 
     #[inline]
     fn words(&self) -> &FrontWords {
-        // SAFETY: a page has room for the words, which are atomics; page-aligned.
+        // SAFETY: the words are atomics at the start of the mapping, which is page-aligned and has
+        // at least one page, in which they fit.
         unsafe { self.mapping.at(0).as_ref() }
     }
 
     #[inline]
     pub(super) fn ready_set(&self) -> ReadySet<'_> {
         let words = self.words();
-        // SAFETY: this many words lie behind `FrontWords` (`bytes`), aligned; they are atomics.
+        // SAFETY: `bytes` has made room for this many words behind `FrontWords`. They are aligned
+        // and atomics.
         let bits = unsafe {
             let first = self.mapping.at::<AtomicU64>(size_of::<FrontWords>());
             std::slice::from_raw_parts(first.as_ptr(), self.peers as usize / 64)
@@ -209,9 +214,9 @@ impl FrontPage {
 /// The side of a pair that a process is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It created the pair.
+    /// The process created the pair.
     Connects,
-    /// It received the pair.
+    /// The process received the pair.
     Accepts,
 }
 
@@ -228,7 +233,7 @@ impl Pair {
         PAGE + 2 * CHANNELS * (SLOT << shift)
     }
 
-    /// Creates a pair with rings of `ring` bytes, a valid [`LocalConfig::ring`].
+    /// Creates a pair with rings of `ring` bytes, which must be a valid [`LocalConfig::ring`].
     ///
     /// [`LocalConfig::ring`]: super::LocalConfig::ring
     pub(super) fn create(ring: usize) -> io::Result<(OwnedFd, Self)> {
@@ -270,24 +275,25 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Returns the base-2 logarithm of the slots of a ring.
+    /// Returns the base-2 logarithm of the number of slots of a ring.
     pub(super) fn shift(&self) -> u32 {
         self.shift
     }
 
     #[inline]
     fn words(&self) -> &PairWords {
-        // SAFETY: a page has room for the words, which are atomics; page-aligned.
+        // SAFETY: the words are atomics at the start of the mapping, which is page-aligned and has
+        // at least one page, in which they fit.
         unsafe { self.mapping.at(0).as_ref() }
     }
 
-    /// Returns the way from this process.
+    /// Returns the way by which this process sends.
     #[inline]
     pub(super) fn outbound(&self) -> &Way {
         &self.words().ways[usize::from(self.side == Side::Accepts)]
     }
 
-    /// Returns the way to this process.
+    /// Returns the way by which this process receives.
     #[inline]
     pub(super) fn inbound(&self) -> &Way {
         &self.words().ways[usize::from(self.side == Side::Connects)]
@@ -303,13 +309,14 @@ impl Pair {
     /// Returns the memory of a ring.
     ///
     /// # Safety
-    /// The view is not used after this pair is dropped.
+    /// The view must not be used after this pair is dropped.
     pub(super) unsafe fn ring(&self, is_outbound: bool, channel: usize) -> RingView {
         let is_second = is_outbound == (self.side == Side::Accepts);
         let way = &self.words().ways[usize::from(is_second)];
         let control = &way.rings[channel];
         let before = usize::from(is_second) * CHANNELS + channel;
-        // SAFETY: the slots of four rings lie behind the first page (`bytes`).
+        // SAFETY: `bytes` has made room for the slots of four rings behind the first page, and the
+        // caller guarantees that the view is not used after the mapping.
         unsafe {
             let slots = self.mapping.at(PAGE + before * (SLOT << self.shift));
             RingView::new(NonNull::from(control), slots)

@@ -2,20 +2,20 @@
 //! ([`OpenTransport`](conduit_portals::transport::open::OpenTransport)).
 //!
 //! A process is reached by the abstract name of a Unix socket (`address`). The process that
-//! connects hands over a file with four rings, and each side its *front page*, which shows which of
-//! its peers have sent something (`memory`, `handshake`). From then on records go through the rings
-//! (`record`, `session`), and the socket has two tasks: it wakes a sleeping peer, and its end of
-//! file shows that the peer is gone.
+//! connects hands over a file with four rings. Each side hands over its *front page*, which shows
+//! which of its peers have sent something (`memory`, `handshake`). From then on, records go through
+//! the rings (`record`, `session`), and the socket has two tasks: packets on it wake a sleeping
+//! peer, and its end of file shows that the peer is gone.
 //!
 //! **Guarantees.** Nothing has a name in a file system, so a process leaves nothing behind, no
 //! matter how it ends. The kernel attests that both sides belong to the same user; other users are
-//! refused. Everything that a peer sends or writes is checked: it can neither make this process
-//! access memory outside of the rings nor make it wait. It can only end the session, delay
-//! wake-ups, or change a record during its handover.
+//! refused. Everything that a peer sends or writes is checked: a peer can neither make this process
+//! access memory outside of the rings nor make it wait. A faulty peer can only end the session,
+//! delay wake-ups, or change a record during its handover.
 //!
 //! **Costs.** A session takes one descriptor, two mappings and about 1 KiB of private memory on
-//! each side, and 132 KiB of shared address space. A process polls the rings of a few peers, those
-//! that sent most recently, and learns of the others from its front page (`receive`,
+//! each side, and 132 KiB of shared address space. A process polls the rings of the few peers that
+//! sent most recently, and learns of the others from its front page (`receive`,
 //! `crate::ready_set`).
 
 mod address;
@@ -51,14 +51,15 @@ use memory::FrontPage;
 use receive::{Found, Watched};
 use table::Peers;
 
-/// This process's end of the network. See the [module](self).
+/// This process's end of the network; see the [module](self).
 pub struct Local {
     address: Box<[u8]>,
     host: u64,
     user: u32,
-    /// Bytes of each ring of the pairs that this process creates.
+    /// The size in bytes of each ring of the pairs that this process creates.
     ring: usize,
-    /// A word in its own allocation that peers try to copy. `None`: they must not copy memory.
+    /// A word in its own allocation that peers copy to find out whether they can. `None` if peers
+    /// must not copy this process's memory.
     probe: Option<Box<u64>>,
     /// `None` after [`leave`](conduit_portals::transport::open::OpenTransport::leave).
     listener: Option<OwnedFd>,
@@ -67,21 +68,22 @@ pub struct Local {
     is_listener_paused: bool,
     /// A spare descriptor, released temporarily to refuse a connection when none are left.
     spare: Option<OwnedFd>,
-    /// Over the listener and the sockets of all peers.
+    /// An epoll instance that watches the listener and the sockets of all peers.
     epoll: Arc<OwnedFd>,
     front: FrontPage,
     front_file: OwnedFd,
     peers: Peers,
-    /// Sockets that have connected and not sent a Hello yet, oldest first.
+    /// Accepted connections on which no Hello has arrived yet, oldest first, with their
+    /// generations.
     strangers: VecDeque<(u32, OwnedFd)>,
     /// A counter attached to sockets, so that stale events can be recognised.
     generation: u32,
     watched: Vec<Watched>,
     /// Peers to drain in the next pass, besides the watched ones.
     pending: Vec<Rank>,
-    /// Peers with fragments to read.
+    /// Peers to which queued fragments have yet to be written.
     sending: Vec<Rank>,
-    /// Peers whose rings were too full.
+    /// Peers to which a ring was too full.
     wanting: Vec<Rank>,
     /// Peers with a handshake that could not continue.
     retrying: Vec<Rank>,
@@ -93,8 +95,8 @@ pub struct Local {
 }
 
 impl Local {
-    /// Returns whether an address belongs to this host and user, and so to a process that may be
-    /// reached.
+    /// Returns whether an address belongs to this host and user, which means that its process may
+    /// be reachable.
     pub fn is_near(&self, address: &[u8]) -> bool {
         let user = |address| {
             let (host, socket) = address::decode(address).ok()?;

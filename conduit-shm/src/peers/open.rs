@@ -1,4 +1,4 @@
-//! The implementation of the contract of open networks.
+//! The implementation of [`OpenTransport`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use super::session::Copying;
 use super::table::PeerState;
 use super::{Local, address, socket};
 
-/// Announces to the peer of an open session that it ends normally.
+/// Announces to the peer, if the session is open, that the session ends normally.
 fn say_goodbye(state: &PeerState) {
     if let PeerState::Open(session) = state
         && let Err(error) = socket::send(&session.socket, &Packet::Goodbye, &[])
@@ -119,7 +119,7 @@ impl OpenTransport for Local {
         length: usize,
     ) -> io::Result<()> {
         let process = self.process_of(peer)?;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `local` is valid for writes of `length` bytes.
         unsafe { process_memory::read(local, process, remote, length) }
     }
 
@@ -131,7 +131,8 @@ impl OpenTransport for Local {
         length: usize,
     ) -> io::Result<()> {
         let process = self.process_of(peer)?;
-        // SAFETY: guaranteed by the caller; the peer has offered this memory.
+        // SAFETY: the caller guarantees that `local` is valid for reads of `length` bytes and that
+        // the peer has offered the remote memory.
         unsafe { process_memory::write(process, remote, local, length) }
     }
 }

@@ -9,10 +9,10 @@
 use conduit_portals::transport::open::MAX_ADDRESS;
 
 const MAGIC: u32 = 0x4c4e_4443;
-/// Must change with any change of this file or of the order of descriptors.
+/// The protocol version. Must change with any change of this file or of the order of descriptors.
 const VERSION: u16 = 2;
 const LEAD: usize = 8;
-/// The most bytes of a packet.
+/// The maximum size in bytes of a packet.
 pub(super) const MAX_PACKET: usize = 512;
 
 const HELLO: u16 = 1;
@@ -24,24 +24,26 @@ const GOODBYE: u16 = 5;
 /// The terms on which the receiver may use the sender's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Terms {
-    /// The number that the sender assigns to the receiver: a bit of the sender's front page.
+    /// The number that the sender assigns to the receiver, which is the number of a bit of the
+    /// sender's front page.
     pub(super) number: u32,
-    /// Number of peers that the sender's front page has bits for.
+    /// The number of peers for which the sender's front page has bits.
     pub(super) peers: u32,
-    /// Address of a word in the sender's memory, for testing whether it can be copied.
+    /// The address of a word by which the receiver tests whether it can copy the sender's memory,
+    /// or 0 if it must not.
     pub(super) probe: u64,
     /// The value of that word.
     pub(super) probe_value: u64,
 }
 
-/// A message.
+/// A packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Packet<'a> {
-    /// From the connecting process, with the descriptors of the pair's memory and of its own front
-    /// page.
+    /// The request of the connecting process for a session, with the descriptors of the pair's
+    /// memory and of the sender's front page.
     Hello {
         terms: Terms,
-        /// Base-2 logarithm of the slots of a ring.
+        /// The base-2 logarithm of the number of slots of a ring.
         shift: u32,
         /// The sender's address.
         address: &'a [u8],
@@ -50,9 +52,9 @@ pub(super) enum Packet<'a> {
     Welcome(Terms),
     /// The reply that refuses the session.
     Refused(Refusal),
-    /// Tells a sleeping peer to check its front page.
+    /// Wakes a sleeping peer, which must then check its front page.
     Wake,
-    /// The session ends normally.
+    /// Announces that the session ends normally.
     Goodbye,
 }
 
@@ -60,19 +62,19 @@ pub(super) enum Packet<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Refusal {
-    /// It connects, too, and its own attempt takes precedence.
+    /// The process connects, too, and its own attempt takes precedence.
     Duplicate = 1,
-    /// It uses another version of the protocol.
+    /// The process uses another version of the protocol.
     Version,
-    /// It belongs to another user.
+    /// The process belongs to another user.
     User,
-    /// It has reached its limit of peers.
+    /// The process has reached its limit of peers.
     Peers,
-    /// It has no descriptors left.
+    /// The process has no descriptors left.
     Descriptors,
-    /// It received a malformed packet.
+    /// The process received a malformed packet.
     Malformed,
-    /// Its system refused another operation.
+    /// The process's system refused another operation.
     System,
 }
 
@@ -87,7 +89,7 @@ impl Refusal {
         Self::System,
     ];
 
-    /// Returns the text for
+    /// Returns the reason as text for
     /// [`Failure::Network`](conduit_portals::transport::fragment::Failure::Network).
     pub(super) fn reason(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The passes in which this process takes what its peers have sent.
+//! The passes, in which this process takes what its peers have sent.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use super::socket::{self, Incoming};
 use super::table::PeerState;
 use super::{Local, address};
 
-/// The most peers whose rings are polled.
+/// The maximum number of peers whose rings are polled.
 const MAX_WATCHED: usize = 8;
-/// After this many passes without a record, a watched ring may make way for another one.
+/// After this many passes without a record, a watched peer may make way for another one.
 const IDLE_PASSES: u32 = 64;
-/// The sockets are checked in every pass whose number is a multiple of this,
+/// The sockets are checked in every pass whose number is a multiple of this.
 const LOOK_INTERVAL: u32 = 256;
-/// and in every pass whose number is a multiple of this if the system's coarse clock has ticked, so
-/// that infrequent passes don't keep peers waiting.
+/// If the system's coarse clock has ticked, the sockets are also checked in every pass whose number
+/// is a multiple of this, so that infrequent passes don't keep peers waiting.
 const CLOCK_INTERVAL: u32 = 8;
-/// The most events taken at once.
+/// The maximum number of events taken at once.
 const EVENTS: usize = 64;
-/// The most packets taken from a session's socket at once.
+/// The maximum number of packets taken from a session's socket at once.
 const PACKETS: u32 = 16;
 
-/// The listener's event.
+/// The event data of the listener.
 pub(super) const LISTENER: EventData = EventData::new_u64(u64::MAX);
-/// Stands for connections that have not sent a Hello yet; no peer has this number.
+/// A number that stands for connections that have not sent a Hello yet. No peer has it.
 const STRANGER: u32 = u32::MAX - 1;
 
 /// Returns the event data of a peer's socket.
@@ -48,25 +48,26 @@ pub(super) fn stranger_event(generation: u32) -> EventData {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Watched {
     number: Rank,
-    /// The pass in which it last had a record.
+    /// The pass in which the peer last had a record.
     last: u32,
 }
 
-/// The shortest interval between checks of the front page. Users of this network sleep for seconds
-/// at most, so a sleeper checks as well.
+/// The shortest interval between checks of the front page. Users of this network sleep for a few
+/// seconds at most, so a process that mostly sleeps makes these checks, too.
 const CHECK: Duration = Duration::from_millis(250);
 
 /// The state of the passes: buffers, and the times of the last checks.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     pass: u32,
-    /// The last check of the sockets, by the coarse clock.
+    /// The time of the last check of the sockets, by the coarse clock.
     looked: Duration,
     numbers: Vec<Rank>,
-    /// The last check of the front page, and the peers whose records it found overlooked.
+    /// The time of the last check for overlooked records, by the coarse clock.
     checked: Duration,
+    /// The peers whose records that check found to be overlooked.
     overlooked: Vec<Rank>,
-    /// Number of records found although the front page did not show them.
+    /// The number of times that records were found although the front page did not show them.
     healed: u64,
 }
 
@@ -76,7 +77,7 @@ fn coarse_time() -> Duration {
 }
 
 impl Local {
-    /// Hands over what has arrived. Returns whether that was anything.
+    /// Hands over what has arrived. Returns whether anything had.
     pub(super) fn pass(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if !self.standing.stands() {
             return false;
@@ -126,9 +127,9 @@ impl Local {
         any
     }
 
-    /// Finds peers' records whose announcement was lost because another peer has overwritten the
-    /// front page. A peer may be between a record and its announcement, so a record has to be found
-    /// twice.
+    /// Finds records whose announcement was lost because another peer has overwritten the front
+    /// page. Such records must be found by two consecutive checks, because a peer may be between
+    /// publishing a record and announcing it.
     fn check_front(&mut self, handler: &mut impl FragmentHandler) -> bool {
         self.found.checked = self.found.looked;
         let sessions = self.peers.sessions();
@@ -154,7 +155,7 @@ impl Local {
         any
     }
 
-    /// Hands over the records in a peer's rings.
+    /// Hands over the records in a peer's rings. Returns whether there were any.
     #[inline]
     fn drain(&mut self, number: Rank, handler: &mut impl FragmentHandler) -> bool {
         let Some(session) = self.peers.session_mut(number) else {
@@ -169,7 +170,8 @@ impl Local {
         }
     }
 
-    /// Handles a peer's bit: its rings have records, or have room again.
+    /// Handles a peer's bit, which says that the rings from the peer have records or that those to
+    /// the peer have room again.
     fn attend(&mut self, number: Rank, handler: &mut impl FragmentHandler) -> bool {
         let Some(session) = self.peers.session_mut(number) else {
             return false;
@@ -183,7 +185,7 @@ impl Local {
         any || had_no_room
     }
 
-    /// Starts polling the rings of a peer, if there is a place for it.
+    /// Starts polling the rings of a peer, if there is a place for that peer.
     fn watch(&mut self, number: Rank) {
         let pass = self.found.pass;
         let watched = Watched { number, last: pass };
@@ -207,7 +209,7 @@ impl Local {
         }
     }
 
-    /// Has the next pass drain a peer's rings.
+    /// Makes the next pass drain a peer's rings.
     pub(super) fn mark_pending(&mut self, number: Rank) {
         self.mark_pending_if(number, |_| true);
     }
@@ -225,7 +227,7 @@ impl Local {
 
     fn attend_pending(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut any = false;
-        // Peers that this appends wait for the next pass.
+        // Peers that are added to the list meanwhile wait for the next pass.
         let numbers = std::mem::take(&mut self.pending);
         for &number in &numbers {
             if let Some(session) = self.peers.session_mut(number) {
@@ -282,7 +284,7 @@ impl Local {
             if let Some(at) = strangers.position(|(stranger, _)| *stranger == generation)
                 && let Some((_, socket)) = self.strangers.remove(at)
             {
-                // It may still have sent nothing; then it is watched again.
+                // If nothing has arrived on the socket yet, `greet` watches it again.
                 let _ = epoll::delete(&*self.epoll, &socket);
                 self.greet(socket, handler);
             }
@@ -295,7 +297,7 @@ impl Local {
             Some(PeerState::Open(session)) if session.generation == generation => {
                 self.look_at_session(number, handler);
             }
-            // It was closed in the meantime.
+            // The socket was closed in the meantime.
             _ => {}
         }
     }
@@ -348,7 +350,8 @@ impl Local {
             _ => None,
         };
         if let Some(socket) = socket {
-            // A forked child may have the socket, too, and keep its events coming.
+            // The socket is removed explicitly, because a forked child may hold it, too, and then
+            // its events would not end when it is closed here.
             let _ = epoll::delete(&*self.epoll, socket);
         }
         self.watched.retain(|watched| watched.number != number);

@@ -1,4 +1,4 @@
-//! Records: the contents of a ring's slots.
+//! Records, which are the contents of a ring's slots.
 //!
 //! ```text
 //! the ring's word | length: u32 | header | padding to a multiple of 8 | payload
@@ -9,16 +9,18 @@
 use crate::ring::{Consumer, Frame, Producer, RingView, SLOT};
 use conduit_portals::transport::fragment::MAX_HEADER;
 
-/// A fragment; `length` is that of its payload.
+/// The kind of a record that holds a whole fragment. `length` is that of its payload.
 pub(super) const WHOLE: u8 = 1;
-/// The header of a longer fragment; `length` is that of the payload, which follows in chunks.
+/// The kind of a record that holds the header of a longer fragment. `length` is that of the
+/// payload, which follows in chunks.
 pub(super) const BEGIN: u8 = 2;
-/// The next part of the fragment that has begun; `length` is that of the part.
+/// The kind of a record that holds the next part of the fragment that has begun. `length` is that
+/// of the part.
 pub(super) const CHUNK: u8 = 3;
 
-/// Offset of `length` in the first slot.
+/// The offset of `length` in the first slot.
 const LENGTH: usize = 8;
-/// Offset of the header.
+/// The offset of the header in the first slot.
 const HEADER: usize = 12;
 
 const _: () = assert!(payload_offset(MAX_HEADER) <= 2 * SLOT && MAX_HEADER <= u8::MAX as usize);
@@ -28,13 +30,13 @@ const fn payload_offset(header: usize) -> usize {
     (HEADER + header).next_multiple_of(8)
 }
 
-/// Returns the longest payload of a record of `slots` slots.
+/// Returns the length of the longest payload of a record of `slots` slots.
 pub(super) const fn room(slots: u32, header: usize) -> usize {
     slots as usize * SLOT - payload_offset(header)
 }
 
-/// Writes a record whose payload of `bytes` bytes is written by `fill`. Returns false if there is
-/// no room.
+/// Writes a record. `fill` writes the payload of `bytes` bytes. Returns `false` if there is no
+/// room.
 #[inline]
 pub(super) fn write(
     ring: &Producer<RingView>,
@@ -50,8 +52,8 @@ pub(super) fn write(
     };
     let first = ring.slots().address(ring.slot(reserved));
     // SAFETY: the reserved slots follow one another from `first` and hold what `slots` was computed
-    // for; before the commit the consumer reads at most their first words. The bytes are
-    // initialised: files begin with zeros.
+    // for; before the commit, the consumer reads at most their first words. The bytes are
+    // initialised, because a new file contains zeros.
     unsafe {
         first.add(LENGTH).cast::<u32>().write(length);
         header
@@ -69,15 +71,16 @@ pub(super) struct Record<'a> {
     pub(super) kind: u8,
     pub(super) length: u32,
     pub(super) header: &'a [u8],
-    /// Empty in a [`BEGIN`].
+    /// The payload, which is empty in a [`BEGIN`].
     pub(super) payload: &'a [u8],
 }
 
-/// Returns the record that the consumer has found; `None` if it is malformed.
+/// Returns the record that the consumer has found, or `None` if it is malformed.
 #[inline]
 pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Option<Record<'_>> {
     let first = ring.slots().address(slot).cast_const();
-    // SAFETY: in the first slot, aligned. Read once, because the peer could change it.
+    // SAFETY: the field lies in the first slot and is aligned. It is read only once, because the
+    // peer could change it.
     let length = unsafe { first.add(LENGTH).cast::<u32>().read_volatile() };
     let header = usize::from(frame.index);
     let offset = payload_offset(header);
@@ -90,9 +93,9 @@ pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Opti
     if header > MAX_HEADER || offset.checked_add(bytes).is_none_or(|end| end > room) {
         return None;
     }
-    // SAFETY: within the record's slots, which lie within the ring (`Consumer::peek`) and are not
-    // released while this is borrowed. The peer no longer writes them, unless it breaks the
-    // protocol; in that case any bytes may be here.
+    // SAFETY: the bytes lie within the record's slots, which lie within the ring (the consumer has
+    // checked that) and are not released while the record is borrowed. The peer no longer writes
+    // the slots unless it breaks the protocol, and in that case any bytes are valid.
     unsafe {
         Some(Record {
             kind: frame.kind,

@@ -1,5 +1,5 @@
-//! The session of two processes after their handshake: rings in both directions, and which side
-//! waits for what.
+//! The session of two processes after their handshake, which consists of the rings in both
+//! directions and records which side waits for what.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -17,9 +17,9 @@ use super::packet::Packet;
 use super::record::{self, BEGIN, CHUNK, Record, WHOLE};
 use super::socket;
 
-/// The most records taken from a ring before other rings get their turn.
+/// The maximum number of records taken from a ring before other rings get their turn.
 const BATCH: u32 = 64;
-/// The most fragments that may wait to be read.
+/// The maximum number of fragments that may wait to be read.
 const MAX_QUEUE: usize = 64;
 
 /// A fragment whose bytes are read when the ring has room.
@@ -29,7 +29,8 @@ struct Outgoing {
     header_length: u8,
     token: u64,
     length: u32,
-    /// Payload bytes written so far; `None`: not even the header has been written.
+    /// The number of payload bytes written so far, or `None` if not even the header has been
+    /// written.
     gone: Option<u32>,
 }
 
@@ -41,7 +42,7 @@ struct Arriving {
     offset: u32,
 }
 
-/// One ring to this process.
+/// The receiving end of one ring.
 #[derive(Debug)]
 struct Inbound {
     ring: Consumer<RingView>,
@@ -57,11 +58,11 @@ struct Inbound {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Copying {
     No,
-    /// By its process id.
+    /// The memory can be copied, by the process with this id.
     Of(Pid),
 }
 
-/// A session, see the module.
+/// A session; see the module.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) socket: OwnedFd,
@@ -80,12 +81,14 @@ pub(super) struct Session {
     pub(super) is_wanting: bool,
     /// Whether the handler's memory must no longer be read for this peer.
     is_abandoned: bool,
-    /// The peer's front page; `number` is this process's bit there.
+    /// The peer's front page.
     front: FrontPage,
+    /// The number of this process's bit in the peer's front page.
     number: u32,
     inbound: [Inbound; CHANNELS],
     outbound: [Producer<RingView>; CHANNELS],
-    /// The head of a ring at the time it was too full.
+    /// For each outbound ring, its head at the time when it was too full, or `None` if it is not
+    /// known to be full.
     full: [Option<u64>; CHANNELS],
     queue: VecDeque<Outgoing>,
     arriving: Option<Arriving>,
@@ -94,7 +97,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Creates a session over unused rings. `number` is a bit of the peer's front page.
+    /// Creates a session over unused rings. `number` is the number of this process's bit in the
+    /// peer's front page.
     pub(super) fn new(
         socket: OwnedFd,
         generation: u32,
@@ -103,7 +107,7 @@ impl Session {
         copying: Copying,
     ) -> Self {
         let extent = pair.extent();
-        // SAFETY: the session drops the rings together with the pair.
+        // SAFETY: the session owns the rings and the pair and drops them together.
         let ring = |is_outbound, channel| unsafe { pair.ring(is_outbound, channel) };
         let inbound = [COMMANDS, DATA].map(|channel| Inbound {
             ring: Consumer::new(ring(false, channel), extent),
@@ -134,10 +138,11 @@ impl Session {
         }
     }
 
-    /// Wakes the peer if it sleeps, because there is something for it.
+    /// Wakes the peer if it sleeps, because there is something for the peer to do.
     #[cold]
     fn wake(&self) {
-        // If its queue is full, it is awake. If it is gone, the socket shows it.
+        // An error is only logged: a peer whose queue of packets is full has been woken already,
+        // and the socket shows if the peer is gone.
         if let Err(error) = socket::send(&self.socket, &Packet::Wake, &[]) {
             tracing::debug!(%error, "cannot wake a peer");
         }
@@ -162,7 +167,7 @@ impl Session {
         let is_written = self.try_write(COMMANDS, |ring| {
             record::write(ring, (WHOLE, bytes as u32), header, bytes, |mut into| {
                 for piece in pieces {
-                    // They fit: `bytes` is their sum.
+                    // Cannot panic, because `bytes` is the sum of the pieces' lengths.
                     let (place, rest) = into.split_at_mut(piece.len());
                     place.copy_from_slice(piece);
                     into = rest;
@@ -176,7 +181,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes into a ring; if there is no room, notes that.
+    /// Writes into a ring. If there is no room, notes that the ring is full.
     #[inline]
     fn try_write(
         &mut self,
@@ -187,7 +192,8 @@ impl Session {
         if write(ring) {
             return true;
         }
-        // Noted before another attempt, so that any later head means room.
+        // The head is read before another attempt to write, so that any other head that is seen
+        // later means that there is room.
         let head = ring.slots().head().load(Ordering::Relaxed);
         if write(ring) {
             return true;
@@ -196,7 +202,7 @@ impl Session {
         false
     }
 
-    /// Accepts a fragment whose bytes [`Self::stream`] reads.
+    /// Queues a fragment whose bytes [`Self::stream`] will read.
     pub(super) fn queue(&mut self, header: &[u8], token: u64, length: u32) -> Result<(), Refused> {
         let mut copy = [0; MAX_HEADER];
         match copy.get_mut(..header.len()) {
@@ -216,9 +222,11 @@ impl Session {
         Ok(())
     }
 
-    /// Reads fragments into the ring while there is room. Returns whether all have been written.
+    /// Reads fragments into the ring while there is room. Returns whether all fragments have been
+    /// written.
     pub(super) fn stream(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
-        // Half, so that the peer takes one part while the next is read.
+        // A chunk takes at most half of what a record may have, so that the peer can take one chunk
+        // while the next is read.
         let slots = self.outbound[DATA].max_slots() / 2;
         while let Some(mut first) = self.queue.pop_front() {
             let header = &first.header[..usize::from(first.header_length)];
@@ -249,7 +257,7 @@ impl Session {
             self.notify();
             let gone = gone + bytes as u32;
             if kind != BEGIN && gone == first.length {
-                // The peer's ring has the bytes; the handler's memory is not read again.
+                // The bytes are in the ring, so the handler's memory is not read again.
                 handler.sent(peer, first.token);
             } else {
                 first.gone = Some(gone);
@@ -265,7 +273,7 @@ impl Session {
         self.queue.clear();
     }
 
-    /// Returns the approximate number of bytes that the peer has not taken.
+    /// Returns the approximate number of bytes that the peer has not taken yet.
     pub(super) fn outstanding(&self) -> usize {
         let queued = self.queue.iter().map(|fragment| {
             // A fragment without bytes counts, too.
@@ -275,7 +283,7 @@ impl Session {
         queued.sum::<usize>() + slots as usize * SLOT
     }
 
-    /// Sets the head that a hostile peer might claim.
+    /// Sets the heads of the outbound rings, as a hostile peer might.
     #[cfg(test)]
     pub(super) fn set_head_for_test(&self, head: u64) {
         for ring in &self.outbound {
@@ -283,13 +291,12 @@ impl Session {
         }
     }
 
-    /// Returns whether fragments wait that could be written now, as far as is known.
+    /// Returns whether fragments wait to be written and the ring for them is not known to be full.
     pub(super) fn could_stream(&self) -> bool {
         !self.queue.is_empty() && self.full[DATA].is_none()
     }
 
-    /// Hands over what has arrived. Returns whether that was anything, or the peer's protocol
-    /// error.
+    /// Hands over what has arrived. Returns whether anything had, or the peer's protocol error.
     #[inline]
     pub(super) fn drain(
         &mut self,
@@ -300,7 +307,8 @@ impl Session {
         if commands.ring.is_ready() || data.ring.is_ready() {
             return self.drain_ready(peer, handler);
         }
-        // Separate from the records, so that messages sent by their handler need not wait for this.
+        // Room is published in a drain of its own, before any records are handed over, so that
+        // messages sent by their handler need not wait for the publication.
         if commands.ring.position() != commands.told || data.ring.position() != data.told {
             self.inbound
                 .iter_mut()
@@ -322,9 +330,9 @@ impl Session {
             if !inbound.ring.is_ready() {
                 continue;
             }
-            // Checking behind the record takes a line from its sender, and the next message that
-            // the handler sends would wait for that. A single record is therefore handed over
-            // without that check.
+            // Checking for another record takes a cache line away from the sender, and the next
+            // message that the handler sends would wait for that. A single record is therefore
+            // handed over without that check.
             let looks_on = inbound.has_brought || !self.is_watched;
             inbound.has_brought = true;
             for _ in 0..BATCH {
@@ -349,14 +357,16 @@ impl Session {
             let freed = inbound.ring.position().wrapping_sub(inbound.told);
             publishes |= freed >= 1 << (self.pair.shift() - 2);
         }
-        // If nothing was taken, the handler has no room for the record at the head.
+        // If nothing was taken, the handler has no room for the record at the head, and the slots
+        // freed so far are published.
         if publishes || !any {
             self.publish_room();
         }
         Ok(any)
     }
 
-    /// Frees the slots of the records handed over, and notifies the peer if it waits for room.
+    /// Frees the slots of the records that were handed over, and notifies the peer if the peer
+    /// waits for room.
     pub(super) fn publish_room(&mut self) {
         let mut any = false;
         for inbound in &mut self.inbound {
@@ -377,7 +387,7 @@ impl Session {
 
     /// Drains the rings of a peer that is gone, until nothing is left or the handler has no room.
     pub(super) fn drain_last(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
-        // Bounded by the rings' slots, in case the peer is not gone.
+        // The number of drains is bounded by the rings' slots, in case the peer is not gone.
         for _ in 0..=(1 << self.pair.shift()) / BATCH {
             if self.drain(peer, handler) != Ok(true) {
                 break;
@@ -404,13 +414,14 @@ impl Session {
     pub(super) fn watch(&mut self) {
         ready_set::watch(&self.pair.inbound().watched);
         self.is_watched = true;
-        // Several records may have arrived until now.
+        // Several records may have arrived before the ring was watched, so the next drain takes
+        // all.
         self.inbound
             .iter_mut()
             .for_each(|inbound| inbound.has_brought = true);
     }
 
-    /// Stops polling the rings. They must be checked once more.
+    /// Stops polling the rings. The caller must check them once more.
     pub(super) fn unwatch(&mut self) {
         ready_set::unwatch(&self.pair.inbound().watched);
         self.is_watched = false;
@@ -422,7 +433,7 @@ impl Session {
         self.full != [None; CHANNELS]
     }
 
-    /// Asks to be notified of room, before this process sleeps.
+    /// Asks the peer to notify this process of room. Called before this process sleeps.
     pub(super) fn ask_for_room(&self) {
         ready_set::ask_for_room(&self.pair.outbound().waiting);
     }
@@ -430,7 +441,7 @@ impl Session {
     /// Returns whether a ring that was too full has room again.
     pub(super) fn has_room_again(&self) -> bool {
         let mut rings = self.outbound.iter().zip(self.full);
-        // Acquire, as when the producer reads the head.
+        // The ordering is Acquire, as it is when the producer reads the head.
         rings.any(|(ring, full)| {
             full.is_some_and(|head| ring.slots().head().load(Ordering::Acquire) != head)
         })

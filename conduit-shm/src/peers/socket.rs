@@ -1,4 +1,4 @@
-//! Sockets between the processes of a host, and operations on them. None of these calls waits.
+//! Sockets between the processes of a host, and operations on them. None of them waits.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,21 +14,21 @@ use rustix::net::{
 
 use super::packet::{MAX_PACKET, Packet};
 
-/// The most connections that may wait to be accepted, if the system allows as many.
+/// The maximum number of connections that may wait to be accepted, if the system allows that many.
 const BACKLOG: i32 = 4096;
-/// The most descriptors in a packet.
+/// The maximum number of descriptors in a packet.
 const MAX_DESCRIPTORS: usize = 2;
 
 fn flags() -> SocketFlags {
     SocketFlags::CLOEXEC | SocketFlags::NONBLOCK
 }
 
-/// Creates a socket without a peer. It preserves packet boundaries.
+/// Creates an unconnected socket, which preserves packet boundaries.
 pub(super) fn create() -> io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags(), None)
 }
 
-/// Creates a socket that others connect to by this name.
+/// Creates a socket to which others can connect by this name.
 pub(super) fn listen_as(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = create()?;
     bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
@@ -36,8 +36,8 @@ pub(super) fn listen_as(name: &[u8]) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Connects to the process that listens as `name`. [`Errno::AGAIN`] means that its backlog is full:
-/// try again.
+/// Connects to the process that listens as `name`. [`Errno::AGAIN`] means that the process's
+/// backlog is full and that the caller should try again.
 pub(super) fn connect_to(socket: impl AsFd, name: &[u8]) -> io::Result<()> {
     connect(socket, &SocketAddrUnix::new_abstract_name(name)?)
 }
@@ -79,13 +79,13 @@ pub(super) struct Received {
     /// Whether the packet was longer than allowed.
     is_truncated: bool,
     pub(super) descriptors: Vec<OwnedFd>,
-    /// Whether more descriptors were sent than this process has room for, or than a packet may
-    /// bring.
+    /// Whether more descriptors were sent than this process has room for, or more than
+    /// [`MAX_DESCRIPTORS`].
     pub(super) lacks_descriptors: bool,
 }
 
 impl Received {
-    /// Returns the packet's bytes; none if it was too long.
+    /// Returns the packet's bytes, or none if the packet was too long.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.is_truncated {
             true => &[],
@@ -121,7 +121,7 @@ pub(super) fn receive(socket: impl AsFd) -> io::Result<Incoming> {
         match recvmsg(&socket, &mut into, &mut control, flags) {
             Ok(found) => break found,
             Err(Errno::INTR) => {}
-            // Reported once, before the last packets that the peer has sent.
+            // The system reports this error once, before the last packets that the peer has sent.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(Errno::CONNRESET) => return Ok(Incoming::End),
             Err(Errno::AGAIN) if was_reset => return Ok(Incoming::End),

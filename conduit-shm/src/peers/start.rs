@@ -1,4 +1,4 @@
-//! Start of a process's end of the network.
+//! The start of a process's end of the network.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,11 +15,12 @@ use super::table::Peers;
 use super::{Local, LocalConfig, LocalError, address, socket};
 
 impl Local {
-    /// Opens an end of the network. Others can connect at once;
+    /// Opens an end of the network. Others can connect at once, and
     /// [`Transport::receive`](conduit_portals::transport::Transport::receive) answers them.
     ///
     /// # Errors
-    /// [`LocalError`]; in that case nothing is left behind.
+    /// Returns a [`LocalError`] if the network cannot be started. Nothing is left behind in that
+    /// case.
     pub fn start(config: &LocalConfig) -> Result<Self, LocalError> {
         config.check()?;
         let random = || getrandom::u64().map_err(LocalError::system("cannot get random numbers"));
@@ -77,8 +78,9 @@ impl Local {
     }
 }
 
-/// Lets all processes of this user copy this one's memory where only its parents could (Yama). The
-/// system can allow one process or all, and there are many peers.
+/// Lets all processes of this user copy this one's memory where the system would allow that only to
+/// the process's parents (Yama). The system can allow it to one process or to all, and there are
+/// many peers.
 fn allow_copying() {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     if scope.is_ok_and(|scope| scope.trim() == "1")

@@ -1,4 +1,4 @@
-//! The table of peers that have numbers. It grows and shrinks with them.
+//! The table of peers that have numbers. It grows and shrinks with the number of peers.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -12,35 +12,36 @@ use conduit_portals::transport::fragment::Failure;
 use super::memory::Pair;
 use super::session::Session;
 
-/// A table with less capacity keeps its memory.
+/// The capacity below which a table does not shrink.
 const MIN_SHRINK: usize = 64;
 
 /// An attempt by this process to set up a session.
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) socket: OwnedFd,
-    /// Distinguishes its events from those of other attempts.
+    /// Distinguishes this attempt's events from those of other attempts.
     pub(super) generation: u32,
     pub(super) pair: Pair,
     pub(super) pair_file: OwnedFd,
-    /// Whether the socket is connected: the peer will find it when it accepts.
+    /// Whether the socket is connected, so that the peer will find the attempt when it accepts
+    /// connections.
     pub(super) is_connected: bool,
-    /// Whether the peer has been sent everything it needs.
+    /// Whether the Hello has been sent.
     pub(super) is_sent: bool,
-    /// Number of earlier attempts that were refused in favour of the peer's own.
+    /// The number of earlier attempts that were refused in favour of the peer's own.
     pub(super) duplicates: u32,
 }
 
 /// The state of the relation with a peer.
 #[derive(Debug)]
 pub(super) enum PeerState {
-    /// No session.
+    /// There is no session.
     Idle,
-    /// No session; the reason has yet to be reported to the handler.
+    /// There is no session, and the reason has yet to be reported to the handler.
     Failing(Failure),
     /// A handshake is under way.
     Connecting(Box<Attempt>),
-    /// A session.
+    /// There is a session.
     Open(Box<Session>),
 }
 
@@ -52,7 +53,7 @@ pub(super) struct Peer {
 
 #[derive(Debug)]
 pub(super) struct Peers {
-    /// By number.
+    /// The peers, by number.
     table: Slab<Peer>,
     numbers: HashMap<Arc<[u8]>, Rank>,
     limit: u32,
@@ -68,7 +69,7 @@ impl Peers {
         }
     }
 
-    /// Returns the most peers that the table may have.
+    /// Returns the maximum number of peers that the table may have.
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }
@@ -78,14 +79,15 @@ impl Peers {
         self.numbers.get(address).copied()
     }
 
-    /// Assigns a number below the limit to an address that has none. Returns `None` if all are in
-    /// use.
+    /// Assigns a number below the limit to an address that has none. Returns `None` if all numbers
+    /// are in use.
     pub(super) fn add(&mut self, address: &[u8]) -> Option<Rank> {
         if self.table.len() >= self.limit as usize {
             return None;
         }
         let address: Arc<[u8]> = address.into();
-        // Fits: the slab fills its gaps before it grows, and so stays below the limit.
+        // The cast is lossless: the slab fills its gaps before it grows, so the number is below the
+        // limit.
         let number = self.table.insert(Peer {
             address: address.clone(),
             state: PeerState::Idle,
@@ -144,7 +146,7 @@ impl Peers {
         self.table.iter_mut().map(|(_, peer)| peer)
     }
 
-    /// Returns the number of entries that the table has room for.
+    /// Returns the number of entries for which the table has room.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.table.capacity()

@@ -1,4 +1,4 @@
-//! The implementation of the contract of all transports.
+//! The implementation of [`Transport`].
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -94,8 +94,8 @@ impl Transport for Local {
         }
     }
 
-    /// Returns a waiter that sleeps until the descriptor is readable.
-    /// `OpenTransport::prepare_sleep` must be called before.
+    /// Returns a waiter that sleeps until the descriptor is readable. The caller must call
+    /// `OpenTransport::prepare_sleep` before it sleeps.
     fn waiter(&self) -> Arc<dyn Wait> {
         Arc::new(Waiter(self.epoll.clone()))
     }
@@ -124,7 +124,7 @@ impl Wait for Waiter {
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut asked = vec![PollFd::new(&*self.0, PollFlags::IN)];
         asked.extend(also.map(|also| PollFd::new(also, PollFlags::IN)));
-        // An interrupted call counts as an arrival.
+        // A failed call, for example an interrupted one, counts as an arrival.
         poll(&mut asked, limit.map(timespec).as_ref()).is_err() || !asked[0].revents().is_empty()
     }
 }

@@ -4,10 +4,10 @@ use conduit_portals::sync::{AtomicU64, Ordering};
 
 use super::{Extent, Frame, KIND_SKIP, ReservedTags, Slots, frame_in, tag, tag_in, word};
 
-/// The state at the consumer's position.
+/// What the consumer finds at its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing yet.
+    /// No message has arrived yet.
     Empty,
     /// A message that begins at `slot`. It stays there until [`Consumer::release`].
     Message {
@@ -16,12 +16,12 @@ pub(crate) enum Next {
         /// The message's frame; its slots lie within the ring.
         frame: Frame,
     },
-    /// A malformed frame. Nothing behind it can be found.
+    /// The frame is malformed, so no further message can be found.
     Broken,
 }
 
-/// Consecutive messages of one lap with the same frame, which are passed one by one and released
-/// together. See [`Consumer::run`].
+/// A run of consecutive messages of one lap with the same frame. They are passed one by one and
+/// released together. See [`Consumer::run`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotRun {
     /// The slot of the next message.
@@ -50,24 +50,25 @@ impl SlotRun {
     }
 }
 
-/// The receiving end. Each ring has one.
+/// The receiving end. Each ring has exactly one.
 #[derive(Debug)]
 pub(crate) struct Consumer<S> {
     slots: S,
     extent: Extent,
     capacity: u32,
-    /// Position at which the lap began.
+    /// The position at which the current lap began.
     lap: u64,
     /// The slot at the head, where `tag` is awaited.
     pub(super) slot: u32,
     tag: u32,
     /// The slot, in this lap, up to which the head was last published.
     pub(super) published: u32,
-    /// The slot at which the head has to be published, or the lap ends.
+    /// The slot at which the head has to be published, because enough slots have been released or
+    /// the lap ends.
     due: u32,
-    /// Whether messages released since then have slots to scrub.
+    /// Whether messages that were released since the head was last published have slots to scrub.
     unscrubbed: bool,
-    /// Slots passed over by wrap markers.
+    /// The number of slots that wrap markers have passed over.
     passed_over: u64,
 }
 
@@ -112,43 +113,43 @@ impl<S: Slots> Consumer<S> {
         self.position().wrapping_sub(self.passed_over)
     }
 
-    /// Returns whether anything (including a Skip) is there. Changes nothing.
+    /// Returns whether a message or a Skip is at the head. Changes nothing.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        // SYNC (tag): see `peek`.
+        // SYNC (tag): same as in `peek`.
         tag_in(self.slots.word(self.slot()).load(Ordering::Acquire)) == self.tag
     }
 
-    /// Returns the word and the tag that will publish the next message; `None` if [`Self::next`]
+    /// Returns the word and the tag that will publish the next message, or `None` if [`Self::next`]
     /// still has slots to free.
     #[inline]
     pub(crate) fn awaited(&self) -> Option<(&AtomicU64, u32)> {
         (self.published == self.slot).then(|| (self.slots.word(self.slot()), self.tag))
     }
 
-    /// Returns the slot and frame at the head, if anything (including a Skip) is there that ends
-    /// within the ring. Changes nothing.
+    /// Returns the slot and the frame of the message or Skip at the head, if there is one and it
+    /// ends within the ring. Changes nothing.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
         let (slot, left) = (self.slot(), self.capacity - self.slot);
-        // SYNC (tag): everything the producer wrote before the awaited tag is visible with it.
-        // Pairs with `Producer::commit`.
+        // SYNC (tag): everything that the producer wrote before the awaited tag is visible with the
+        // tag. Pairs with `Producer::commit`.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         if tag_in(word) != self.tag {
             return None;
         }
         let frame = frame_in(word);
-        // At least one slot, at most as many as are left.
+        // The message must cover at least one slot, and at most as many as are left in the ring.
         let fits = u32::from(frame.slots()).wrapping_sub(1) < left;
         fits.then_some((slot, frame))
     }
 
     /// Returns whether another message follows the one at the head, which has this frame. Always
-    /// false behind the last slot.
+    /// returns `false` if that one ends at the ring's end.
     #[inline(always)]
     pub(crate) fn is_followed(&self, frame: Frame) -> bool {
         let next = self.slot + u32::from(frame.slots());
-        // Relaxed: nothing of the message is read here.
+        // The load may be relaxed, because nothing else of the message is read here.
         next < self.capacity
             && tag_in(self.slots.word(next as usize).load(Ordering::Relaxed)) == self.tag
     }
@@ -166,18 +167,18 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Returns the slot of the next message of a run, if it is there. Changes nothing.
+    /// Returns the slot of the next message of a run, if it has arrived. Changes nothing.
     #[inline(always)]
     pub(crate) fn peek_run(&self, run: &SlotRun) -> Option<usize> {
         let slot = run.next as usize;
-        // The ring may end behind the last slot at which a message can begin.
-        // SYNC (tag): as in `peek`.
+        // The comparison is needed because the ring may end right behind the last message. SYNC
+        // (tag): same as in `peek`.
         let there =
             run.next <= run.last && self.slots.word(slot).load(Ordering::Acquire) == run.word;
         there.then_some(slot)
     }
 
-    /// Ends the use of the last message of a run that was passed, if any.
+    /// Ends the use of the run's message that was passed last, if any.
     #[inline(always)]
     pub(crate) fn release_last(&self, run: &mut SlotRun) {
         if run.frame.needs_scrub() && run.released != run.next {
@@ -196,7 +197,8 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Returns the message at the head, if any.
+    /// Passes any Skips, and returns the message at the head, if there is one. If there is none,
+    /// frees the slots of all released messages.
     #[inline]
     pub(crate) fn next(&mut self) -> Next {
         loop {
@@ -220,8 +222,9 @@ impl<S: Slots> Consumer<S> {
     /// Ends the lap at a wrap marker.
     #[cold]
     fn wrap_early(&mut self) {
-        // The producer writes a marker only after it has seen the head at this position, so nothing
-        // is left to scrub; nor do the slots that the marker passes over need it.
+        // The producer writes a marker only after it has seen the head at this position, so no
+        // earlier slots are left to scrub. The slots that the marker passes over need no scrubbing
+        // either.
         self.passed_over += u64::from(self.capacity - self.slot);
         self.slot = self.capacity;
         self.publish_head();
@@ -245,10 +248,11 @@ impl<S: Slots> Consumer<S> {
         let reserved_tags = ReservedTags::after(self.tag);
         for slot in first + 1..end {
             let word = self.slots.word(slot as usize);
-            // Relaxed: the message's tag made this word visible, and `publish_head` orders the
-            // store before any producer's.
+            // The accesses may be relaxed, because the message's tag made this word visible, and
+            // `publish_head` orders the store below before any producer's.
             let found = word.load(Ordering::Relaxed);
-            // Other messages may begin here, too. This lap's tag is not awaited again in its epoch.
+            // Other messages may begin in this slot, if several are scrubbed at once. Their word
+            // holds this lap's tag, which may stay because it is not awaited again in its epoch.
             if reserved_tags.is_in(found) && tag_in(found) != self.tag {
                 word.store(0, Ordering::Relaxed);
             }
@@ -266,17 +270,18 @@ impl<S: Slots> Consumer<S> {
     #[inline(never)]
     fn publish_head(&mut self) {
         if self.unscrubbed {
-            // Deferred to here: scrubbing takes a while, and a peer may be waiting for what the
-            // messages' handlers have sent.
+            // Scrubbing was deferred until now because it takes a while, and a peer may be waiting
+            // for what the messages' handlers have sent.
             self.scrub(self.published, self.slot);
             self.unscrubbed = false;
         }
         if self.lap == 0 && self.published == 0 {
-            // The producer has allocated the pages with its first messages.
+            // This is the first publication, by which time the producer has allocated the pages, so
+            // they need only be mapped here.
             self.slots.warm(1 << self.extent.part);
         }
-        // SYNC (head): our reads of the released slots, and our scrubbing, come before a producer's
-        // stores into them. Pairs with `Producer::refresh_head`.
+        // SYNC (head): the consumer's reads and scrubbing of the released slots come before a
+        // producer's stores into them. Pairs with `Producer::refresh_head`.
         self.slots.head().store(self.position(), Ordering::Release);
         if self.slot == self.capacity {
             self.lap = self.position();

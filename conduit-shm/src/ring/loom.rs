@@ -1,8 +1,8 @@
-//! The ring under the model checker: every interleaving, and every value that the orderings allow a
-//! load to return.
+//! Tests of the ring under the model checker, which tries every interleaving and every value that
+//! the orderings allow a load to return.
 //!
-//! A slot is its first word and an unsynchronised cell for the payload: the checker reports any
-//! concurrent access to the cell that the ring's own orderings don't exclude.
+//! A slot consists of its first word and of an unsynchronised cell for the payload: the checker
+//! reports any concurrent access to the cell that the ring's own orderings don't exclude.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-shm --release --lib loom`.
 
@@ -50,7 +50,8 @@ impl Slots for Arc<Memory> {
     }
     fn warm(&self, _count: usize) {}
     fn claim(&self, slot: usize) {
-        // SAFETY: free, and owned by the caller; the checker verifies that.
+        // SAFETY: the caller guarantees that the slot is free and that no other producer uses it,
+        // which the checker verifies.
         self.slots[slot]
             .payload
             .with_mut(|payload| unsafe { *payload = u32::MAX });
@@ -59,8 +60,8 @@ impl Slots for Arc<Memory> {
 
 const KIND: u8 = 7;
 
-/// Sends a message of `values.len()` slots. `stale` is left in the first words of all slots but the
-/// first; unless it is a reserved tag, the message is clean.
+/// Sends a message of `values.len()` slots. The first word of each slot after the first becomes
+/// `stale`. The message is clean unless `stale` is a reserved tag.
 fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     producer.claim_ahead();
     let Some(reserved) = producer.reserve(values.len() as u32) else {
@@ -73,7 +74,7 @@ fn send(producer: &Producer<Arc<Memory>>, values: &[u32], stale: u32) -> bool {
     }
     for (i, &value) in values.iter().enumerate() {
         let slot = &producer.slots().slots[first + i];
-        // SAFETY: reserved; the checker verifies that.
+        // SAFETY: the slot is reserved for this producer, which the checker verifies.
         slot.payload.with_mut(|payload| unsafe { *payload = value });
         if i > 0 {
             slot.word.store(stale.into(), Ordering::Relaxed);
@@ -97,7 +98,8 @@ fn receive(consumer: &mut Consumer<Arc<Memory>>) -> Option<Vec<u32>> {
             assert_eq!(frame.kind, KIND);
             let read = |s: usize| {
                 let slot = &consumer.slots().slots[s];
-                // SAFETY: committed and not yet released; the checker verifies that.
+                // SAFETY: the message is committed and not yet released, which the checker
+                // verifies.
                 slot.payload.with(|payload| unsafe { *payload })
             };
             let values = (slot..slot + usize::from(frame.slots()))
@@ -118,7 +120,7 @@ fn receive_waiting(consumer: &mut Consumer<Arc<Memory>>) -> Vec<u32> {
     }
 }
 
-/// Returns the two ends of a ring of one thread.
+/// Returns the two ends of a ring with one producing thread.
 fn ends(extent: Extent) -> (Producer<Arc<Memory>>, Consumer<Arc<Memory>>) {
     let memory = memory(1 << extent.shift);
     let producer = Producer::new(memory.clone(), extent, Discipline::Thread);
@@ -139,7 +141,8 @@ fn checker(preemptions: usize) -> loom::model::Builder {
 fn loom_two_processes_share_a_ring_that_wraps() {
     checker(2).check(|| {
         let memory = memory(4);
-        // Three of four slots are used up, so one of the two messages reaches the end and skips.
+        // The consumer has passed three of four slots, so one of the two messages does not fit
+        // before the ring's end and needs a Skip.
         let first = Producer::new(memory.clone(), whole(2), Discipline::Shared);
         let mut consumer = Consumer::new(memory.clone(), whole(2));
         for value in 1..=3 {
@@ -169,8 +172,8 @@ fn loom_threads_of_a_process_share_their_tail() {
         let producer = Arc::new(Producer::new(memory.clone(), whole(2), Discipline::Process));
         let mut consumer = Consumer::new(memory.clone(), whole(2));
         let other = producer.clone();
-        // Five slots pass through four: one of the threads may learn of the free slot from the
-        // other.
+        // Together, the messages take five slots, and the ring has four. One of the threads may
+        // learn of the free slot from the other.
         let thread = thread::spawn(move || {
             send_waiting(&other, &[20], 0);
             send_waiting(&other, &[21], 0);
@@ -200,7 +203,7 @@ fn loom_a_thread_learns_of_free_slots_from_another() {
         let mut consumer = Consumer::new(memory.clone(), whole(1));
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
-        // The ring is full. Both slots are freed at some time; whichever thread checks first, the
+        // The ring is full. Both slots are freed at some time. Whichever thread checks first, the
         // other may write the second slot without having read the head itself.
         let other = producer.clone();
         let thread = thread::spawn(move || send(&other, &[20], 0));
@@ -240,7 +243,7 @@ fn loom_words_under_a_skip_are_no_commits() {
         let (producer, mut consumer) = ends(whole(2));
         let sending = thread::spawn(move || {
             send_waiting(&producer, &[1], 0);
-            // Slots 1 and 2; then slot 3 is skipped.
+            // This message takes slots 1 and 2. Then slot 3 is skipped.
             send_waiting(&producer, &[2, 3], tag(4, 2));
             send_waiting(&producer, &[4, 5], tag(8, 2));
             send_waiting(&producer, &[6], 0);
@@ -292,7 +295,8 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
             while let Some(slot) = consumer.peek_run(&run) {
                 run.pass();
                 let slot = &consumer.slots().slots[slot];
-                // SAFETY: committed and not yet released; the checker verifies that.
+                // SAFETY: the message is committed and not yet released, which the checker
+                // verifies.
                 let value = slot.payload.with(|payload| unsafe { *payload });
                 assert_eq!(value, last + 1);
                 last = value;
@@ -303,7 +307,7 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
     });
 }
 
-/// The lap may end behind two of four slots, if the producer finds the ring empty there.
+/// The lap may end after two of four slots, if the producer finds the ring empty there.
 #[test]
 fn loom_laps_end_before_the_ring_does() {
     checker(3).check(|| {
@@ -350,8 +354,8 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
 }
 
 /// While the consumer stands before a wrap marker, the producer uses slots behind it that the
-/// consumer read in the lap before. This also holds for a thread that has not seen those reads
-/// itself.
+/// consumer read in the lap before. This must be sound even for a thread that has not seen those
+/// reads itself.
 #[test]
 fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     checker(2).check(|| {
@@ -359,7 +363,7 @@ fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
         let extent = Extent { shift: 2, part: 1 };
         let producer = Arc::new(Producer::new(memory.clone(), extent, Discipline::Process));
         let mut consumer = Consumer::new(memory, extent);
-        // Lap 0, and lap 1 up to where it can end.
+        // These messages fill lap 0, and then lap 1 up to where it can end.
         assert!(send(&producer, &[1, 2], 0));
         assert!(send(&producer, &[3, 4], 0));
         assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
@@ -387,7 +391,8 @@ fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
 fn loom_what_a_turn_passes_over_is_no_commit() {
     checker(3).check(|| {
         let (producer, mut consumer) = ends(Extent { shift: 2, part: 1 });
-        // Lap 0: slots 0 and 1, then 2 and 3; slot 3 holds the tag that lap 2 awaits there.
+        // In lap 0, the messages take slots 0 and 1, then 2 and 3. Slot 3 holds the tag that lap 2
+        // awaits there.
         assert!(send(&producer, &[1, 2], 0));
         assert!(send(&producer, &[3, 4], tag(8, 2)));
         assert_eq!(receive(&mut consumer), Some(vec![1, 2]));
@@ -414,7 +419,7 @@ fn loom_what_a_turn_passes_over_is_no_commit() {
 fn offer(producer: &Producer<Arc<Memory>>, value: u32) {
     let reserved = producer.reserve(1).expect("a free slot");
     let slot = &producer.slots().slots[producer.slot(reserved)];
-    // SAFETY: reserved; the checker verifies that.
+    // SAFETY: the slot is reserved for this producer, which the checker verifies.
     slot.payload.with_mut(|payload| unsafe { *payload = value });
     producer.offer();
     producer.commit(reserved, Frame::new(1, KIND, 0));
@@ -425,9 +430,10 @@ fn reply(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
     loop {
         if let Some((slot, frame)) = consumer.peek() {
             let cell = &consumer.slots().slots[slot].payload;
-            // SAFETY: committed and not yet released; the checker verifies that.
+            // SAFETY: the message is committed and not yet released, which the checker verifies.
             let offered = cell.with(|payload| unsafe { *payload });
-            // SAFETY: as above.
+            // SAFETY: the message is committed and not yet released, and its producer does not
+            // access the slot until the reply is published, which the checker verifies.
             cell.with_mut(|payload| unsafe { *payload = value });
             publish_reply(consumer.slots().word(slot), Frame::new(1, KIND, 0));
             consumer.release(frame);
@@ -437,11 +443,11 @@ fn reply(consumer: &mut Consumer<Arc<Memory>>, value: u32) -> u32 {
     }
 }
 
-/// Takes a reply if it is there.
+/// Takes a reply if it has arrived.
 fn take_reply(producer: &Producer<Arc<Memory>>) -> Option<u32> {
     let (slot, _) = producer.reply()?;
     let cell = &producer.slots().slots[slot].payload;
-    // SAFETY: published, and not yet taken; the checker verifies that.
+    // SAFETY: the reply is published and not yet taken, which the checker verifies.
     let value = cell.with(|payload| unsafe { *payload });
     producer.end_offer();
     Some(value)
@@ -456,7 +462,7 @@ fn loom_an_answer_comes_back_in_its_slot() {
             while take_reply(&producer) != Some(11) {
                 thread::yield_now();
             }
-            // The same slot again, in the next lap.
+            // The next messages reach the same slot again, in the next lap.
             send_waiting(&producer, &[2], 0);
             send_waiting(&producer, &[3], 0);
         });
@@ -467,8 +473,8 @@ fn loom_an_answer_comes_back_in_its_slot() {
     });
 }
 
-/// A slot that was offered for a reply is not written again before the reply was taken, even if the
-/// ring is full.
+/// A slot that was offered for a reply is not written again before the reply has been taken, even
+/// if the ring is full.
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {
@@ -495,7 +501,7 @@ fn loom_an_answer_stays_until_it_is_taken() {
     });
 }
 
-/// Without a reply, the head shows that, and the slot is free.
+/// If there is no reply, the head shows that, and the slot becomes free.
 #[test]
 fn loom_a_message_that_was_passed_has_no_answer() {
     loom::model(|| {
@@ -538,8 +544,8 @@ fn change_hands(
         while !first.is_drained() {
             thread::yield_now();
         }
-        // Stands for the messages by which the owner takes a lane back and offers it to another
-        // rank.
+        // Starting this thread stands for the messages by which the owner takes a lane back and
+        // offers it to another rank.
         thread::spawn(move || {
             second.resume();
             after
@@ -554,14 +560,16 @@ fn change_hands(
     leaving.join().unwrap().join().unwrap();
 }
 
-/// The second producer reaches the ring's end, and slots whose words look like the next lap's tags.
+/// A second producer takes over. It reaches the ring's end and slots whose words look like the next
+/// lap's tags.
 #[test]
 fn loom_a_ring_changes_hands() {
     checker(2).check(|| change_hands(whole(1), &[&[1]], &[&[2], &[3]], 0));
     checker(2).check(|| change_hands(whole(2), &[&[1, 2], &[3]], &[&[4, 5], &[6]], tag(4, 2)));
 }
 
-/// The same where laps end early: the second producer does not know the first one's wrap markers.
+/// A second producer takes over a ring whose laps end early. It does not know the first one's wrap
+/// markers.
 #[test]
 fn loom_a_ring_changes_hands_in_a_short_lap() {
     let extent = Extent { shift: 2, part: 1 };

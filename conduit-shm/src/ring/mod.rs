@@ -6,7 +6,7 @@
 //! and the Skip are reserved in one step.
 //!
 //! **Publication.** The first word of a message's first slot holds its *tag*, a function of the
-//! lap, and its [`Frame`]. Storing it publishes the message, so header, short payload and flag
+//! lap, and its [`Frame`]. Storing it publishes the message, so header, short payload and tag
 //! travel as one cache line, and a consumer polls exactly the line that brings the message. Slots
 //! are never cleared, so an earlier lap's leftovers must not look like the awaited tag. The
 //! consumer keeps this invariant:
@@ -14,10 +14,10 @@
 //! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
 //! > lap from `k + 1` to the one in which `s` is written again.
 //!
-//! A slot that began a message holds `tag(k)`, which differs. A slot inside a message (or under a
-//! Skip) may hold anything: when the consumer releases the message, it reads the slot's first word,
-//! and *scrubs* it to 0, which is no tag, if it holds a reserved tag. A *clean* message needs none
-//! of this ([`Frame::clean`]): its producer checked the bytes while copying them.
+//! A slot that began a message holds `tag(k)`, which is none of these tags. A slot inside a message
+//! (or under a Skip) may hold anything: when the consumer releases the message, it reads the slot's
+//! first word, and *scrubs* it to 0, which is no tag, if it holds a reserved tag. A *clean* message
+//! needs none of this ([`Frame::clean`]): its producer checked the bytes while copying them.
 //!
 //! **Guarantees.** The ring has no locks. If a producer dies between reservation and commit, it
 //! leaves a hole: the consumer finds no further message in this ring, other rings continue, and the
@@ -26,7 +26,7 @@
 //!
 //! **Costs.** With one producing thread ([`Discipline::Thread`]), a plain store moves the tail. A
 //! locked instruction would make every message wait until the previous one's stores have left the
-//! store buffer (measured: 20 million messages per second instead of 160 million).
+//! store buffer (20 instead of 160 million messages per second were measured).
 
 use conduit_portals::sync::{AtomicU64, Ordering};
 
@@ -44,25 +44,26 @@ pub(crate) use producer::{Discipline, Producer};
 #[cfg(not(loom))]
 pub(crate) use view::{RingControl, RingView};
 
-/// Bytes of a slot: a cache line.
+/// The size in bytes of a slot, which is a cache line.
 pub(crate) const SLOT: usize = 64;
-/// The frame kind of a Skip. All other kinds belong to the ring's user.
+/// The frame kind of a Skip. All other kinds are free for the ring's user.
 pub(crate) const KIND_SKIP: u8 = 0;
-/// The index of a Skip that is a wrap marker.
+/// The [`Frame::index`] of a Skip that is a wrap marker.
 const EARLY_WRAP: u8 = 1;
 /// An epoch is `2^EPOCH` laps. Its last lap does not wrap early, so each slot is written in every
 /// epoch.
 const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
-/// The fewest slots in a lap that ends early. Round trips of mediums, measured on Zen 4 with up to
-/// 128, with 256 and with 4,096 slots: 267, 329 and 325 ns for 512 bytes; 300, 368 and 405 ns for
-/// 1 KiB; 723, 753 and 896 ns for 4 KiB.
+/// The minimum number of slots in a lap that ends early. On Zen 4, round trips of medium messages
+/// took, with at most 128, with 256 and with 4,096 slots: 267, 329 and 325 ns for 512 bytes; 300,
+/// 368 and 405 ns for 1 KiB; 723, 753 and 896 ns for 4 KiB.
 const LEAST_LAP: u64 = if cfg!(test) { 4 } else { 64 };
-/// Slots of the longest message, limited by the width of [`Frame`]'s field, in which one bit is
-/// [`CLEAN`].
+/// The number of slots of the longest message. The width of [`Frame`]'s field limits it, in which
+/// one bit is [`CLEAN`].
 pub(crate) const MAX_SLOTS: u32 = (CLEAN - 1) as u32;
-/// Flag in the frame: the message is clean.
+/// A flag in the frame: the message is clean.
 const CLEAN: u16 = 1 << 15;
-/// Set in every tag, so that 0 (fresh memory, a scrubbed word) is no tag.
+/// A bit that is set in every tag, so that 0, which is in fresh memory and in scrubbed words, is
+/// not a tag.
 const TAG: u32 = 1 << 31;
 
 /// The second half of a message's first word: its length, and two bytes for the ring's user.
@@ -73,7 +74,7 @@ pub(crate) struct Frame {
     extent: u16,
     /// The message's kind; [`KIND_SKIP`] is the ring's own.
     pub(crate) kind: u8,
-    /// For the ring's user; in a Skip, whether it is a wrap marker.
+    /// A byte for the ring's user. In a Skip, it says whether the Skip is a wrap marker.
     pub(crate) index: u8,
 }
 
@@ -114,7 +115,7 @@ impl Frame {
     const fn to_bits(self) -> u32 {
         self.extent as u32 | (self.kind as u32) << 16 | (self.index as u32) << 24
     }
-    /// Returns kind and index in one number.
+    /// Returns the kind and the index in one number.
     #[inline]
     pub(crate) const fn use_word(self) -> u16 {
         self.kind as u16 | (self.index as u16) << 8
@@ -146,7 +147,7 @@ impl Extent {
     const fn part(self) -> u64 {
         1 << self.part
     }
-    /// Returns the number of slots after which a lap may wrap early.
+    /// Returns the minimum number of slots after which a lap may wrap early.
     const fn least_lap(self) -> u64 {
         if self.part == self.shift {
             self.slots()
@@ -158,8 +159,8 @@ impl Extent {
     }
 }
 
-/// The tags with which no slot may begin once its lap is over: those of the next lap's epoch.
-/// The slot is written again by the end of that epoch.
+/// The tags with which no slot may begin once its lap is over: those of the next lap's epoch, by
+/// the end of which the slot is written again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReservedTags(u32);
 
@@ -176,7 +177,7 @@ impl ReservedTags {
     }
 }
 
-/// A ring's memory, as seen by one process. All indices are below the capacity.
+/// A ring's memory, as seen by one process. Slot indices must be below the capacity.
 pub(crate) trait Slots {
     /// Returns the first word of a slot.
     fn word(&self, slot: usize) -> &AtomicU64;
@@ -191,9 +192,9 @@ pub(crate) trait Slots {
     fn claim(&self, slot: usize);
 }
 
-/// The lap at which counting starts. The first epochs' tags stay reserved for a long time, so they
-/// should be rare in payloads, unlike those of small negative numbers and negative zeros. The bits
-/// that count laps within an epoch start at 0.
+/// The lap at which counting starts. The tags of the first epochs stay reserved for a long time, so
+/// they should be rare in payloads. Words that look like small negative numbers or negative zeros,
+/// for example, are not. The bits that count laps within an epoch start at 0.
 const FIRST_LAP: u32 = 0x2d5b << 16;
 
 /// Returns the tag of the message that begins at `position`.
@@ -218,10 +219,10 @@ const fn reply_tag(tag: u32) -> u32 {
 /// been written, and the message must not have been released.
 #[inline(always)]
 pub(crate) fn publish_reply(offered: &AtomicU64, frame: Frame) {
-    // Relaxed: the message has already been found.
+    // The load may be relaxed, because the message has already been found.
     let tag = reply_tag(tag_in(offered.load(Ordering::Relaxed)));
-    // SYNC (reply): everything written into the slot before becomes visible with this word. Pairs
-    // with `Producer::reply`.
+    // SYNC (reply): everything that was written into the slot before this call becomes visible with
+    // this word. Pairs with `Producer::reply`.
     offered.store(word(tag, frame), Ordering::Release);
 }
 

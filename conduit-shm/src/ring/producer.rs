@@ -1,21 +1,21 @@
 //! The sending end of a ring.
 //!
 //! **Early wrap.** A flood should use more memory than a core's cache holds, because a store to a
-//! line that is still in the consumer's cache has to fetch it from there. Messages that are waited
-//! for should use few lines, which stay in both caches. A ring is therefore large, and a producer
-//! that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there with a wrap
-//! marker: a Skip to the ring's end, of which only the first slot is read. The slots that it passes
-//! over are written again no later than in the last lap of an epoch, which has no early wrap;
-//! therefore the tags of a whole epoch are reserved ([`ReservedTags`]). Until the consumer has
-//! passed the marker, all slots of the next lap but the marker's own are free, and an ordinary Skip
-//! steps over that one. A short lap thus does not make the ring small.
+//! line that is still in the consumer's cache has to fetch it from there. Messages that somebody
+//! waits for should use few lines, which stay in both caches. A ring is therefore large, and a
+//! producer that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there
+//! with a wrap marker: a Skip to the ring's end, of which only the first slot is read. The slots
+//! that the marker passes over are written again no later than in the last lap of an epoch, which
+//! has no early wrap; therefore the tags of a whole epoch are reserved ([`ReservedTags`]). Until
+//! the consumer has passed the marker, all slots of the next lap except the marker's own are free,
+//! and an ordinary Skip steps over that slot. A short lap thus does not make the ring small.
 //!
 //! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for
-//! it ([`Producer::offer`]): the consumer may write the reply there before it releases the message.
-//! One cache line then travels in both directions, which takes two thirds of the time of two lines
-//! that travel in one direction each. An offered slot is not written again until the reply has been
-//! taken, or the head shows that there is none; a producer may therefore have to take a reply
-//! before it finds room. A reply's tag is never a message's tag.
+//! the reply ([`Producer::offer`]): the consumer may write the reply there before it releases the
+//! message. One cache line then travels in both directions, which takes two thirds of the time of
+//! two lines that travel in one direction each. An offered slot is not written again until the
+//! reply has been taken, or until the head shows that there is no reply. A producer may therefore
+//! have to take a reply before it finds room. A reply's tag is never a message's tag.
 
 use std::sync::atomic::AtomicBool;
 
@@ -26,49 +26,53 @@ use super::{
     reply_tag, tag, tag_in, word,
 };
 
-/// Slots whose lines are claimed at once. Measured on Zen 4, messages with 24 other stores each:
-/// 145 ns without, 88 with two, 49 with four, and 77 with eight, because the consumer takes some
-/// lines away again. A smaller ring never has room for them.
+/// The number of slots whose lines are claimed at once. On Zen 4, a message with 24 unrelated
+/// stores took 145 ns without claims, 88 ns with two, 49 ns with four, and 77 ns with eight,
+/// because the consumer then takes some lines away again. Nothing is claimed in a ring that is too
+/// small for this many.
 const TOGETHER: u64 = 4;
 
-/// The last lap of an epoch: the value of the lap bits that count within it.
+/// The value that the bits that count laps within an epoch have in its last lap.
 const EPOCH_END: u64 = (1 << EPOCH) - 1;
-/// The fewest slots between two checks whether the lap can end.
+/// The minimum number of slots between two checks of whether the lap can end.
 const AGAIN: u64 = if cfg!(test) { 3 } else { 64 };
 
-/// The producers of a ring.
+/// The kinds of producers that a ring may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Discipline {
-    /// One thread of one process: the tail is private, and a plain store moves it.
+    /// One thread of one process produces. The tail is private, and a plain store moves it.
     Thread,
-    /// Several threads of one process: the tail is private, and a compare-and-swap moves it.
+    /// Several threads of one process produce. The tail is private, and a compare-and-swap moves
+    /// it.
     Process,
-    /// Several processes: the tail is shared. The private tail caches the last value seen and is
-    /// tried first without a load, so that the shared line moves only once.
+    /// Several processes produce. The tail is shared. The private tail caches the last value seen
+    /// and is tried first, so that no load precedes the compare-and-swap and the shared line moves
+    /// only once.
     Shared,
 }
 
-/// A process's sending end.
+/// A process's sending end of a ring.
 #[derive(Debug)]
 pub(crate) struct Producer<S> {
     slots: S,
     extent: Extent,
-    /// The number of slots, less one.
+    /// The number of slots minus one.
     mask: u64,
     discipline: Discipline,
     tail: AtomicU64,
-    /// Position at which slots stop being free, by a head read some time ago, or at which the lap
-    /// could end, if that comes first.
+    /// The position before which slots are known to be free, by a head read some time ago; or the
+    /// position at which the lap could end, if that comes first.
     room: AtomicU64,
     /// Whether the slots behind the first part have been mapped, see [`Slots::warm`].
     warm: AtomicBool,
-    /// The position of the message whose slot is offered for a reply, plus 1; 0 if none.
+    /// The position of the message whose slot is offered for a reply, plus 1, or 0 if there is
+    /// none.
     offered: AtomicU64,
-    /// The position of the last wrap marker; 0 if none.
+    /// The position of the last wrap marker, or 0 if there is none.
     wrapped: AtomicU64,
 }
 
-/// Slots reserved for this producer. Must be followed by [`Producer::commit`] or
+/// A reservation of slots for this producer. It must be passed to [`Producer::commit`] or
 /// [`Producer::abandon`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -78,8 +82,8 @@ pub(crate) struct Reserved {
 }
 
 impl<S: Slots> Producer<S> {
-    /// Creates an end for a ring into which this process has sent nothing. An end shared by several
-    /// processes never wraps early.
+    /// Creates the sending end of a ring into which this process has sent nothing. A producer of a
+    /// ring with [`Discipline::Shared`] never ends a lap early.
     pub(crate) fn new(slots: S, extent: Extent, discipline: Discipline) -> Self {
         slots.warm(1 << extent.part);
         Self {
@@ -95,14 +99,14 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Takes over a ring that another process has sent through, at the consumer's position. The
-    /// consumer must have taken all that was sent, including what this end has sent before, and no
-    /// other process may send through the ring any more.
+    /// Takes over, at the consumer's position, a ring through which another process has sent. The
+    /// consumer must have taken everything that was sent, including what this end has sent earlier,
+    /// and no other process may send through the ring from now on.
     ///
     /// Positions continue, and with them laps, tags and epochs, so the module's invariant holds no
     /// matter which process wrote a slot.
     pub(crate) fn resume(&self) {
-        // SYNC (head): as in `refresh_head`.
+        // SYNC (head): same as in `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
         let room = head.wrapping_add(self.capacity());
         let room = self.next_look(head, head).min(room);
@@ -112,11 +116,11 @@ impl<S: Slots> Producer<S> {
         self.wrapped.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether the consumer has freed all that was sent, and no reply is outstanding or
+    /// Returns whether the consumer has freed all that was sent and no reply is outstanding or
     /// waits to be taken. Another process may then [take over](Self::resume).
     pub(crate) fn is_drained(&self) -> bool {
-        // SYNC (head): as in `refresh_head`; the process that takes over is notified by later
-        // messages.
+        // SYNC (head): same as in `refresh_head`. The process that takes over learns of this by
+        // messages that are sent later.
         let head = self.slots.head().load(Ordering::Acquire);
         head == self.tail.load(Ordering::Relaxed) && self.has_no_reply()
     }
@@ -137,8 +141,8 @@ impl<S: Slots> Producer<S> {
         self.mask + 1
     }
 
-    /// Returns the most slots that a message may cover. With more, a message and the Skip before it
-    /// might never fit together.
+    /// Returns the maximum number of slots that a message may cover. With more slots, a message and
+    /// the Skip before it might never fit together.
     #[inline]
     pub(crate) fn max_slots(&self) -> u32 {
         (self.capacity() / 2).min(u64::from(MAX_SLOTS)) as u32
@@ -146,10 +150,11 @@ impl<S: Slots> Producer<S> {
 
     /// Returns the approximate number of slots that the consumer has not freed.
     pub(crate) fn unfreed(&self) -> u64 {
-        // Relaxed: no write depends on it.
+        // The load may be relaxed, because no write depends on it.
         let head = self.slots.head().load(Ordering::Relaxed);
         let left = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
-        // Signed: the head is a word that another process writes.
+        // The difference is taken as signed, because the head is a word that another process
+        // writes, which may be beyond the tail.
         (left.cast_signed()).max(0).cast_unsigned()
     }
 
@@ -170,10 +175,11 @@ impl<S: Slots> Producer<S> {
     /// Claims the cache lines of the next few slots, by a store into each, if several messages of
     /// one slot each are likely to follow.
     ///
-    /// Without it, unrelated stores lie between the messages' stores, and a core prefetches for
-    /// writing only for a limited number of pending stores: with more than about ten per message it
-    /// waits for one line after the other. A write prefetch has no effect where the core has
-    /// already prefetched the line for reading, as it does with consecutive lines.
+    /// Without these claims, unrelated stores lie between the messages' stores. A core prefetches
+    /// lines for writing only for a limited number of pending stores, so with more than about ten
+    /// unrelated stores per message it waits for one line after the other. An explicit write
+    /// prefetch has no effect where the core has already prefetched the line for reading, which it
+    /// does with consecutive lines.
     #[inline(always)]
     pub(crate) fn claim_ahead(&self) {
         let position = self.tail.load(Ordering::Relaxed);
@@ -184,15 +190,15 @@ impl<S: Slots> Producer<S> {
         {
             return;
         }
-        // Free, and no other thread reserves slots here.
+        // The slots are free, and no other thread reserves slots in this ring.
         for ahead in 0..TOGETHER {
             let slot = position.wrapping_add(ahead) & self.mask;
             self.slots.claim(slot as usize);
         }
     }
 
-    /// Reserves `n` slots, at most [`Self::max_slots`]. Returns `None`, and changes nothing, while
-    /// the ring is too full.
+    /// Reserves `n` slots, which must be at most [`Self::max_slots`]. Returns `None`, and changes
+    /// nothing, while the ring is too full.
     #[inline(always)]
     pub(crate) fn reserve(&self, n: u32) -> Option<Reserved> {
         debug_assert!(n >= 1 && n <= self.max_slots());
@@ -228,9 +234,9 @@ impl<S: Slots> Producer<S> {
     /// Returns whether all slots before `end` are known to be free.
     #[inline(always)]
     fn has_room(&self, end: u64) -> bool {
-        // Signed: a guess at the shared tail can lie behind the head.
-        // SYNC (head): pairs with the store in `refresh_head`, so that what one thread has learnt
-        // of the consumer also holds for the others.
+        // The difference is taken as signed, because a guess at the shared tail can lie behind the
+        // head. SYNC (head): pairs with the store in `refresh_head`, so that slots that one thread
+        // knows to be free are free for the others, too.
         self.room.load(Ordering::Acquire).wrapping_sub(end) as i64 >= 0
     }
 
@@ -273,29 +279,30 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Reads the shared head because the ring seemed too full for `n` slots at a place, or the lap
-    /// could end. Returns `None` if the ring is too full, `Some(false)` if the tail has moved
-    /// (start again), and `Some(true)` if there is room.
+    /// Reads the shared head because the ring seemed too full for `n` slots at a place, or because
+    /// the lap could end. Returns `None` if the ring is too full, `Some(false)` if the tail has
+    /// moved and the caller must start again, and `Some(true)` if there is room.
     #[cold]
     #[inline(never)]
     fn refresh_head(&self, n: u32, (tail, _, end): (u64, u64, u64)) -> Option<bool> {
-        // SYNC (head): the consumer has read everything before `head`, and scrubbed its first
-        // words, before it stored `head`. Pairs with `Consumer::publish_head`, so our stores into
-        // these slots come after its reads.
+        // SYNC (head): the consumer read the slots before `head`, and scrubbed their first words,
+        // before it stored `head`. Pairs with `Consumer::publish_head`, so that this producer's
+        // stores into these slots come after the consumer's reads.
         let head = self.slots.head().load(Ordering::Acquire);
         let head = self.before_offered(head);
         if head == tail && self.can_wrap_early(n, tail) {
             self.wrap_early(tail);
             return Some(false);
         }
-        // Not at the first check there: the last message may simply not have been released yet.
+        // The rest of the ring is not mapped at the first check behind the first part, because the
+        // last message may simply not have been released yet.
         let far = tail & self.mask >= self.extent.part() + AGAIN;
         if far && !self.warm.swap(true, Ordering::Relaxed) {
             self.slots.warm(1 << self.extent.shift);
         }
         let free = self.free(tail, head);
-        // SYNC (head): hands the above on to other threads, see `has_room`. An older head may
-        // overwrite a newer one, which costs another check.
+        // SYNC (head): hands this thread's view of the head on to other threads; see `has_room`. An
+        // older head may overwrite a newer one, which costs another check.
         let until = self.next_look(tail, end).wrapping_sub(end);
         let left = free.wrapping_sub(end) as i64;
         let looks = left.min(until as i64);
@@ -317,9 +324,9 @@ impl<S: Slots> Producer<S> {
         None
     }
 
-    /// Offers the slot of the message reserved last for a reply. The message has one slot and must
-    /// be committed next. One offer at a time, and only for one thread. Returns the word and the
-    /// tag that will publish the reply.
+    /// Offers the slot of the message reserved last for a reply. The message must have one slot and
+    /// must be the next one committed. There may be only one offer at a time, and only in a ring of
+    /// [`Discipline::Thread`]. Returns the word and the tag that will publish the reply.
     #[inline(always)]
     pub(crate) fn offer(&self) -> (&AtomicU64, u32) {
         debug_assert!(self.discipline == Discipline::Thread);
@@ -336,8 +343,8 @@ impl<S: Slots> Producer<S> {
         (offered != 0).then(|| offered.wrapping_sub(1))
     }
 
-    /// Returns the reply if it is there: its slot, where it stays until [`Self::end_offer`], and
-    /// its frame.
+    /// Returns the reply's slot and frame if the reply has arrived. It stays there until
+    /// [`Self::end_offer`].
     #[inline(always)]
     pub(crate) fn reply(&self) -> Option<(usize, Frame)> {
         self.reply_at(self.offered()?)
@@ -346,21 +353,22 @@ impl<S: Slots> Producer<S> {
     #[inline(always)]
     fn reply_at(&self, position: u64) -> Option<(usize, Frame)> {
         let Reserved { slot, tag } = self.reserved(position);
-        // SYNC (reply): everything the consumer wrote into the slot is visible with the tag. Pairs
-        // with `publish_reply`.
+        // SYNC (reply): everything that the consumer wrote into the slot is visible with the tag.
+        // Pairs with `publish_reply`.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         (tag_in(word) == reply_tag(tag)).then(|| (slot, frame_in(word)))
     }
 
-    /// Ends the offer, after the reply has been taken.
+    /// Ends the offer. Called once the reply has been taken.
     #[inline(always)]
     pub(crate) fn end_offer(&self) {
         self.offered.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether no reply is outstanding or waits to be taken.
+    /// Returns whether no reply is outstanding or waits to be taken. Ends the offer if the head
+    /// rules out a reply.
     pub(crate) fn has_no_reply(&self) -> bool {
-        // SYNC (head): as in `refresh_head`.
+        // SYNC (head): same as in `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
         self.before_offered(head);
         self.offered().is_none()
@@ -371,7 +379,7 @@ impl<S: Slots> Producer<S> {
     fn before_offered(&self, head: u64) -> u64 {
         match self.offered() {
             Some(offered) if head.wrapping_sub(offered) as i64 <= 0 => head,
-            // A reply is written before the head, if at all.
+            // If there is a reply, it was written before the head was stored.
             Some(offered) if self.reply_at(offered).is_some() => offered,
             Some(_) => {
                 self.end_offer();
@@ -381,11 +389,11 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Returns whether the lap can end at a position of an empty ring, and `n` slots be free behind
-    /// the wrap marker at the start of the next lap.
+    /// Returns whether the lap can end at `position`, given that the ring is empty there. After
+    /// that, `n` slots must be free at the start of the next lap.
     fn can_wrap_early(&self, n: u32, position: u64) -> bool {
         let (slot, lap) = (position & self.mask, position >> self.extent.shift);
-        // One slot before the marker's is left for the Skip that steps over it.
+        // One slot before the marker's is left for the Skip that will step over the marker's slot.
         slot >= self.extent.least_lap().max(u64::from(n) + 1)
             && self.discipline != Discipline::Shared
             && lap & EPOCH_END != EPOCH_END
@@ -398,17 +406,18 @@ impl<S: Slots> Producer<S> {
             self.tail
                 .compare_exchange(position, next, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
-            // SYNC (wrap): by the head that was read, the slots behind the marker are as free as
-            // those before it. Pairs with `marker_again`. Stored before the consumer can pass the
-            // marker, and so before the next marker.
+            // SYNC (wrap): the head that was read shows that the slots behind the marker are as
+            // free as those before it, and whoever sees `wrapped` may rely on that. Pairs with
+            // `marker_again`. The position is stored before the consumer can pass the marker, and
+            // so before the next marker.
             self.wrapped.store(position, Ordering::Release);
             let frame = Frame::new(1, KIND_SKIP, EARLY_WRAP);
             self.commit(self.reserved(position), frame);
         }
     }
 
-    /// Returns the position at which the last marker's slot recurs in the tail's lap, if the
-    /// consumer may not have passed the marker.
+    /// Returns the position of the last marker's slot in the tail's lap, if that is the next lap
+    /// and the consumer may not have passed the marker.
     fn marker_again(&self, tail: u64, head: u64) -> Option<u64> {
         // SYNC (wrap): see `wrap_early`.
         let wrapped = self.wrapped.load(Ordering::Acquire);
@@ -419,8 +428,8 @@ impl<S: Slots> Producer<S> {
     }
 
     /// Returns the position at which slots stop being free. While the consumer stands before a
-    /// marker, all slots of the next lap but the marker's are free; the slot before the marker's is
-    /// left for the Skip that steps over it.
+    /// marker, all slots of the next lap except the marker's are free, but the slot before the
+    /// marker's is left for the Skip that steps over the marker's slot.
     fn free(&self, tail: u64, head: u64) -> u64 {
         match self.marker_again(tail, head) {
             None => head.wrapping_add(self.capacity()),
@@ -429,8 +438,8 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Continues behind the slot of a marker that the consumer has not passed. Returns false if
-    /// something else is in the way, or `n` slots don't fit behind it either.
+    /// Continues behind the slot of a marker that the consumer has not passed. Returns `false` if
+    /// something else is in the way, or if `n` slots don't fit behind the marker's slot either.
     fn step_over_wrap(&self, n: u32, tail: u64, head: u64) -> bool {
         let Some(again) = self.marker_again(tail, head) else {
             return false;
@@ -449,7 +458,7 @@ impl<S: Slots> Producer<S> {
         true
     }
 
-    /// Returns the position up to which slots behind `end` may be reserved before the next check
+    /// Returns the position up to which slots behind `end` may be reserved before the next check of
     /// whether the lap can end.
     fn next_look(&self, tail: u64, end: u64) -> u64 {
         if self.discipline == Discipline::Shared {
@@ -459,7 +468,8 @@ impl<S: Slots> Producer<S> {
         let first = tail - slot + least;
         let look = match slot < least {
             true => first,
-            // Twice as far from there as this one, so that a flood checks rarely.
+            // The next check is twice as far from the minimum as this one, so that a flood causes
+            // few checks.
             false => tail.wrapping_add((slot - least).max(AGAIN)),
         };
         let lap_end = (tail | self.mask).wrapping_add(1);
@@ -478,12 +488,13 @@ impl<S: Slots> Producer<S> {
         ReservedTags::after(reserved.tag)
     }
 
-    /// Publishes a message. All its slots have been written, except the first word of the first.
+    /// Publishes a message. All of its slots must have been written, except for the first word of
+    /// the first slot.
     #[inline]
     pub(crate) fn commit(&self, reserved: Reserved, frame: Frame) {
         let word = word(reserved.tag, frame);
-        // SYNC (tag): everything written into the message's slots becomes visible with this word.
-        // Pairs with the load in `Consumer::peek`.
+        // SYNC (tag): everything that was written into the message's slots becomes visible with
+        // this word. Pairs with the load in `Consumer::peek`.
         self.slots
             .word(self.slot(reserved))
             .store(word, Ordering::Release);

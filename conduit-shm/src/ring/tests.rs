@@ -1,4 +1,4 @@
-//! The ring checked against a queue as its model, and with real threads.
+//! Tests that check the ring against a queue as its model and with real threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ const KIND: u8 = 3;
 /// The frame of a reply.
 const ANSWER: Frame = Frame::new(1, 5, 8);
 
-/// The ring's memory in a test. All words are atomics, so that a broken ring shows as wrong values,
-/// not as undefined behaviour.
+/// The ring's memory in a test. All words are atomics, so that an error in the ring shows as wrong
+/// values rather than as undefined behaviour.
 #[derive(Debug, Clone)]
 struct Memory {
     head: Arc<AtomicU64>,
@@ -53,7 +53,8 @@ impl Slots for Memory {
     }
 }
 
-/// Sends `payload` after the first word; it includes the words that begin the other slots.
+/// Sends a message with `payload` behind its first word. The payload includes the words that begin
+/// the other slots.
 fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     assert_eq!(payload.len(), slots as usize * WORDS - 1);
     producer.claim_ahead();
@@ -81,7 +82,7 @@ fn read(consumer: &Consumer<Memory>, slot: usize, frame: Frame) -> Vec<u64> {
     words.iter().map(|w| w.load(Ordering::Relaxed)).collect()
 }
 
-/// Receives up to `most` messages that are as long as the next one.
+/// Receives up to `most` messages with the same frame as the next one.
 fn receive_row(consumer: &mut Consumer<Memory>, most: u32) -> Vec<Vec<u64>> {
     let mut payloads = Vec::new();
     let Some((_, frame)) = consumer.peek().filter(|(_, frame)| frame.kind != KIND_SKIP) else {
@@ -124,7 +125,7 @@ fn write_reply(consumer: &Consumer<Memory>, payload: u64) {
     publish_reply(consumer.slots().word(consumer.slot as usize), ANSWER);
 }
 
-/// Returns the reply's payload, if it is there.
+/// Returns the reply's payload, if the reply has arrived.
 fn replied(producer: &Producer<Memory>) -> Option<u64> {
     let (slot, frame) = producer.reply()?;
     assert_eq!(frame, ANSWER);
@@ -152,14 +153,16 @@ fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// The number of slots, and the lap whose tag fills the payload.
+    /// Sends a message. The fields are its number of slots and the lap whose tag fills the payload,
+    /// counted from the current one.
     Send(u32, u32),
     Abandon(u32),
     Receive(u32),
     ReceiveRow(u32),
-    /// Messages of one slot, each received at once, so that laps end as early as they can.
+    /// Sends this many messages of one slot and receives each at once, so that laps end as early as
+    /// they can.
     PingPong(u32),
-    /// If one thread sends and no reply is outstanding.
+    /// Offers a slot, if one thread sends and no reply is outstanding.
     Offer,
     /// Receives a message, and replies to it if its slot is offered.
     Reply,
@@ -223,7 +226,7 @@ proptest! {
         // The outstanding offer, and its reply.
         let (mut offered, mut reply) = (None, None);
         for (i, step) in steps.into_iter().enumerate() {
-            // A second producer only where the ring is shared.
+            // A second producer takes part only if the ring is shared.
             let producer = &producers[if discipline == Discipline::Shared { i % 2 } else { 0 }];
             match step {
                 Step::Send(n, lap) => {
@@ -235,7 +238,8 @@ proptest! {
                     if send(producer, n, &payload) {
                         model.push_back(payload);
                     } else {
-                        // Refused only if there is something to receive or release.
+                        // A message may be refused only if there is something to receive or
+                        // release.
                         prop_assert!(
                             !model.is_empty()
                                 || consumer.slot != consumer.published
@@ -318,7 +322,8 @@ proptest! {
         if reply.is_some() {
             producers[0].end_offer();
         }
-        // Empty and published: the largest message fits, wherever the tail is.
+        // The ring is empty and its head is published, so the largest message fits, wherever the
+        // tail is.
         let n = producers[0].max_slots();
         let (fits, again) = (producers[0].reserve(n), producers[1].max_slots());
         prop_assert!(fits.is_some());
@@ -365,7 +370,8 @@ fn nothing_comes_past_a_hole() {
     assert_eq!(receive(&mut consumer), Some(vec![5; WORDS - 1]));
 }
 
-/// Each producer sends its number and a count, in messages of 1 to 3 slots.
+/// Lets each producer send its number and a count, in messages of 1 to 3 slots, and checks that
+/// they arrive in order.
 fn flood(
     discipline: Discipline,
     threads: u64,
@@ -409,7 +415,7 @@ fn flood(
     assert_eq!(receive(&mut consumer), None);
 }
 
-/// Rings without and with early wraps.
+/// Extents of rings without and with early wraps.
 const EXTENTS: [Extent; 3] = [
     Extent { shift: 4, part: 4 },
     Extent { shift: 4, part: 2 },
@@ -447,8 +453,8 @@ fn processes_flood() {
     );
 }
 
-/// Messages that are waited for stay at a lap's beginning; a flood continues behind it; an epoch's
-/// last lap does not wrap early.
+/// Messages that are received one by one stay at a lap's beginning, a flood continues behind it,
+/// and an epoch's last lap does not wrap early.
 #[test]
 fn laps_end_early_while_the_ring_is_empty() {
     let extent = Extent { shift: 4, part: 2 };
@@ -467,7 +473,7 @@ fn laps_end_early_while_the_ring_is_empty() {
         }
     }
     assert_eq!(laps[..9], [4, 4, 4, 16, 4, 4, 4, 16, 4]);
-    // Nothing is received now, so the lap does not wrap early.
+    // From now on nothing is received, so the lap does not wrap early.
     let sent = (0..20).take_while(|_| send(&producer, 1, &[1; WORDS - 1]));
     assert!(sent.count() > 4);
 }
@@ -491,7 +497,7 @@ fn a_turn_leaves_room_for_a_burst() {
             let sent = (0..)
                 .take_while(|&count| send(&producer, slots, &payload(count)))
                 .count();
-            // The slots before the marker, and those behind it.
+            // There is room before the marker and behind it.
             let most = 3 / slots as usize + 59 / slots as usize;
             assert!(consumer.is_ready(), "the lap has ended");
             assert_eq!(sent, most, "{slots} slots");
@@ -505,7 +511,8 @@ fn a_turn_leaves_room_for_a_burst() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
-    /// After a larger message is refused, as many messages find room as without it.
+    /// After a larger message was refused, as many messages find room as if it had never been
+    /// tried.
     #[test]
     fn what_is_refused_takes_no_room(
         discipline in discipline(),

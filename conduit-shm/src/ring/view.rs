@@ -8,7 +8,7 @@ use rustix::mm::Advice;
 
 use super::{SLOT, Slots};
 
-/// The shared words of one ring, beside its slots.
+/// The shared words of one ring, apart from its slots.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct RingControl {
@@ -23,24 +23,24 @@ const _: () =
 
 /// One ring in a mapping.
 ///
-/// Holds pointers, not the mapping: a ring is kept beside the mapping that it lies in, and dropped
-/// with it.
+/// The view holds pointers and does not own the mapping. Its owner keeps the mapping as long as the
+/// view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RingView {
     control: NonNull<RingControl>,
     slots: NonNull<[u8; SLOT]>,
 }
 
-// SAFETY: the pointers name memory shared between processes, accessed only by the ring's protocol,
-// which does not depend on the thread.
+// SAFETY: the pointers refer to memory shared between processes, which is accessed only by the
+// ring's protocol, and that does not depend on the thread.
 unsafe impl Send for RingView {}
-// SAFETY: as above.
+// SAFETY: accesses through a shared reference follow the ring's protocol, too.
 unsafe impl Sync for RingView {}
 
 impl RingView {
     /// # Safety
-    /// The control words, and as many slots as the ring's ends are created with, lie in a mapping
-    /// that outlives this view.
+    /// The control words, and as many slots as the ring's ends are created with, must lie in a
+    /// mapping that outlives this view.
     pub(crate) unsafe fn new(control: NonNull<RingControl>, slots: NonNull<[u8; SLOT]>) -> Self {
         Self { control, slots }
     }
@@ -48,8 +48,8 @@ impl RingView {
     /// Returns the address of a slot's first byte; the next slots follow it.
     #[inline]
     pub(crate) fn address(&self, slot: usize) -> *mut u8 {
-        // SAFETY: slots are below the ring's capacity (contract of `Slots`), and the ring lies in
-        // the mapping.
+        // SAFETY: `Slots` requires that slot indices are below the ring's capacity, and the ring
+        // lies in the mapping.
         unsafe { self.slots.add(slot).cast().as_ptr() }
     }
 }
@@ -57,19 +57,19 @@ impl RingView {
 impl Slots for RingView {
     #[inline]
     fn word(&self, slot: usize) -> &AtomicU64 {
-        // SAFETY: aligned, within the mapping. Plain accesses to the same word are made only by the
-        // message's producer before its commit and never race with an atomic one (see
-        // `crate::ring`).
+        // SAFETY: the word is aligned and lies within the mapping. Only a message's producer makes
+        // plain accesses to the same word, before its commit, and they never race with an atomic
+        // access (see `crate::ring`).
         unsafe { &*self.address(slot).cast() }
     }
     #[inline]
     fn head(&self) -> &AtomicU64 {
-        // SAFETY: in the ring's control words, within the mapping.
+        // SAFETY: the word is one of the ring's control words, which lie within the mapping.
         unsafe { &self.control.as_ref().head }
     }
     #[inline]
     fn tail(&self) -> &AtomicU64 {
-        // SAFETY: in the ring's control words, within the mapping.
+        // SAFETY: the word is one of the ring's control words, which lie within the mapping.
         unsafe { &self.control.as_ref().tail }
     }
     #[cold]
@@ -78,17 +78,19 @@ impl Slots for RingView {
         let start = self.address(0).map_addr(|address| address & !(page - 1));
         let end = self.address(0).addr() + count * SLOT;
         let len = (end - start.addr()).next_multiple_of(page);
-        // SAFETY: pages of the mapping, whose contents stay as they are.
+        // SAFETY: the range consists of pages of the mapping, and the advice changes no contents.
         let warmed = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
         if let Err(error) = warmed {
-            // Before Linux 5.14, each page is mapped when it is first touched.
+            // The advice is missing before Linux 5.14. Then each page is mapped when it is first
+            // touched.
             tracing::debug!(%error, "cannot prefault the pages of a ring");
         }
     }
     #[inline]
     fn claim(&self, slot: usize) {
-        // SAFETY: the last word of a slot of the ring, aligned. The slot is free, so no other end
-        // reads more than its first word, and only the caller writes to it.
+        // SAFETY: `last` is the last word of a slot of the ring, which is aligned. The caller
+        // guarantees that the slot is free, so the consumer reads at most its first word, and that
+        // no other producer writes to it.
         unsafe {
             let last = self.address(slot).add(SLOT - size_of::<u32>());
             last.cast::<u32>().write_volatile(0);
