@@ -10,8 +10,8 @@ use conduit_portals::portals4::settings::Settings as Portals4Settings;
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// Returns the known networks, each with the reason if it cannot be used here. Tries to load
-/// libfabric and libportals.
+/// Returns the known networks, each with the reason why it cannot be used here, if there is one.
+/// Tries to load libfabric and libportals.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let (ofi, portals4) = (OfiSettings::default(), Portals4Settings::default());
     ["shm", "udp", "ofi", "portals4"]
@@ -19,7 +19,7 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
         .into()
 }
 
-/// Checks that a network can be used here; the error gives the reason.
+/// Checks that a network can be used here. If not, returns the reason.
 fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Result<(), String> {
     match name {
         "ofi" => ofi.which().load().map(drop),
@@ -52,7 +52,7 @@ pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
     IntraHost,
     /// Shared memory between these ranks, which include this one, and a network between hosts to
-    /// all others.
+    /// all other ranks.
     Both(Vec<Rank>, NetworkKind),
 }
 
@@ -78,8 +78,8 @@ pub(crate) fn choose(settings: NetworkSettings<'_>, hosts: &Hosts, rank: Rank) -
     let mut kinds = [NetworkKind::Udp, NetworkKind::Ofi, NetworkKind::Portals4]
         .map(|kind| (kind, kind.to_string()));
     kinds.sort_by_key(|(_, name)| position(name));
-    // Loading a library runs its initialisers, in libfabric's case those of all providers, so a
-    // library is loaded only if its network is named.
+    // A library is loaded only if its network is named, because loading it runs its initialisers
+    // and, in libfabric's case, those of all providers.
     let inter = (kinds.into_iter())
         .filter(|(kind, name)| *kind == NetworkKind::Udp || position(name).is_some())
         .filter(|(_, name)| usable(name))
@@ -192,7 +192,7 @@ mod tests {
                 && neither.contains("shm: "),
             "{neither}"
         );
-        // The other named network is used.
+        // The first named network is missing here, so the other one is used.
         assert_eq!(
             choose(&among(&["ofi", "udp"]), MISSING, &hosts).unwrap(),
             Choice::Both(vec![0], NetworkKind::Udp)

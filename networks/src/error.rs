@@ -30,13 +30,13 @@ pub enum Error {
     /// The network over Portals 4 could not be started.
     #[error("{0}")]
     Portals4(String),
-    /// Two networks contradict each other.
+    /// The networks cannot be combined.
     #[error(transparent)]
     Composite(#[from] NiError),
     /// No network that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {
-        /// The networks asked for.
+        /// The value of `CONDUIT_NETWORK`, or its default.
         asked: String,
         /// The reasons why none of them can be used.
         reason: String,

@@ -1,5 +1,5 @@
-//! The network to ranks of other hosts: one that performs matching itself, or the portals over a
-//! transport.
+//! The network to ranks of other hosts. It either performs matching itself or consists of the
+//! portals over a transport.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ impl<M: Mode> Ni for Far<M> {
         each!(self, network => network.region_create_prepared(len, prepare))
     }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
-        // SAFETY: the caller's promise, here and below.
+        // SAFETY: the caller guarantees what `Ni::region_adopt` requires.
         each!(self, network => unsafe { network.region_adopt(base, len) })
     }
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
@@ -86,7 +86,7 @@ impl<M: Mode> Ni for Far<M> {
         each!(self, network => network.me_unlink(me))
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees what `Ni::md_bind` requires.
         each!(self, network => unsafe { network.md_bind(base, len, eq) })
     }
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
@@ -94,7 +94,7 @@ impl<M: Mode> Ni for Far<M> {
     }
     #[inline]
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees what `Ni::put` requires.
         each!(self, network => unsafe { network.put(put) })
     }
     #[inline]
@@ -103,7 +103,7 @@ impl<M: Mode> Ni for Far<M> {
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees what `Ni::get` requires.
         each!(self, network => unsafe { network.get(get) })
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {

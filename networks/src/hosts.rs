@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use conduit_core::ni::Rank;
 use conduit_shm::job::Stranger;
 
-/// The hosts of a job, numbered in the order of their first ranks.
+/// The hosts of a job, which are numbered in the order of their first ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hosts {
-    /// The host of each rank. 4 bytes per rank.
+    /// The number of each rank's host. This takes 4 bytes per rank.
     of: Box<[u32]>,
     /// The name of each host.
     names: Box<[String]>,
@@ -16,7 +16,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates the hosts from the host name of each rank, as seen by `rank`.
+    /// Creates the hosts of a job from the host name of each rank. `rank` is the calling rank.
     pub fn new<'a>(rank: Rank, hosts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut names: Vec<String> = Vec::new();
         let mut numbers: HashMap<&str, u32> = HashMap::new();
@@ -40,7 +40,7 @@ impl Hosts {
         self.names.len() as u32
     }
 
-    /// Returns the host of a rank, in `0..count`.
+    /// Returns the number of a rank's host, which is less than [`count`](Self::count).
     pub fn host_of(&self, rank: Rank) -> Option<u32> {
         self.of.get(rank as usize).copied()
     }
@@ -50,9 +50,9 @@ impl Hosts {
         self.names.get(host as usize).map_or("", String::as_str)
     }
 
-    /// Splits hosts on which some ranks cannot share memory with each other. The parts count as
-    /// hosts; each rank, in order, joins the first part whose ranks can all share memory with it.
-    /// All ranks compute the same result.
+    /// Splits hosts on which some ranks cannot share memory with each other. Each rank, in order,
+    /// joins the first part whose ranks can all share memory with it. From then on, the parts count
+    /// as hosts. All ranks compute the same result.
     pub(crate) fn split(&mut self, strangers: &[Stranger]) {
         let apart: HashSet<_> = strangers
             .iter()

@@ -1,4 +1,4 @@
-//! The transport between hosts: one of several, chosen at start.
+//! The transport between hosts, which is one of several and is chosen at the start.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ pub enum InterHost {
     Udp(Box<Carrier>),
     /// An endpoint of libfabric.
     Ofi(Box<OfiEndpoint>),
-    /// An endpoint of libfabric with connections to a few peers.
+    /// An endpoint of libfabric that also has connections to a few peers.
     Connected(Box<Connections<Connected>>),
 }
 
@@ -33,7 +33,7 @@ impl InterHost {
         }
     }
 
-    /// Returns a report of the counters, one line per part.
+    /// Returns a report of the counters, with one line for each part.
     pub(crate) fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         match self {
             Self::Udp(carrier) => UdpCounters::of(portals, carrier).report(rank),

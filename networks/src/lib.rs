@@ -1,4 +1,4 @@
-//! The network of a job, composed of several networks that each reach some of the peers.
+//! The network of a job, composed of several networks, each of which reaches some of the peers.
 //!
 //! [`start`] chooses among the usable networks ([`available_networks`]) and starts them: shared
 //! memory among the ranks of a host, and a network between hosts ([`Far`]) to all others. The
@@ -30,12 +30,13 @@ use conduit_shm::job::Shm;
 use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 
-/// The network of every rank in this build.
+/// The type of a job's network.
 pub type Network<M> = Composite<Shm<M>, Far<M>, M>;
 
 impl<M: Mode> Network<M> {
-    /// Announces that this rank's process exits normally, so that peers do not report a failure.
-    /// Waits for a bounded time until ranks of other hosts have received everything sent to them.
+    /// Announces that this rank's process is about to exit normally, so that peers do not report a
+    /// failure. Waits for a bounded time until ranks of other hosts have received everything sent
+    /// to them.
     pub fn leave(&self, settings: NetworkSettings<'_>) {
         self.intra().leave();
         if settings.shm.statistics {
@@ -54,16 +55,16 @@ impl<M: Mode> Network<M> {
                     if !lanes.is_empty() {
                         report += &format!("rank {rank}: {lanes}\n");
                     }
-                    // A single write keeps the reports of several ranks apart. A write error cannot
-                    // be handled.
+                    // A single write keeps the reports of several ranks apart. A write error is
+                    // ignored, because it cannot be reported.
                     let _ = std::io::stderr().write_all(report.as_bytes());
                 }
             }
         }
     }
 
-    /// Returns the nonzero counters of shared memory, and the ranks of this host with which it uses
-    /// exclusive rings.
+    /// Returns a report of the nonzero counters of shared memory and of the ranks of this host with
+    /// which it uses exclusive rings.
     fn intra_report(&self) -> String {
         let mut report = format!("rank {}: shm:", self.rank());
         for (name, count) in self.intra().statistics().each() {

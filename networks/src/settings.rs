@@ -55,7 +55,7 @@ pub struct NetworkSettings<'a> {
 
 impl NetworkSettings<'_> {
     /// Returns the network settings that must be equal on all ranks, one per line. The engine
-    /// compares its own.
+    /// compares its own settings.
     #[must_use]
     pub fn agreement(&self) -> String {
         let groups: [&dyn Group; 5] = [self.networks, self.shm, self.ofi, self.portals4, self.udp];

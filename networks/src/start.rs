@@ -1,5 +1,5 @@
-//! Starts a job's network: shared memory among the ranks of a host, another network to all other
-//! ranks.
+//! The start of a job's network: shared memory among the ranks of a host, and another network to
+//! all other ranks.
 
 use std::time::Duration;
 
@@ -19,21 +19,22 @@ use crate::composite::Composite;
 use crate::settings::NetworkSettings;
 use crate::{Error, Far, Hosts, InterHost, Network, Result};
 
-/// The shared memory of each rank in bytes; equal on all ranks.
+/// The amount of shared memory of each rank, which is the same on all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// The largest segment.
+    /// The size in bytes of the largest segment.
     pub segment: usize,
-    /// The queues.
+    /// The number of bytes for event queues.
     pub queues: usize,
 }
 
-/// The maximum bytes of shared memory for a rank's queues. Only address space, until they are used.
+/// The maximum number of bytes of shared memory for a rank's queues. Until these bytes are used,
+/// they are only address space.
 const QUEUES: usize = 1 << 30;
 
 impl Room {
-    /// Computes the room in a job of `size` ranks, where a rank's memory can hold a segment of
-    /// `segment` bytes and its shared memory has at most `shared` bytes.
+    /// Computes the room in a job of `size` ranks. A rank's memory can hold a segment of `segment`
+    /// bytes, and its shared memory may have at most `shared` bytes.
     pub fn new(settings: NetworkSettings<'_>, size: u32, segment: usize, shared: usize) -> Self {
         let queues = QUEUES.min(shared / 4);
         let besides = queues + shm_besides(settings, size) + ShmConfig::STAGING;
@@ -44,7 +45,7 @@ impl Room {
     }
 }
 
-/// Starts the network of a job whose ranks have this room. Collective.
+/// Starts the network of a job whose ranks have this room. All ranks must call this together.
 /// Splits hosts whose ranks turn out not to share memory.
 ///
 /// # Errors
@@ -104,8 +105,8 @@ enum InterHostConfig {
     Portals4(Portals4Config),
 }
 
-/// Starts shared memory among the neighbours and another network to all others. If one rank fails,
-/// all ranks fail.
+/// Starts shared memory among the ranks of this host and another network to all other ranks. If one
+/// rank fails, all ranks fail.
 fn both<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     settings: NetworkSettings<'_>,
@@ -117,7 +118,8 @@ fn both<M: Mode>(
 ) -> Result<Network<M>> {
     let ready = inter_host_config(settings, config, hosts, bootstrap.rank(), kind)
         .and_then(|inter| Ok((inter, intra?)));
-    // Ranks of other hosts would otherwise wait for a rank that has failed.
+    // The ranks exchange their verdicts, because ranks of other hosts would otherwise wait for a
+    // rank that has failed.
     let verdict = ready.as_ref().err().map(ToString::to_string);
     let verdicts = bootstrap.allgather(verdict.unwrap_or_default().as_bytes())?;
     let (inter, intra) = ready?;
@@ -148,7 +150,7 @@ fn both<M: Mode>(
                     None => InterHost::Ofi(wire.into()),
                     Some(beside) => {
                         let connected = beside.connect(wire)?;
-                        // No limit besides the network's own.
+                        // There is no limit on the number of lanes besides the network's own.
                         let lanes = LaneSettings {
                             slots: u16::MAX,
                             ..LaneSettings::default()
@@ -164,8 +166,8 @@ fn both<M: Mode>(
     Ok(Composite::new(intra, Far::Soft(inter), neighbours)?)
 }
 
-/// Returns the configuration of the inter-host network from its settings, adapted to those of the
-/// other networks.
+/// Returns the configuration of the inter-host network from its settings, adapted to the settings
+/// of the engine and of shared memory.
 fn inter_host_config(
     settings: NetworkSettings<'_>,
     shm: &ShmConfig,
@@ -200,7 +202,8 @@ fn inter_host_config(
             } else {
                 0
             };
-            // As above.
+            // As with libfabric, the processor's atomics are not atomic with respect to the
+            // device's.
             config.atomics &= !settings.networks.allows_network("shm");
             config.region_bytes = shm.region_bytes.saturating_add(ROUNDING);
             InterHostConfig::Portals4(config)
@@ -208,11 +211,12 @@ fn inter_host_config(
     })
 }
 
-/// Slack, because each region is rounded up to (huge) pages.
+/// The number of additional bytes of regions, because the size of each region is rounded up to a
+/// multiple of the page size, which may be that of huge pages.
 const ROUNDING: usize = 1 << 30;
 
-/// Adapts the portals of the inter-host network to the common settings and to shared memory, whose
-/// regions they adopt.
+/// Adapts the configuration of the inter-host network's portals to the common settings and to
+/// shared memory, because the portals adopt its regions.
 fn adapt(portals: &mut PortalsConfig, settings: NetworkSettings<'_>, shm: &ShmConfig) {
     if !settings.engine.inject {
         portals.inject_size = 0;
@@ -227,7 +231,7 @@ fn chunk_bytes(settings: NetworkSettings<'_>) -> usize {
     settings.engine.chunk.next_multiple_of(64)
 }
 
-/// Returns the bytes of regions that the engine needs besides the segment.
+/// Returns the number of bytes of regions that the engine needs besides the segment.
 fn shm_besides(settings: NetworkSettings<'_>, size: u32) -> usize {
     let engine = settings.engine;
     let chunks = (engine.sb_chunks + engine.rpl_chunks) as usize * chunk_bytes(settings);
@@ -249,7 +253,7 @@ fn shm_config(settings: NetworkSettings<'_>, size: u32, room: Room) -> ShmConfig
         max_managed: chunk,
         flood_bytes: settings.shm.flood_bytes,
         max_coalescing: match engine.spin {
-            // Ranks that share a core yield it while idle.
+            // Ranks that share a core yield it while they are idle, so there are no pauses.
             Some(_) => Duration::ZERO,
             None => Duration::from_nanos(settings.shm.coalescing.into()),
         },

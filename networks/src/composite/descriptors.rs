@@ -1,7 +1,7 @@
-//! Memory descriptors, bound in both networks.
+//! Memory descriptors, which are bound in both networks.
 //!
-//! Every put and get looks up a descriptor, from any thread, so they are kept in a fixed-size table
-//! of atomics; only the list of free places has a lock.
+//! Every put and get looks up a descriptor, from any thread, so descriptors are kept in a
+//! fixed-size table of atomics. Only the list of free places has a lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,12 +11,12 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// The maximum number of places: an `MdId` has 16 bits for the place.
+/// The maximum number of places. It is limited because an `MdId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
 #[derive(Debug)]
 struct Descriptor {
-    /// Odd while bound. Changes with every bind and release.
+    /// A number that is odd while the descriptor is bound. It changes with every bind and release.
     generation: AtomicU32,
     intra: AtomicU32,
     inter: AtomicU32,
@@ -89,7 +89,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::md_bind`].
     ///
     /// # Safety
-    /// As for that method.
+    /// Same as [`Ni::md_bind`].
     pub(super) unsafe fn bind<Intra: Ni>(
         &self,
         intra: &Intra,
@@ -108,14 +108,17 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             });
         };
         let bound = || {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::md_bind` requires, until the descriptor is
+            // released.
             let in_intra = unsafe { intra.md_bind(base, len, eq) }
                 .map_err(|error| self.with_job_rank(error))?;
-            // SAFETY: the same promise, for the same time: both are released before it ends.
+            // SAFETY: the caller guarantees what `Ni::md_bind` requires until the descriptor is
+            // released. Only then has it been released in both networks.
             match unsafe { self.inter.md_bind(base, len, inter_eq) } {
                 Ok(in_inter) => Ok((in_intra, in_inter)),
                 Err(error) => {
-                    // Nothing was submitted with it, so it is not in use.
+                    // No operation was submitted with the descriptor, so it is not in use and its
+                    // release cannot fail.
                     let _ = intra.md_release(in_intra);
                     Err(error)
                 }
@@ -139,7 +142,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     pub(super) fn release<Intra: Ni>(&self, intra: &Intra, md: MdId) -> Result<Unlink, NiError> {
-        // Serialised, so that one of two threads that release the same descriptor gets an error.
+        // Releases are serialised, so that of two threads that release the same descriptor one gets
+        // an error.
         let mut free_list = self.descriptors.free_list.lock();
         let place = self.descriptors.find("md_release", md)?;
         if !free_list.half_released.contains(&md) {

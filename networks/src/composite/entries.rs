@@ -1,7 +1,7 @@
 //! Match entries linked in both networks.
 //!
-//! An entry has a place in a table here, and the place's number is the entry's tag in both
-//! networks. The place holds the owner's tag and the entry's state in each network:
+//! An entry has a place in a table in this module, and the number of that place is the entry's tag
+//! in both networks. The place holds the owner's tag and the entry's state in each network:
 //!
 //! ```text
 //! Linked -- this side unlinks automatically --> Draining -- Free --> Gone   (locally managed)
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! The owner gets [`Event::Unlinked`] when neither network has the entry linked, and
-//! [`Event::Free`] when it is gone from both. Networks raise events in any order, so an event may
-//! still name a place whose entry is gone; places are therefore reused as late as possible.
+//! [`Event::Free`] when it is gone from both. The networks raise events in any order, so an event
+//! may still name a place whose entry is gone. Places are therefore reused as late as possible.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,19 +25,20 @@ use super::{MultiHost, Side};
 
 /// The number of places for each entry that can be linked.
 const PLACES: u32 = 4;
-/// The maximum number of places: a `MeId` has 16 bits for the place.
+/// The maximum number of places. It is limited because a `MeId` has 16 bits for the place.
 const MOST: u32 = 1 << 16;
 
-/// State of an entry in one network.
+/// The state of an entry in one network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryLink {
-    /// Linked, or unlinked automatically with the event still outstanding.
+    /// The entry is linked, or was unlinked automatically and its event has not arrived yet.
     Linked(MeId),
-    /// To be unlinked because the other side has ended, but still in use by the network.
+    /// The entry has to be unlinked because the other side has ended, but the network still uses
+    /// it.
     Unlinking(MeId),
-    /// Unlinked automatically; its space is still in use.
+    /// The entry was unlinked automatically, but its space is still in use.
     Draining,
-    /// Never linked in this network, or ended.
+    /// The entry was never linked in this network, or is gone from it.
     Gone,
 }
 
@@ -51,7 +52,7 @@ struct Linked {
     claim: Option<Claim>,
     /// Whether the owner asked for the unlink event.
     tells: bool,
-    /// Whether one side was unlinked automatically; the other follows.
+    /// Whether one side was unlinked automatically, so that the other must follow.
     ending: bool,
     delivered_unlinked: bool,
 }
@@ -64,7 +65,8 @@ impl Linked {
         }
     }
 
-    /// Returns the event due to the owner, and whether it is the last.
+    /// Returns the event that is due to the owner, if any, and whether it is the entry's last
+    /// event.
     fn due(&mut self) -> Option<(Due, bool)> {
         let unlinked = |link| matches!(link, EntryLink::Draining | EntryLink::Gone);
         if !self.ending || !unlinked(self.intra) || !unlinked(self.inter) {
@@ -79,7 +81,7 @@ impl Linked {
     }
 }
 
-/// An event due to the owner.
+/// An event that is due to the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Due {
     Unlinked,
@@ -99,12 +101,14 @@ struct Table {
     places: Vec<Option<Linked>>,
     generations: Vec<u16>,
     free: VecDeque<u16>,
-    /// Places of entries that need another attempt without an event of a network.
+    /// The places of entries whose unlinking must be retried, although no network will raise an
+    /// event for that.
     pending: Vec<u16>,
 }
 
 pub(super) struct Entries<M: Mode> {
-    /// The owner's tag of each place, read with every event.
+    /// The owner's tag for the entry in each place. It is read with every event, so it is outside
+    /// the lock.
     tags: Box<[AtomicU64]>,
     /// The length of `Table::pending`.
     pending: AtomicU32,
@@ -132,14 +136,14 @@ impl<M: Mode> Entries<M> {
             table: M::Lock::new(Table {
                 places: (0..places).map(|_| None).collect(),
                 generations: vec![0; places as usize],
-                // Fits: at most `MOST`.
+                // The cast is lossless, because there are at most `MOST` places.
                 free: (0..places).map(|place| place as u16).collect(),
                 pending: Vec::new(),
             }),
         }
     }
 
-    /// Translates a tag of the networks to the owner's tag.
+    /// Translates the networks' tag to the owner's tag.
     #[inline]
     pub(super) fn tag(&self, inner: u64) -> u64 {
         let place = usize::try_from(inner).ok();
@@ -198,8 +202,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
         let claim = (once && in_intra && in_inter).then(Claim::default);
         self.check_index("me_append", index)?;
-        // Held until both are linked, so that both lists have the same order and an event finds the
-        // entry here.
+        // The lock is held until the entry is linked in both networks, so that both lists have the
+        // same order and an event finds the entry in the table.
         let mut table = self.entries.table.lock();
         let Some(place) = table.free.pop_front() else {
             return Err(NiError::Exhausted {
@@ -245,8 +249,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             return Ok(me_id(place, generation));
         };
         if let EntryLink::Linked(me) = linked.intra {
-            // The entry may have taken a message meanwhile, in another thread; it ends as if the
-            // other side had ended.
+            // The entry may meanwhile have taken a message in another thread. It then ends as if
+            // the other side had ended.
             linked.tells = false;
             linked.ending = true;
             linked.intra = self.unlink_other(intra, Side::IntraHost, me);
@@ -264,12 +268,13 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Err(error)
     }
 
-    /// Unlinks one side because the other has ended.
+    /// Unlinks an entry in one network because it has ended in the other.
     fn unlink_other<Intra: Ni>(&self, intra: &Intra, side: Side, me: MeId) -> EntryLink {
         match self.unlink_in(intra, side, me) {
             Ok(Unlink::Done) => EntryLink::Gone,
             Ok(Unlink::InUse) => EntryLink::Unlinking(me),
-            // Unlinked automatically at the same time; its event is still to come.
+            // The entry was unlinked automatically at the same time, and the event for that is
+            // still to come.
             Err(_) => EntryLink::Linked(me),
         }
     }
@@ -285,13 +290,15 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         if linked.ending || claimed {
             return Err(unknown(me));
         }
-        // If the other side is in use, this one stays unlinked, and the owner calls again.
+        // If the intra-host side is in use, the inter-host side stays unlinked, and the owner must
+        // call again.
         for side in [Side::InterHost, Side::IntraHost] {
             if let EntryLink::Linked(inner) = *linked.link(side) {
                 match self.unlink_in(intra, side, inner) {
                     Ok(Unlink::Done) => *linked.link(side) = EntryLink::Gone,
                     Ok(Unlink::InUse) => return Ok(Unlink::InUse),
-                    // Unlinked automatically; its event is still to come.
+                    // The entry was unlinked automatically, and the event for that is still to
+                    // come.
                     Err(_) => return Err(unknown(me)),
                 }
             }
@@ -300,8 +307,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(Unlink::Done)
     }
 
-    /// Handles the automatic unlinking of an entry in one network. Returns the event due to the
-    /// owner.
+    /// Handles the automatic unlinking of an entry in one network. Returns the event that is then
+    /// due to the owner, if any.
     #[cold]
     pub(super) fn unlinked<Intra: Ni>(
         &self,
@@ -325,14 +332,14 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         })
     }
 
-    /// Handles the release of an unlinked entry's space in one network. Returns the event due to
-    /// the owner.
+    /// Handles the release of an unlinked entry's space in one network. Returns the event that is
+    /// then due to the owner, if any.
     #[cold]
     pub(super) fn freed(&self, side: Side, inner: u64) -> Option<Event<'static>> {
         self.ended(inner, |linked| *linked.link(side) = EntryLink::Gone)
     }
 
-    /// Applies `change` to an entry. Returns the event due to the owner.
+    /// Applies `change` to an entry. Returns the event that is then due to the owner, if any.
     fn ended(&self, inner: u64, change: impl FnOnce(&mut Linked)) -> Option<Event<'static>> {
         let mut table = self.entries.table.lock();
         let place = u16::try_from(inner).ok()?;
@@ -353,8 +360,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         tells.then(|| due.event(self.entries.tag(inner)))
     }
 
-    /// Retries the unlinking of pending entries of indices with this queue. Returns the first event
-    /// due to an owner, if any.
+    /// Retries the unlinking of pending entries whose indices have this queue. Returns the first
+    /// event that is then due to an owner, if any.
     #[cold]
     pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
         let mut table = self.entries.table.lock();
@@ -379,7 +386,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 || matches!(linked.inter, EntryLink::Unlinking(_));
             match due {
                 Some((due, last)) => {
-                    // The place stays pending: another event may be due.
+                    // The place stays pending unless this was the entry's last event, because
+                    // another one may be due.
                     if last {
                         table.pending.remove(at);
                         table.vacate(place);

@@ -3,21 +3,21 @@
 //!
 //! The intra-host network knows only the ranks of its host, by their *local ranks*: numbers from 0
 //! in the order of their ranks in the job. The inter-host network knows all ranks. [`Composite`]
-//! translates ranks and the ids of queues, descriptors and entries. A job of one host has no
-//! inter-host network; each call then goes straight to the intra-host one, after one comparison.
+//! translates ranks and the ids of queues, descriptors and entries. In a job of one host, there is
+//! no inter-host network, and each call goes straight to the intra-host one after one comparison.
 //!
 //! - **Regions** are created by the intra-host network and adopted by the inter-host one
 //!   ([`Ni::region_adopt`]).
 //! - **Entries** are linked in both networks, or only in the one that reaches the entry's source. A
 //!   use-once entry is linked with a [claim](conduit_core::ni::Claim), so that only one message
-//!   takes it. A locally managed entry has its full space in each network, so it holds at least
-//!   what was asked for. When one network unlinks an entry automatically, the other one's is
-//!   unlinked too, and the owner gets the event after both.
-//! - **Polling** favours the intra-host network while that has traffic, because polling the
+//!   takes it. A locally managed entry has its full space in each network, so it holds at least as
+//!   much as was requested. When one network unlinks an entry automatically, the entry is unlinked
+//!   in the other one, too, and the owner gets the event once both have unlinked it.
+//! - **Polling** favours the intra-host network while that network has traffic, because polling the
 //!   inter-host one may be a system call (`throttle`).
 //! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end the wait
-//!   ([`Ni::arm`]). If the inter-host network does not support that, the two are waited for in
-//!   turn, briefly each.
+//!   ([`Ni::arm`]). If the inter-host network does not support that, the composite waits for each
+//!   of the two in turn, for a short time.
 
 mod descriptors;
 mod entries;
@@ -37,38 +37,40 @@ use entries::Entries;
 use queues::Queues;
 use throttle::PollThrottle;
 
-/// The composite of two networks. See the [module](self).
+/// The composite of two networks; see the [module](self).
 pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
-    /// `None` in a job of one host. Dropped before the intra-host network, because the inter-host
-    /// one may access that one's regions until it is dropped.
+    /// The inter-host network and its state; `None` in a job of one host. This field is dropped
+    /// before the intra-host network, because the inter-host network may access the other one's
+    /// regions until it is dropped.
     multi_host: Option<Box<MultiHost<Inter, M>>>,
     intra: Intra,
 }
 
-/// The state of a job over several hosts, besides the intra-host network.
+/// The state of a job over several hosts, except for the intra-host network.
 struct MultiHost<Inter: Ni, M: Mode> {
     inter: Inter,
-    /// The local rank of each rank, or [`NOT_LOCAL`]. 4 bytes per rank.
+    /// The local rank of each rank, or [`NOT_LOCAL`]. This takes 4 bytes per rank.
     local_rank: Box<[u32]>,
     /// The rank in the job of each local rank.
     neighbours: Box<[Rank]>,
-    /// This rank's reach to itself, if the inter-host network performs atomics on its memory: its
-    /// own atomics must then use that network too.
+    /// This rank's reach to itself, if the inter-host network performs atomics on this rank's
+    /// memory. In that case, this rank's own atomics must use that network, too.
     own_reach: Option<Reach>,
     limits: Limits,
-    /// The bytes left for regions. Locked while a region is created, so that both networks number
-    /// it alike.
+    /// The number of bytes left for regions. Locked while a region is created, so that the region
+    /// gets the same number in both networks.
     regions: M::Lock<usize>,
     queues: Queues<M>,
-    /// When to poll the inter-host network, and what the last poll found.
+    /// The state that decides when to poll the inter-host network, and what its last poll found.
     throttle: PollThrottle,
-    /// The event queue of each portal table index, plus 1; 0 if the index is not open.
+    /// For each portal table index, the number of its event queue plus 1, or 0 if the index is not
+    /// open.
     indices: [AtomicU8; 256],
     descriptors: Descriptors<M>,
     entries: Entries<M>,
 }
 
-/// Marks a rank on another host.
+/// The local rank that stands for a rank on another host.
 const NOT_LOCAL: u32 = u32::MAX;
 
 /// One of the two networks.
@@ -87,7 +89,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         }
     }
 
-    /// Joins two networks. `neighbours` are the ranks of this host, by local rank.
+    /// Joins two networks. `neighbours` must contain the ranks of this host, by local rank.
     ///
     /// # Errors
     /// Returns [`NiError::System`] if `neighbours` contradicts the networks.
@@ -155,13 +157,14 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         &self.intra
     }
 
-    /// Returns the network to all other ranks, in a job over several hosts.
+    /// Returns the network to all other ranks, or `None` in a job of one host.
     #[inline]
     pub fn inter(&self) -> Option<&Inter> {
         self.multi_host.as_ref().map(|multi_host| &multi_host.inter)
     }
 
-    /// Returns the ranks of this host by local rank; `None` stands for all ranks of the job.
+    /// Returns the ranks of this host by local rank, or `None` in a job of one host, where these
+    /// are all ranks.
     pub fn neighbours(&self) -> Option<&[Rank]> {
         self.multi_host
             .as_ref()
@@ -173,7 +176,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 fn both(intra: &Limits, inter: &Limits) -> Limits {
     Limits {
         pt_indices: intra.pt_indices.min(inter.pt_indices),
-        // One queue is reserved for indices that are opened without a queue.
+        // One queue is reserved for indices that are opened without one.
         event_queues: intra.event_queues.min(inter.event_queues).saturating_sub(1),
         match_entries: intra.match_entries.min(inter.match_entries),
         memory_descriptors: intra.memory_descriptors.min(inter.memory_descriptors),
@@ -183,7 +186,7 @@ fn both(intra: &Limits, inter: &Limits) -> Limits {
 }
 
 impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
-    /// Returns a rank's local rank; `None` if it is on another host.
+    /// Returns a rank's local rank, or `None` if the rank is on another host.
     #[inline]
     fn local_rank(&self, rank: Rank) -> Option<u32> {
         let number = *self.local_rank.get(rank as usize)?;

@@ -1,4 +1,5 @@
-//! The Ni contract. In a job of one host, each call goes straight to the intra-host network.
+//! The implementation of `Ni`. In a job of one host, each call goes straight to the intra-host
+//! network.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// The time that a rank waits on one network before it polls the other, if neither can end the
-/// other's wait: short compared with the latency between hosts.
+/// The time for which a rank waits on one network before it polls the other, if neither network can
+/// end the other's wait. It is short compared with the latency between hosts.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
@@ -100,9 +101,9 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
         match &self.multi_host {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::md_bind` requires.
             None => unsafe { self.intra.md_bind(base, len, eq) },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::md_bind` requires.
             Some(multi_host) => unsafe { multi_host.bind(&self.intra, base, len, eq) },
         }
     }
@@ -116,9 +117,9 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
     #[inline]
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
         match &self.multi_host {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::put` requires.
             None => unsafe { self.intra.put(put) },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::put` requires.
             Some(multi_host) => unsafe { multi_host.put(&self.intra, put) },
         }
     }
@@ -126,16 +127,16 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         match &self.multi_host {
             None => self.intra.inject(inject),
-            // Copied so that the single-host path can keep it in registers.
+            // The struct is copied, so that the single-host path can keep it in registers.
             Some(multi_host) => multi_host.inject(&self.intra, &{ *inject }),
         }
     }
     #[inline]
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
         match &self.multi_host {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::get` requires.
             None => unsafe { self.intra.get(get) },
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::get` requires.
             Some(multi_host) => unsafe { multi_host.get(&self.intra, get) },
         }
     }
@@ -161,14 +162,14 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
         len: usize,
     ) -> Result<(), NiError> {
         let Some(multi_host) = &self.multi_host else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_write` requires.
             return unsafe { self.intra.memory_write(target, address, source, len) };
         };
         match multi_host.local_rank(target) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_write` requires.
             Some(number) => unsafe { self.intra.memory_write(number, address, source, len) }
                 .map_err(|error| multi_host.with_job_rank(error)),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_write` requires.
             None => unsafe { multi_host.inter.memory_write(target, address, source, len) },
         }
     }
@@ -180,14 +181,14 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
         len: usize,
     ) -> Result<(), NiError> {
         let Some(multi_host) = &self.multi_host else {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_read` requires.
             return unsafe { self.intra.memory_read(destination, target, address, len) };
         };
         match multi_host.local_rank(target) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_read` requires.
             Some(number) => unsafe { self.intra.memory_read(destination, number, address, len) }
                 .map_err(|error| multi_host.with_job_rank(error)),
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees what `Ni::memory_read` requires.
             None => unsafe {
                 multi_host
                     .inter
@@ -276,7 +277,7 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         if self.is_anything_ready(multi_host) {
             return;
         }
-        // This rank is alone on its host: nothing can arrive on the intra-host network.
+        // If this rank is alone on its host, nothing can arrive on the intra-host network.
         if multi_host.neighbours.len() == 1 {
             return multi_host.inter.wait(limit);
         }
@@ -358,7 +359,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::put`].
     ///
     /// # Safety
-    /// As for that method.
+    /// Same as [`Ni::put`].
     #[cold]
     unsafe fn put<Intra: Ni>(&self, intra: &Intra, put: &Put) -> Result<Submit, NiError> {
         self.check("put", put.target, put.index)?;
@@ -367,13 +368,13 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             Some(number) => {
                 put.md = self.descriptors.get("put", put.md, Side::IntraHost)?;
                 put.target = number;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees what `Ni::put` requires.
                 unsafe { intra.put(&put) }.map_err(|error| self.with_job_rank(error))
             }
             None => {
                 self.throttle.note_traffic();
                 put.md = self.descriptors.get("put", put.md, Side::InterHost)?;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees what `Ni::put` requires.
                 unsafe { self.inter.put(&put) }
             }
         }
@@ -396,7 +397,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// See [`Ni::get`].
     ///
     /// # Safety
-    /// As for that method.
+    /// Same as [`Ni::get`].
     #[cold]
     unsafe fn get<Intra: Ni>(&self, intra: &Intra, get: &Get) -> Result<Submit, NiError> {
         self.check("get", get.target, get.index)?;
@@ -405,13 +406,13 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             Some(number) => {
                 get.md = self.descriptors.get("get", get.md, Side::IntraHost)?;
                 get.target = number;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees what `Ni::get` requires.
                 unsafe { intra.get(&get) }.map_err(|error| self.with_job_rank(error))
             }
             None => {
                 self.throttle.note_traffic();
                 get.md = self.descriptors.get("get", get.md, Side::InterHost)?;
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees what `Ni::get` requires.
                 unsafe { self.inter.get(&get) }
             }
         }

@@ -1,4 +1,5 @@
-//! Polling of both networks: events are delivered with the job's ranks and the owner's tags.
+//! The polling of both networks. Their events are delivered with the ranks of the job and the
+//! owner's tags.
 
 use conduit_core::ni::{EqId, Event, Ni, PutEvent, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
@@ -8,13 +9,13 @@ use super::{Composite, MultiHost, Side};
 /// The maximum number of events taken from the internal queue in one call.
 const INTERNAL_LIMIT: u32 = 64;
 
-/// Translates the events of one network for a sink.
+/// A sink that translates the events of one network and passes them on.
 struct Forward<'a, S, Intra: Ni, Inter: Ni, M: Mode> {
     sink: &'a mut S,
     intra: &'a Intra,
     multi_host: &'a MultiHost<Inter, M>,
     side: Side,
-    /// The number of events delivered to the sink; some are swallowed.
+    /// The number of events passed on. Some events are not.
     delivered: u32,
 }
 
@@ -88,10 +89,10 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
     }
 }
 
-/// Returns the networks to poll in order, and the one that goes first next time. Checking the
-/// intra-host network first is cheap, but polling it delays what has arrived on the other. Polling
-/// the inter-host network may be a system call: if only the intra-host network reports something
-/// ready, only that one is polled, even if the poll turns out empty.
+/// Returns the networks to poll, in order, and the one that goes first next time. Polling the
+/// inter-host network may be a system call, so if only the intra-host network reports something
+/// ready, only that one is polled, even if its poll turns out empty. If the intra-host network has
+/// nothing, it is not polled, because that would delay what has arrived on the other one.
 fn order(turn: Side, intra_has_some: bool, inter_has_some: bool) -> ([Option<Side>; 2], Side) {
     match (intra_has_some, inter_has_some, turn) {
         (true, false, _) => ([Some(Side::IntraHost), None], Side::InterHost),
@@ -127,8 +128,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let Some(queue) = multi_host.queues.get(eq) else {
             return 0;
         };
-        // Held while events are delivered, as in the networks themselves: a nested call from a sink
-        // returns nothing.
+        // The lock is held while events are delivered, as in the networks themselves. Therefore a
+        // nested call from a sink returns 0.
         let Some(mut turn) = queue.turn.try_lock() else {
             return 0;
         };
@@ -193,7 +194,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 mod tests {
     use super::*;
 
-    /// In each round trip, a ring of shared memory is polled once more after its message was taken.
+    /// This matters because in each round trip a ring of shared memory is polled once more after
+    /// its message was taken.
     #[test]
     fn the_inter_host_network_is_not_polled_where_only_the_other_is_ready() {
         for turn in [Side::IntraHost, Side::InterHost] {
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(turn, Side::IntraHost);
     }
 
-    /// A caller that polls without checking readiness finds what has arrived.
+    /// A caller that polls without checking readiness must find what has arrived.
     #[test]
     fn the_inter_host_network_is_polled_where_the_other_has_nothing() {
         for (turn, known) in [Side::IntraHost, Side::InterHost]

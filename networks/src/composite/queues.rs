@@ -1,5 +1,5 @@
-//! Event queues, one in each network. A queue keeps its id from the intra-host network, so that the
-//! ids of ready queues need no translation there.
+//! Event queues, each of which has a queue in each network. The id of a queue is that of its queue
+//! in the intra-host network, so the ids of that network's ready queues need no translation.
 
 use std::sync::OnceLock;
 
@@ -8,20 +8,20 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// The slots of the internal queue, which gets the unlink events of entries of indices without a
-/// queue.
+/// The number of slots of the internal queue, which gets the unlink events of entries of indices
+/// without a queue.
 const INTERNAL_SLOTS: usize = 1024;
 
 pub(super) struct Queue<M: Mode> {
     pub(super) inter: EqId,
-    /// The network polled first next time. Locked during a poll.
+    /// The network that the next poll polls first. Locked during a poll.
     pub(super) turn: M::Lock<Side>,
 }
 
 pub(super) struct Queues<M: Mode> {
     /// The queues by id.
     table: Box<[OnceLock<Queue<M>>]>,
-    /// The queue of indices that were opened without one: it gets the unlink events of their
+    /// The queue of indices that were opened without one, which gets the unlink events of their
     /// entries.
     internal: OnceLock<EqId>,
     /// The number of queues that the user may still create. Locked while one is created.
@@ -29,8 +29,8 @@ pub(super) struct Queues<M: Mode> {
 }
 
 impl<M: Mode> Queues<M> {
-    /// Creates an empty table for `numbers` queues of the intra-host network, of which the user may
-    /// create `most`.
+    /// Creates an empty table for queues of the intra-host network with ids below `numbers`. The
+    /// user may create `most` of them.
     pub(super) fn new(numbers: u8, most: u8) -> Self {
         Self {
             table: (0..numbers).map(|_| OnceLock::new()).collect(),
@@ -105,7 +105,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(eq)
     }
 
-    /// Returns the queue of indices that are opened without one; the first call creates it.
+    /// Returns the queue of indices that are opened without one. The first call creates the queue.
     pub(super) fn internal_queue<Intra: Ni>(&self, intra: &Intra) -> Result<EqId, NiError> {
         let _making = self.queues.left.lock();
         if let Some(eq) = self.queues.internal() {
@@ -115,7 +115,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(*self.queues.internal.get_or_init(|| eq))
     }
 
-    /// Returns what is ready in both networks, without querying the inter-host one each time.
+    /// Returns what is ready in the two networks, without querying the inter-host one every time.
     #[inline]
     pub(super) fn ready_throttled(&self, intra: Ready) -> Ready {
         match self.throttle.is_inter_due(intra) {
@@ -124,14 +124,14 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         }
     }
 
-    /// Returns what is ready in both networks, given what is ready in the intra-host one.
+    /// Returns what is ready in the two networks, given what is ready in the intra-host one.
     pub(super) fn ready(&self, intra: Ready) -> Ready {
         let inter = self.inter.ready();
         self.throttle.note_inter(inter);
         self.ready_beside(intra, inter)
     }
 
-    /// Returns what is ready in both networks, given what is ready in each.
+    /// Returns what is ready in the composite, given what is ready in each network.
     #[inline]
     fn ready_beside(&self, intra: Ready, inter: Ready) -> Ready {
         if self.entries.any_pending() {

@@ -1,38 +1,40 @@
-//! Throttles the polling of the inter-host network.
+//! A throttle for the polling of the inter-host network.
 //!
 //! A poll may be a system call, which costs as much as a round trip between two ranks of a host.
 //! While there is traffic on the host, the inter-host network is therefore polled only once in a
-//! number of polls: seldom, and more often while it has traffic too or a reply from it is expected.
-//! Polls are counted, because reading the clock costs too much. Without traffic on the host, the
-//! inter-host network is polled each time.
+//! number of polls. That number is large, and smaller while the inter-host network has traffic,
+//! too, or a reply from it is expected. Polls are counted, because reading the clock costs too
+//! much. Without traffic on the host, the inter-host network is polled each time.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use atomic::Atomic;
 use conduit_core::ni::{EqId, Ready};
 
-/// The number of polls without an event of the intra-host network after which it counts as idle,
-/// and the maximum between two polls of an inter-host network without traffic: some microseconds,
-/// so that empty polls take a twentieth of the time.
+/// The number of polls without an event of the intra-host network after which that network counts
+/// as idle. It is also the maximum number of polls between two polls of an inter-host network
+/// without traffic, which takes some microseconds, so that empty polls use a twentieth of the time.
 const IDLE_INTERVAL: u32 = 1024;
 /// The number of polls between two polls of an inter-host network with traffic.
 const BUSY_INTERVAL: u32 = 64;
 /// The number of empty polls of the inter-host network after which it counts as having no traffic.
 const EMPTY_POLLS: u32 = 64;
-/// The weight of a poll that finds events, about as much as handling them takes: in a flood the
-/// inter-host network is polled every 128th time, and with traffic every 8th.
+/// The weight of a poll that finds events, because handling them takes about as long as this many
+/// empty polls. In a flood, the inter-host network is thus polled every 128th time, and if it has
+/// traffic, every 8th time.
 const EVENT_WEIGHT: u32 = 8;
 
 /// The state of both networks' traffic. Threads that count at the same time may lose a count.
 #[derive(Debug, Default)]
 pub(super) struct PollThrottle {
-    /// Polls until the intra-host network counts as idle.
+    /// The number of polls until the intra-host network counts as idle.
     busy: AtomicU32,
-    /// Polls since the last one of the inter-host network.
+    /// The number of polls since the last one of the inter-host network.
     polls: AtomicU32,
-    /// Empty polls of the inter-host network until it counts as being without traffic.
+    /// The number of empty polls of the inter-host network until that network counts as being
+    /// without traffic.
     traffic: AtomicU32,
-    /// The result of the last poll of the inter-host network.
+    /// What the last check of the inter-host network found ready.
     inter: Atomic<Ready>,
 }
 
@@ -63,7 +65,7 @@ impl PollThrottle {
         self.inter.load(Relaxed)
     }
 
-    /// Records that this queue of the inter-host network is empty.
+    /// Records that the queue `eq` of the inter-host network is empty.
     #[inline]
     pub(super) fn note_empty(&self, eq: EqId) {
         let rest = self.inter.load(Relaxed).without(Ready::queue(eq));
@@ -83,8 +85,8 @@ impl PollThrottle {
 
     /// Records that something is sent to a rank of another host, which may reply.
     pub(super) fn note_traffic(&self) {
-        // Several threads may send: a store without effect would only take the cache line from the
-        // others.
+        // The value is stored only if it changes, because several threads may send, and a store
+        // without effect would take the cache line from the others.
         if self.traffic.load(Relaxed) != EMPTY_POLLS {
             self.traffic.store(EMPTY_POLLS, Relaxed);
         }
@@ -95,7 +97,7 @@ impl PollThrottle {
 mod tests {
     use super::*;
 
-    /// Polls until the inter-host network is due.
+    /// Polls until the inter-host network is due, and returns the number of polls.
     fn polls(throttle: &PollThrottle, intra: Ready) -> u32 {
         let mut polls = 1;
         while !throttle.is_inter_due(intra) {
@@ -116,7 +118,7 @@ mod tests {
         let throttle = PollThrottle::default();
         assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
         assert_eq!(polls(&throttle, Ready::ALL), IDLE_INTERVAL / EVENT_WEIGHT);
-        // After the last traffic.
+        // The traffic has ended.
         assert_eq!(polls(&throttle, Ready::NONE), IDLE_INTERVAL);
         assert_eq!(polls(&throttle, Ready::NONE), 1);
     }

@@ -1,5 +1,5 @@
-//! The networks of processes that come and go ([`conduit_portals::transport::open`]), selected by
-//! name.
+//! The networks of processes that come and go ([`conduit_portals::transport::open`]), and the
+//! choice among them.
 
 mod far;
 mod pair;
@@ -19,7 +19,7 @@ use conduit_udp::socket::SocketError as UdpSocketError;
 use rustix::io::Errno;
 use seal::Secret;
 
-/// The network under an NA class.
+/// The network on which an NA class is built.
 pub type Network = Pair<Local, Far>;
 
 /// A network between hosts.
@@ -31,15 +31,15 @@ pub enum FarKind {
     Ofi,
 }
 
-/// The networks to open, and their addresses.
+/// The choice of the networks to open, with their addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice<'a> {
     /// Whether to use shared memory among the processes of a host.
     pub near: bool,
-    /// A network between hosts.
+    /// The network between hosts to use, if any.
     pub far: Option<FarKind>,
-    /// The interface, address or name to use, optionally with a port; for shared memory alone, a
-    /// name.
+    /// The interface, address or host name to use, optionally with a port. If only shared memory is
+    /// used, this is the name of the process.
     pub host: Option<&'a str>,
     /// The subnet of the preferred interface.
     pub subnet: Option<&'a str>,
@@ -61,7 +61,7 @@ pub enum OpenError {
         /// The network's name.
         network: &'static str,
     },
-    /// The key is empty, so it is no secret.
+    /// The key is empty and thus not a secret.
     #[error(
         "{network}: the authorization key (auth_key) is empty, which is no secret: omit it, or set a nonempty one"
     )]
@@ -72,7 +72,7 @@ pub enum OpenError {
     /// The key's file cannot be used.
     #[error("CONDUIT_SECRET_FILE={path}: {reason}")]
     SecretFile {
-        /// The file.
+        /// The path of the file.
         path: String,
         /// The problem with the file.
         reason: String,
@@ -88,18 +88,18 @@ pub enum OpenError {
     Ofi(#[from] OfiError),
 }
 
-/// The kind of an [`OpenError`], for callers with error codes.
+/// The kind of an [`OpenError`], for callers that report error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenErrorKind {
-    /// The key or its file.
+    /// The key, or the file with the key, is missing or unusable.
     Key,
-    /// Another process has the address.
+    /// Another process uses the address.
     AddressInUse,
-    /// The interface or address does not exist here.
+    /// The interface or address does not exist on this host.
     AddressNotAvailable,
     /// The process or the system has no descriptors or memory left.
     Exhausted,
-    /// Anything else.
+    /// The error is of any other kind.
     Other,
 }
 
@@ -155,7 +155,7 @@ pub fn open(choice: &Choice<'_>, settings: &Settings) -> Result<Network, OpenErr
 
 fn local(choice: &Choice<'_>, settings: &Settings, alone: bool) -> Result<Local, LocalError> {
     Local::start(&LocalConfig {
-        // With two networks, the host belongs to the far one.
+        // If both networks are used, the setting `host` is for the far one.
         name: choice.host.filter(|_| alone).map(str::to_owned),
         ring: settings.open.ring.next_power_of_two(),
         max_peers: settings.open.max_peers,
@@ -163,8 +163,8 @@ fn local(choice: &Choice<'_>, settings: &Settings, alone: bool) -> Result<Local,
     })
 }
 
-/// Returns the secret that authenticates other processes; `None` trusts every process, as
-/// configured.
+/// Returns the secret that authenticates other processes, or `None` if the settings say to trust
+/// every process.
 fn secret(
     choice: &Choice<'_>,
     settings: &Settings,
@@ -192,7 +192,7 @@ fn secret(
 fn udp(choice: &Choice<'_>, settings: &Settings) -> Result<OpenUdp, OpenError> {
     let of_udp = &settings.udp;
     let mut config = UdpConfig::new(secret(choice, settings, "udp")?);
-    // An interface set for jobs applies here too.
+    // An interface that is set for jobs applies to open networks, too.
     config.host = choice
         .host
         .map(str::to_owned)
@@ -279,7 +279,7 @@ mod tests {
         for far in [FarKind::Udp, FarKind::Ofi] {
             assert_eq!(kind(&empty(false, Some(far))), OpenErrorKind::Key);
         }
-        // A network that needs no key ignores it.
+        // A network that needs no key ignores an empty one.
         assert!(open(&empty(true, None), &Settings::default()).is_ok());
     }
 

@@ -1,9 +1,9 @@
-//! An open network composed of a near one, among the processes of a host, and a far one.
+//! An open network that is composed of a near one, among the processes of a host, and a far one.
 //!
-//! A peer's number here is its number in one of the two, shifted left by one; the lowest bit says
-//! in which. An address holds both: the length of the near part in one byte, the near part, the far
-//! part. A peer's address decides which network reaches it: the near one if it can, with the same
-//! result at both ends.
+//! A peer's number in the pair is its number in one of the two networks, shifted left by one; the
+//! lowest bit says in which network. An address consists of the length of the near part in one
+//! byte, the near part and the far part. A peer's address decides which network reaches the peer.
+//! That is the near one if it can reach the peer, so both ends choose the same network.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -18,13 +18,15 @@ use conduit_portals::transport::{Transport, Wait};
 /// Returns whether an address of the near network belongs to this host.
 pub type IsNear<N> = fn(&N, &[u8]) -> bool;
 
-/// A pair of open networks, at least one of which exists. See the module [`open`](crate::open).
+/// A pair of open networks, at least one of which exists. See also the module
+/// [`open`](crate::open).
 pub struct Pair<N, F> {
     near: Option<N>,
     far: Option<F>,
     is_near: IsNear<N>,
     address: Vec<u8>,
-    /// By far or near number: the looked-up addresses, which cover both networks.
+    /// For each of the two networks, the addresses that were looked up, by the peer's number in
+    /// that network. The addresses have parts for both networks.
     peers: [Vec<Vec<u8>>; 2],
 }
 
@@ -32,7 +34,7 @@ const FAR: usize = 0;
 const NEAR: usize = 1;
 
 fn number(side: usize, peer: Rank) -> Rank {
-    // Fits: numbers are small.
+    // Cannot overflow, because the networks' numbers are small.
     peer << 1 | side as Rank
 }
 
@@ -40,7 +42,7 @@ fn side(peer: Rank) -> (usize, Rank) {
     ((peer & 1) as usize, peer >> 1)
 }
 
-/// Forwards the events of one network with the peers' numbers of the pair.
+/// A handler that forwards the events of one network with the peers' numbers in the pair.
 struct Renumbered<'h, H> {
     handler: &'h mut H,
     side: usize,
@@ -96,12 +98,12 @@ fn split(address: &[u8]) -> Result<(&[u8], &[u8]), ConnectError> {
 
 fn join(near: &[u8], far: &[u8]) -> Vec<u8> {
     debug_assert!(near.len() <= usize::from(u8::MAX));
-    // Fits: a near network's address is short.
+    // The cast is lossless, because a near network's address is short.
     [&[near.len() as u8], near, far].concat()
 }
 
-/// Separates the two parts of an address's text; neither part contains it. libfabric's provider
-/// names contain `;`, lists of addresses `,`.
+/// The character that separates the two parts of an address's text. Neither part contains it,
+/// whereas the names of libfabric's providers contain `;`, and lists of addresses contain `,`.
 const SEPARATOR: char = '~';
 
 impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
@@ -129,7 +131,7 @@ impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
         known[at] = address;
     }
 
-    /// Forgets the address of a peer that no longer has a number.
+    /// Forgets the address of a peer whose number is no longer assigned.
     fn forget(&mut self, side: usize, peer: Rank) {
         let known = &mut self.peers[side];
         if let Some(address) = known.get_mut(peer as usize) {
@@ -151,7 +153,7 @@ impl<N: OpenTransport, F: OpenTransport> Pair<N, F> {
     }
 }
 
-/// Calls the network of a peer, with the peer's number there.
+/// Makes a call to the network of a peer, with the peer's number in that network.
 macro_rules! on {
     ($self:ident, $peer:ident, $network:ident, $call:expr, $none:expr) => {
         match side($peer) {
@@ -249,12 +251,12 @@ impl<N: OpenTransport, F: OpenTransport> Transport for Pair<N, F> {
     }
 }
 
-/// Sleeps until one of several networks has something to do.
+/// A waiter that sleeps until one of several networks has something to do.
 struct Waiter(Vec<Arc<dyn Wait>>);
 
 impl Wait for Waiter {
     fn wait(&self, also: Option<&std::os::fd::OwnedFd>, limit: Option<Duration>) -> bool {
-        /// The time to wait for each network while there are others.
+        /// The time to wait for one network before another one's turn.
         const TURN: Duration = Duration::from_micros(100);
         match &self.0[..] {
             [only] => only.wait(also, limit),
@@ -379,7 +381,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
         length: usize,
     ) -> std::io::Result<()> {
         let none = || Err(std::io::ErrorKind::NotFound.into());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what `OpenTransport::copy_from` requires.
         on!(mut self, peer, network, unsafe { network.copy_from(peer, remote, local, length) }, none())
     }
     unsafe fn copy_to(
@@ -390,7 +392,7 @@ impl<N: OpenTransport, F: OpenTransport> OpenTransport for Pair<N, F> {
         length: usize,
     ) -> std::io::Result<()> {
         let none = || Err(std::io::ErrorKind::NotFound.into());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what `OpenTransport::copy_to` requires.
         on!(mut self, peer, network, unsafe { network.copy_to(peer, remote, local, length) }, none())
     }
 }

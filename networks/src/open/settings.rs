@@ -3,7 +3,7 @@
 use settings::ValueKind;
 
 settings::group! {
-    /// NA's own settings: those common to its networks, and those of its messages.
+    /// NA's own settings, which are those common to its networks and those of its messages.
     pub struct OpenSettings, acts [na];
 
     "CONDUIT_NA_UNAUTHENTICATED" unauthenticated: bool = false, ValueKind::Bool,
@@ -24,9 +24,9 @@ settings::group! {
 settings::compose! {
     /// All settings that the networks of NA depend on.
     pub struct Settings {
-        /// NA's own.
+        /// NA's own settings.
         open: OpenSettings,
-        /// The file of the secret.
+        /// The settings of the choice of networks, of which NA uses the file of the secret.
         networks: crate::settings::Settings,
         /// The settings of libfabric.
         ofi: conduit_ofi::settings::Settings,
