@@ -1,9 +1,10 @@
-//! Denied lanes, and when to ask again.
+//! Records of denied lanes, which say when to ask again.
 
 use crate::tracker::decayed;
 use crate::{Weight, scramble, seeded};
 
-/// The number of denials remembered. When full, the denial whose wait ends first is dropped.
+/// The maximum number of denials that are remembered. If a new one finds no room, the denial whose
+/// wait ends first is dropped.
 const REMEMBERED: usize = 32;
 /// A price loses 1 part in 2^7 per round: a weight that was too low may suffice later, because the
 /// holders' weights change.
@@ -15,7 +16,7 @@ struct Denial {
     price: Weight,
     /// The first round in which the peer may be asked again.
     until: u32,
-    /// The number of consecutive denials; 0 marks an unused entry.
+    /// The number of consecutive denials, or 0 in an unused entry.
     tries: u32,
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Denials {
 }
 
 impl Denials {
-    /// Creates an empty set. Waits double up to 2^`backoff` rounds.
+    /// Creates an empty set of denials. Waits double up to 2^`backoff` rounds.
     pub(crate) fn new(seed: u32, backoff: u32) -> Self {
         Self {
             all: [Denial::default(); REMEMBERED],
@@ -70,7 +71,7 @@ impl Denials {
         }
     }
 
-    /// Returns whether to leave a peer alone, given the traffic with it.
+    /// Returns whether a peer must not be asked now, given its weight.
     pub(crate) fn rests(&self, peer: u32, weight: Weight, round: u32) -> bool {
         self.all.iter().any(|denial| {
             let is_early = denial.until.wrapping_sub(round).cast_signed() > 0;
@@ -100,7 +101,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_a_limit_and_end() {
         let mut denials = Denials::new(1, 4);
-        let mut round = u32::MAX - 20; // Rounds wrap.
+        let mut round = u32::MAX - 20; // The number of the round wraps around.
         for wait in [2, 4, 8, 16, 16, 16] {
             denials.note(3, 0, 0, round);
             let waits = (0..).position(|more| !denials.rests(3, 0, round.wrapping_add(more)));

@@ -1,4 +1,4 @@
-//! Runs a rank's lanes on behalf of a network.
+//! The driver, which runs a rank's lanes on behalf of a network.
 
 use crate::{
     Action, Lane, LaneKind, Lanes, Message, ROWS, Sampler, Settings, SettingsError, State,
@@ -7,16 +7,16 @@ use crate::{
 
 /// A network with lanes, run by a [`Driver`].
 pub trait Carrier {
-    /// Whether the owner of a lane counts its promotions and demotions too. Otherwise, only the
-    /// holder does.
+    /// Whether the owner of a lane also counts the lane's promotions and demotions. Otherwise, only
+    /// the holder does.
     const COUNTS_LENT: bool;
 
-    /// Sends a message on the base path; returns false if there is no room and the message has to
-    /// wait.
+    /// Sends a message on the base path. Returns `false` if there is no room, so that the message
+    /// has to wait.
     fn send(&mut self, to: u32, message: Message) -> bool;
 
-    /// Carries out an action on a lane of this kind. An [`Action::Send`] is passed to this method
-    /// before its message is passed to [`send`](Self::send).
+    /// Carries out an action on a lane. `kind` is the lane's kind at this rank. An [`Action::Send`]
+    /// is passed to this method before its message is passed to [`send`](Self::send).
     fn act(&mut self, kind: LaneKind, action: Action);
 
     /// Returns whether the connection with this peer has been established, or `None` while the
@@ -26,7 +26,7 @@ pub trait Carrier {
     }
 
     /// Returns whether the peer has received everything sent on a lane that this rank is leaving.
-    /// Later messages then use the base path.
+    /// If so, later messages use the base path.
     fn has_left(&mut self, slot: u16, peer: u32) -> bool;
 }
 
@@ -39,7 +39,8 @@ pub struct Driver {
     pub tracker: Tracker,
     /// The settings.
     pub settings: Settings,
-    /// For tests: recall each lane after this many uses, whatever its weight; 0 disables this.
+    /// For tests, the number of uses after which each lane is recalled, whatever its weight. With
+    /// 0, lanes are not recalled for this reason.
     force: u32,
     /// The number of uses of each owned or shared lane since it was opened, by slot.
     used: Box<[u32]>,
@@ -48,6 +49,7 @@ pub struct Driver {
     tables: Vec<Lanes>,
     /// Whether a lane may be connecting or draining.
     is_moving: bool,
+    /// The messages that wait for room, with their destinations.
     outbox: Vec<(u32, Message)>,
     /// The counters of lane events.
     pub statistics: Statistics,
@@ -57,8 +59,8 @@ impl Driver {
     /// Creates the driver of rank `own`, which owns `settings.slots` lanes and holds at most `held`
     /// lanes of other ranks. If `held` is `None`, lanes cost both ends.
     ///
-    /// For tests: a nonzero `force` recalls each lane after that many uses and lowers the threshold
-    /// to a minimum.
+    /// For tests, a nonzero `force` recalls each lane after that many uses and lowers the threshold
+    /// to its minimum.
     ///
     /// # Errors
     /// Returns an error if a setting is out of range.
@@ -146,7 +148,7 @@ impl Driver {
         self.outbox.retain(|(to, _)| *to != peer);
     }
 
-    /// For tests: calls [`Lanes::recall_now`] for a lane that this rank owns or shares.
+    /// Calls [`Lanes::recall_now`] for a lane that this rank owns or shares. This is for tests.
     pub fn recall_now(&mut self, slot: u16, carrier: &mut impl Carrier) {
         self.on(0, carrier, |lanes, _, act| lanes.recall_now(slot, act));
     }
@@ -156,14 +158,14 @@ impl Driver {
         self.used[place] = self.used[place].saturating_add(uses);
     }
 
-    /// Completes the transitions of lanes that have connected or drained. Returns false if it must
-    /// be called again, because a transition is still pending or tests force recalls.
+    /// Completes the transitions of lanes that have connected or drained. Returns `false` if this
+    /// must be called again, because a transition is still pending or tests force recalls.
     pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
         let is_forced = self.force > 0 && self.lent().next().is_some();
         if is_forced {
             for place in 0..self.used.len() {
                 if self.used[place] >= self.force {
-                    // Fits: a rank has at most `u16::MAX` lanes.
+                    // The cast is lossless, because a rank has at most `u16::MAX` lanes.
                     self.recall_now(place as u16, carrier);
                 }
             }
@@ -194,7 +196,7 @@ impl Driver {
         !self.is_moving && !is_forced
     }
 
-    /// Retries the messages that found no room before.
+    /// Tries again to send the messages that wait for room.
     pub fn flush(&mut self, carrier: &mut impl Carrier) {
         self.outbox
             .retain(|&(to, message)| !carrier.send(to, message));
@@ -210,7 +212,7 @@ impl Driver {
         self.tables[0].iter()
     }
 
-    /// Returns the lanes in use that this rank sends on.
+    /// Returns the lanes in use on which this rank sends.
     pub fn held(&self) -> impl Iterator<Item = Lane> {
         self.tables[self.sending()].iter()
     }
@@ -236,7 +238,8 @@ impl Driver {
             match action {
                 Action::Send { to, message } => {
                     if matches!(message, Message::Ask { .. }) {
-                        // The lanes have given up an older ask that still waits for room.
+                        // An older ask to the same peer that still waits for room is dropped,
+                        // because the lanes have given it up.
                         self.outbox.retain(|(other, message)| {
                             *other != to || !matches!(message, Message::Ask { .. })
                         });

@@ -9,8 +9,8 @@
 //! * [`Sampler`] and [`Tracker`] find the peers with the most traffic, in less than 1 KiB at any
 //!   job size.
 //! * [`Lanes`] decides which peers get lanes, and negotiates with other ranks. The [`LaneKind`]
-//!   says which end pays: one end owns the lane ([`LaneKind::Owner`], [`LaneKind::Holder`]), or the
-//!   lane costs both ends ([`LaneKind::Both`]).
+//!   says which end pays for a lane: one end owns it ([`LaneKind::Owner`] there,
+//!   [`LaneKind::Holder`] at the other end), or it costs both ends ([`LaneKind::Both`]).
 //! * [`Outlet`] chooses the path of each message and preserves message order when the path changes.
 //! * [`Driver`] combines these for a network, which implements [`Carrier`].
 //!
@@ -68,10 +68,12 @@ pub use settings::{Settings, SettingsError};
 pub use statistics::Statistics;
 pub use tracker::{ROWS, SAMPLE, Tracker};
 
-/// The amount of traffic with a peer: a decaying sum of samples, each worth [`SAMPLE`].
+/// The amount of traffic with a peer: a decaying sum of samples, each of which is worth [`SAMPLE`]
+/// at first.
 pub type Weight = u32;
 
-/// Returns the next random number (xorshift: Marsaglia, "Xorshift RNGs", 2003); never 0.
+/// Returns the random number that follows `random` (xorshift: Marsaglia, "Xorshift RNGs", 2003),
+/// which is never 0.
 fn scramble(mut random: u32) -> u32 {
     random ^= random << 13;
     random ^= random >> 17;

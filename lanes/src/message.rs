@@ -8,24 +8,24 @@ use crate::Weight;
 /// with an old generation belongs to a finished exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Message {
-    /// For lanes that cost both ends: the sender has a free slot for the receiver, and asks for one
-    /// there.
+    /// Says that the sender has a free slot for a lane with the receiver, and asks for one at the
+    /// receiver. Used only if lanes cost both ends.
     Ask {
         /// The generation of this exchange.
         generation: u32,
         /// The traffic between the two ranks, as seen by the sender.
         weight: Weight,
     },
-    /// Offers the lane to the receiver.
+    /// Offers a lane to the receiver.
     Offer {
-        /// The generation of this exchange: a new one, or that of the ask.
+        /// The generation of this exchange, which is that of the ask or, without an ask, a new one.
         generation: u32,
         /// The lane's slot at the sender.
         slot: u16,
         /// The lane's size.
         size: u32,
     },
-    /// Accepts the receiver's offer; what the sender sends next uses the lane.
+    /// Accepts the receiver's offer. From now on the sender may use the lane.
     Taken {
         /// The generation of the offer.
         generation: u32,
@@ -34,7 +34,7 @@ pub enum Message {
     Denied {
         /// The generation of the ask or offer.
         generation: u32,
-        /// The weight that would have sufficed; 0 if the weight is not the reason.
+        /// The weight that would have sufficed, or 0 if the weight is not the reason.
         price: Weight,
         /// The number of rounds during which asking again is pointless.
         rest: u16,
@@ -44,7 +44,7 @@ pub enum Message {
         /// The generation of the lane.
         generation: u32,
     },
-    /// Gives the lane back: nothing of the sender's is left in it.
+    /// Gives the lane back. Nothing that the sender sent is left in it.
     Returned {
         /// The generation of the lane.
         generation: u32,
@@ -73,7 +73,7 @@ pub enum DecodeError {
     Reserved,
 }
 
-/// A message's bytes.
+/// The bytes of an encoded message.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
     bytes: [u8; MAX_LENGTH],
@@ -100,7 +100,7 @@ impl Message {
         }
     }
 
-    /// Returns whether the message is addressed to the lane's owner, where one end owns it.
+    /// Returns whether the message is addressed to the lane's owner, given that one end owns it.
     #[must_use]
     pub fn is_for_owner(self) -> bool {
         matches!(
@@ -109,8 +109,8 @@ impl Message {
         )
     }
 
-    /// Encodes the message: kind, 0, a small number, generation, a large number; kinds without a
-    /// large number omit it. All numbers are little-endian.
+    /// Encodes the message as its kind, a 0, a small number, the generation and a large number.
+    /// Kinds without a large number omit it. All numbers are little-endian.
     #[must_use]
     pub fn encode(self) -> Encoded {
         let (kind, small, large) = match self {

@@ -5,14 +5,14 @@
 pub enum Route {
     /// The base path.
     Base,
-    /// Send the lane's announcement on the base path first; then ask again.
+    /// Send the lane's announcement on the base path first, and then call [`Outlet::route`] again.
     Announce {
         /// The lane's generation.
         generation: u32,
     },
     /// The lane.
     Lane,
-    /// Wait, and hold back all later fragments: the lane has to drain first.
+    /// Wait, and hold back all later fragments, because the lane has to drain first.
     Wait,
 }
 
@@ -26,19 +26,20 @@ enum Path {
     Leaving,
 }
 
-/// Chooses the path of a sender's messages to one peer, and preserves their order when it changes.
+/// The choice of the path of a sender's messages to one peer, which preserves their order when the
+/// path changes.
 ///
-/// Into the lane: an announcement is the last fragment on the base path, and the receiver polls the
-/// lane only after it has received the announcement; the sender does not wait. Back to the base
-/// path: the sender leaves the lane once the receiver has consumed everything in it. All fragments
-/// of a message take the same path, whatever is decided meanwhile. A waiting message is assigned
-/// its path only when it is sent.
+/// On the switch to the lane, an announcement is the last fragment on the base path, and the
+/// receiver polls the lane only after it has received the announcement. The sender does not wait.
+/// On the switch back to the base path, the sender waits until the receiver has consumed everything
+/// in the lane. All fragments of a message take the same path, whatever is decided meanwhile. A
+/// waiting message is assigned its path only when it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outlet {
     path: Path,
-    /// Whether the last fragment sent is followed by more of the same message.
+    /// Whether more fragments of the same message follow the last one sent.
     is_within: bool,
-    /// The fragments in the lane that the receiver has not consumed.
+    /// The number of fragments in the lane that the receiver has not consumed.
     outstanding: u32,
 }
 
@@ -58,8 +59,9 @@ impl Outlet {
         };
     }
 
-    /// Returns the path of the next fragment; `is_last` marks the last one of its message. The
-    /// fragment counts as sent unless the result is [`Route::Wait`] or [`Route::Announce`].
+    /// Returns the path of the next fragment. `is_last` says whether it is the last one of its
+    /// message. The fragment counts as sent unless the result is [`Route::Wait`] or
+    /// [`Route::Announce`].
     pub fn route(&mut self, is_last: bool) -> Route {
         let route = match self.path {
             Path::Base => Route::Base,
@@ -78,13 +80,14 @@ impl Outlet {
         route
     }
 
-    /// Records that the receiver has consumed this many more fragments from the lane.
+    /// Records that the receiver has consumed `fragments` more fragments from the lane.
     pub fn taken(&mut self, fragments: u32) {
         self.outstanding = self.outstanding.saturating_sub(fragments);
     }
 
     /// Returns to the base path if the lane is being left and is empty. Returns whether the base
-    /// path is in use; if so after a drain, call [`Lanes::drained`](crate::Lanes::drained).
+    /// path is in use. If it is after a drain, the caller must call
+    /// [`Lanes::drained`](crate::Lanes::drained).
     pub fn has_left(&mut self) -> bool {
         let is_done = self.path == Path::Leaving && !self.is_within && self.outstanding == 0;
         if is_done {

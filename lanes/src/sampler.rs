@@ -1,10 +1,11 @@
-//! Sampling of traffic.
+//! The sampling of traffic.
 
-/// Samples one in `mean` units of traffic on average, at random intervals.
+/// A sampler that notes one in `mean` units of traffic on average, at random intervals.
 ///
-/// The user defines the unit: a message, or a number of bytes. Fixed intervals would alias with
-/// periodic traffic: in a round-robin all-to-all among 64 ranks, every 32nd message goes to one of
-/// two peers. Intervals are therefore uniform between 1 and twice the mean less 1.
+/// The user defines the unit, for example a message or a number of bytes. Fixed intervals would
+/// alias with periodic traffic: in a round-robin all-to-all exchange among 64 ranks, for example,
+/// every 32nd message goes to one of only two peers. Intervals are therefore uniformly distributed
+/// between 1 and `2 * mean - 1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sampler {
     /// The number of units up to and including the next sample.
@@ -27,15 +28,15 @@ impl Sampler {
         sampler
     }
 
-    /// Returns the number of units up to and including the next sample: at least 1.
+    /// Returns the number of units up to and including the next sample, which is at least 1.
     #[inline]
     #[must_use]
     pub fn left(&self) -> u32 {
         self.left
     }
 
-    /// Counts units that went by and returns how many of them to note. The fast path costs a
-    /// subtraction and a branch that is rarely taken.
+    /// Counts units that went by, and returns how many samples to note for them. The fast path
+    /// costs a subtraction and a branch that is rarely taken.
     #[inline]
     pub fn pass(&mut self, units: u32) -> u32 {
         match self.left.checked_sub(units) {
@@ -49,8 +50,8 @@ impl Sampler {
 
     #[cold]
     fn note(&mut self, mut units: u32) -> u32 {
-        // Large counts are divided rather than looped over, so that they cost no more than small
-        // ones.
+        // Most of a large count is divided by the mean interval rather than looped over, so that it
+        // costs no more than a small count.
         let mut noted = units.saturating_sub(self.left) / (2 * self.mean) * 2;
         units -= noted * self.mean;
         while units >= self.left {
@@ -93,7 +94,7 @@ mod tests {
         for message in 0..64 * 32 * 100 {
             noted[message % 64] += sampler.pass(1);
         }
-        // The mean is 100, with a standard deviation below 10.
+        // The expected number is 100, with a standard deviation below 10.
         assert!(
             noted.iter().all(|noted| (50..150).contains(noted)),
             "{noted:?}"

@@ -1,33 +1,35 @@
-//! Settings of lanes.
+//! The settings of lanes.
 
 use crate::{ROWS, SAMPLE, Weight};
 
-/// Settings of a rank's lanes. All ranks should have the same settings; no rank relies on that.
+/// The settings of a rank's lanes. All ranks should have the same settings, but no rank relies on
+/// that.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// The maximum number of lanes. Held lanes cost the rank nothing: for
-    /// [`LaneKind::Holder`](crate::LaneKind::Holder) use [`ROWS`], so that the rank accepts every
-    /// offer of a busy owner.
+    /// The maximum number of lanes. For [`LaneKind::Holder`](crate::LaneKind::Holder), this should
+    /// be [`ROWS`], so that the rank accepts every offer of a busy owner. Held lanes cost the rank
+    /// nothing.
     pub slots: u16,
-    /// The size of a lane in the network's unit, such as the bytes of a window. The owner states it
-    /// in each offer.
+    /// The size of a lane in the network's unit, such as bytes of a window. The owner states it in
+    /// each offer.
     pub size: u32,
     /// The mean number of units of traffic per sample.
     pub interval: u32,
     /// The number of samples in a round.
     pub samples: u32,
-    /// The decay of weights: each loses 1 part in 2^`decay` per round.
+    /// The decay of weights. Each weight loses 1 part in 2^`decay` per round.
     pub decay: u32,
     /// The lowest weight that earns a lane (the promotion threshold), in samples.
     pub threshold: u32,
-    /// The factor by which a peer's weight must exceed a holder's to take its lane.
+    /// The factor by which a peer's weight must exceed that of a holder for the peer to take the
+    /// holder's lane.
     pub factor: u32,
-    /// The number of standard deviations by which it must also be heavier.
+    /// The number of standard deviations by which the peer's weight must also exceed the holder's.
     pub deviations: u32,
     /// The minimum number of rounds that a lane is kept.
     pub hold: u32,
-    /// The largest exponent of the back-off: after the nth consecutive denial a rank waits 2^n
-    /// rounds and up to as many more.
+    /// The largest exponent of the back-off: after the nth consecutive denial, a rank waits for 2^n
+    /// rounds plus a random number of up to as many more.
     pub backoff: u32,
 }
 
@@ -54,7 +56,7 @@ impl Default for Settings {
 pub struct SettingsError {
     /// The setting's name.
     pub name: &'static str,
-    /// The value.
+    /// The setting's value.
     pub value: u32,
     /// The lowest accepted value.
     pub low: u32,
@@ -68,7 +70,7 @@ impl Settings {
     /// # Errors
     /// Returns the first setting that is out of range.
     pub fn check(&self) -> Result<(), SettingsError> {
-        // A peer without a row has no weight, so more lanes than rows are useless.
+        // More lanes than rows would be useless, because a peer without a row has no weight.
         let rows = ROWS as u32;
         for (name, value, low, high) in [
             ("slots", u32::from(self.slots), 0, rows),
@@ -93,7 +95,8 @@ impl Settings {
         Ok(())
     }
 
-    /// For tests: grants lanes for minimal traffic, and permits immediate recalls.
+    /// Returns settings for tests, which grant lanes for minimal traffic and permit immediate
+    /// recalls.
     #[must_use]
     pub fn forced(self) -> Self {
         Self {
@@ -105,8 +108,8 @@ impl Settings {
         }
     }
 
-    /// Reduces the number of lanes to those of this size that fit the budget; never increases it.
-    /// The lanes that a rank promises thus never exceed the budget.
+    /// Reduces the number of lanes to as many of them as fit into the budget, so that the lanes
+    /// that a rank promises never exceed it. The number is never increased.
     #[must_use]
     pub fn within(mut self, budget: u64) -> Self {
         if let Some(fit) = budget.checked_div(self.size.into()) {
@@ -120,10 +123,10 @@ impl Settings {
         self.threshold.saturating_mul(SAMPLE)
     }
 
-    /// Returns whether a peer of weight `weight` takes the lane of a holder of weight `held`: it
-    /// must be heavier by a factor, and by more than chance explains. Sample counts have a Poisson
-    /// distribution, so the variance of their difference is at most their sum. Small counts would
-    /// rarely pass that test; an idle holder therefore loses its lane to any peer at the threshold.
+    /// Returns whether a peer of weight `weight` takes the lane of a holder of weight `held`. The
+    /// peer must be heavier by a factor and by more than chance explains. Sample counts have a
+    /// Poisson distribution, so the variance of their difference is at most their sum. Small counts
+    /// would rarely pass that test, so an idle holder loses its lane to any peer at the threshold.
     #[must_use]
     pub fn beats(&self, weight: Weight, held: Weight) -> bool {
         let (weight, held) = (u64::from(weight), u64::from(held));
@@ -134,7 +137,7 @@ impl Settings {
         more > 0 && weight >= u64::from(self.factor) * held && (is_idle || more * more >= least)
     }
 
-    /// Returns the lowest weight that beats `held`: the price named in a denial.
+    /// Returns the lowest weight that beats `held`, which is the price stated in a denial.
     #[must_use]
     pub fn price(&self, held: Weight) -> Weight {
         // beats() is monotonic in the weight, so bisect.
@@ -190,7 +193,8 @@ mod tests {
             let price = settings.price(held);
             assert!(settings.beats(price, held) && !settings.beats(price - 1, held));
         }
-        // The threshold for an idle holder, then the margin beyond chance, then twice the weight.
+        // The price is the threshold for an idle holder, then the margin beyond chance, and finally
+        // twice the holder's weight.
         assert_eq!(settings.price(0), 8 * SAMPLE);
         assert!((11 * SAMPLE..12 * SAMPLE).contains(&settings.price(SAMPLE)));
         assert_eq!(settings.price(100 * SAMPLE), 200 * SAMPLE);

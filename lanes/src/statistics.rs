@@ -1,21 +1,21 @@
-//! Counters of lane events.
+//! The counters of lane events.
 
 use crate::{Action, Message};
 
-/// Counters of a rank's lane events.
+/// The counters of a rank's lane events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Lanes asked for.
+    /// The number of asks sent.
     pub asks: u64,
-    /// Lanes offered.
+    /// The number of offers sent.
     pub offers: u64,
-    /// Asks and offers denied.
+    /// The number of asks and offers denied.
     pub denials: u64,
-    /// Lanes recalled.
+    /// The number of recalls sent.
     pub recalls: u64,
-    /// Promotions: lanes that came into use.
+    /// The number of promotions, that is of lanes that came into use.
     pub promotions: u64,
-    /// Demotions: lanes that had to be left.
+    /// The number of demotions, that is of lanes that had to be left.
     pub demotions: u64,
 }
 

@@ -1,32 +1,33 @@
-//! Tracks the peers with the most traffic.
+//! The tracker of the peers with the most traffic.
 
 use crate::Weight;
 
 /// The default number of rows of a [`Tracker`].
 pub const ROWS: usize = 48;
 
-/// The weight of one sample. Smaller weights are fractions left by decay.
+/// The weight of one sample. A smaller weight is what decay has left of a sample.
 pub const SAMPLE: Weight = 256;
 
 const _: () = assert!(size_of::<Tracker>() < 1024);
 
-/// Tracks the weights of the peers with the most traffic, in constant memory.
+/// A tracker of the weights of the peers with the most traffic, which needs constant memory.
 ///
-/// [`touch`](Self::touch) notes samples; [`progress`](Self::progress) ends a round: all weights
-/// decay by the same factor. A weight is thus a sum of samples that lose value with each round.
+/// [`touch`](Self::touch) notes samples; [`progress`](Self::progress) ends a round, in which all
+/// weights decay by the same factor. A weight is thus a sum of samples that lose value with each
+/// round.
 ///
 /// A full table uses Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
 /// and Top-k Elements in Data Streams", 2005): a newcomer takes over the row of the lightest peer
-/// together with its count, which may overestimate the newcomer by up to that much. A peer with
-/// more than 1 of `ROWS` samples therefore always has a row. The weight is the certain part of the
-/// count, that is the count less the possible error: a newcomer starts with its one sample and
-/// rises by its own traffic alone.
+/// together with its count, which may overestimate the newcomer's traffic by that much. A peer with
+/// more than one in `ROWS` samples therefore always has a row. The weight is the certain part of
+/// the count, that is the count minus the possible error. Thus a newcomer starts with its own
+/// samples and rises by its own traffic alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tracker<const ROWS: usize = { self::ROWS }> {
     peers: [u32; ROWS],
     counts: [Weight; ROWS],
     errors: [Weight; ROWS],
-    /// The number of rows in use; they come first.
+    /// The number of rows in use, which come before the unused ones.
     used: u32,
     /// The number of samples in this round.
     samples: u32,
@@ -34,7 +35,8 @@ pub struct Tracker<const ROWS: usize = { self::ROWS }> {
 }
 
 impl<const ROWS: usize> Tracker<ROWS> {
-    /// Creates an empty tracker whose weights lose 1 part in 2^`decay` (1 to 16) per round.
+    /// Creates an empty tracker whose weights lose 1 part in 2^`decay` per round. `decay` must be
+    /// from 1 to 16.
     #[must_use]
     pub fn new(decay: u32) -> Self {
         const { assert!(ROWS > 0) };
@@ -48,7 +50,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         }
     }
 
-    /// Notes samples of traffic with a peer; 0 changes nothing.
+    /// Notes samples of traffic with a peer. Zero samples change nothing.
     pub fn touch(&mut self, peer: u32, samples: u32) {
         if samples == 0 {
             return;
@@ -64,7 +66,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
             .position(|&other| other == peer)
     }
 
-    /// Assigns a peer a new row, or the lightest peer's.
+    /// Assigns a peer a new row or, if the table is full, that of the lightest peer.
     fn admit(&mut self, peer: u32) -> usize {
         let used = self.used as usize;
         let row = if used < ROWS {
@@ -90,7 +92,7 @@ impl<const ROWS: usize> Tracker<ROWS> {
         self.samples = 0;
         for row in (0..self.used as usize).rev() {
             self.counts[row] = decayed(self.counts[row], self.decay);
-            // The error is rounded like the count, so it never exceeds it.
+            // The error is rounded in the same way as the count, so it never exceeds the count.
             self.errors[row] = decayed(self.errors[row], self.decay);
             if self.counts[row] == 0 {
                 self.remove(row);
@@ -113,7 +115,8 @@ impl<const ROWS: usize> Tracker<ROWS> {
         self.errors[row] = self.errors[last];
     }
 
-    /// Returns a peer's weight, the certain part of its traffic; 0 if the peer has no row.
+    /// Returns a peer's weight, which is the certain part of its traffic, or 0 if the peer has no
+    /// row.
     #[must_use]
     pub fn weight(&self, peer: u32) -> Weight {
         self.row(peer).map_or(0, |row| self.row_weight(row))
@@ -128,8 +131,8 @@ impl<const ROWS: usize> Tracker<ROWS> {
         (0..self.used as usize).map(|row| (self.peers[row], self.row_weight(row)))
     }
 
-    /// Returns the number of peers with at least the weight `floor`, and these peers, heaviest
-    /// first and equal ones by rank.
+    /// Returns the number of peers with at least the weight `floor`, and these peers with their
+    /// weights. The heaviest come first, and equally heavy ones are in the order of their ranks.
     #[must_use]
     pub fn heaviest(&self, floor: Weight) -> (usize, [(Weight, u32); ROWS]) {
         let mut found = [(0, 0); ROWS];

@@ -1,4 +1,4 @@
-//! Peers that send arbitrary messages at any time.
+//! Tests with peers that send arbitrary messages at any time.
 
 use lanes::{Action, LaneKind, Lanes, Message, Settings, State, Tracker};
 use proptest::prelude::*;
@@ -83,11 +83,12 @@ proptest! {
             ));
             let is_answered = match message {
                 Message::Ask { .. } => sent,
-                // Answered at once, or when the connection has been established or refused.
+                // An offer is answered at once, or when the connection has been established or
+                // refused.
                 Message::Offer { .. } => {
                     sent || lane.is_some_and(|lane| lane.state == State::Connecting)
                 }
-                // Answered at once, after the drain, or by the recall that crossed it.
+                // A recall is answered at once, after the drain, or by the recall that crossed it.
                 Message::Recall { .. } => sent
                     || lane.is_some_and(|lane| lane.state == State::Draining)
                     || actions.iter().any(|action| matches!(action, Action::Close { .. }))

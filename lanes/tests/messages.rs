@@ -1,4 +1,4 @@
-//! Messages and their encoding.
+//! Tests of the messages' encoding.
 
 use lanes::{DecodeError, MAX_LENGTH, Message};
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! Compares the tracker with an exact counter.
+//! Tests that compare the tracker with an exact counter.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use lanes::{ROWS, SAMPLE, Settings, Tracker};
 use proptest::prelude::*;
 
 const DECAY: u32 = 3;
-/// The bound on the rounding error: at most 1 per round, which decays as well.
+/// The bound on the rounding error, which is at most 1 per round and decays as well.
 const ROUNDING: u32 = 2 << DECAY;
 
 #[derive(Default)]
@@ -88,7 +88,7 @@ fn a_newcomer_rises_in_a_full_table() {
     let mut tracker = Tracker::<ROWS>::new(DECAY);
     let mut stranger = 1000;
     for _ in 0..40 {
-        // As many strangers as rows, each once, and one peer that recurs.
+        // As many strangers as there are rows send once each, and one peer sends again and again.
         for sample in 0..ROWS as u32 {
             tracker.touch(stranger, 1);
             stranger += 1;

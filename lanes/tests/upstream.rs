@@ -1,4 +1,4 @@
-//! The behaviour that UCX expects of its usage tracker, and where lanes do better.
+//! Tests of the behaviour that UCX expects of its usage tracker, and of where lanes do better.
 
 use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
 
@@ -77,8 +77,9 @@ fn others_take_over_if_they_go_on_for_long_enough() {
     let mut owner = Owner::new(10);
     owner.rounds(5, 1..11);
     assert_eq!(owner.holders(), (1..11).collect::<Vec<_>>());
-    // UCX switches in exactly the tenth round. Here the switch follows from traffic: twice as much,
-    // and by more than chance explains, once the holders have had their lanes for sixteen rounds.
+    // UCX switches in exactly the tenth round. Here the switch follows from the traffic: the
+    // newcomers have twice as much, which is more than chance explains, and the holders have had
+    // their lanes for sixteen rounds.
     owner.rounds(9, 11..21);
     assert_eq!(owner.demoted, []);
     owner.rounds(20, 11..21);

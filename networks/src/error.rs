@@ -36,7 +36,7 @@ pub enum Error {
     /// No network that `CONDUIT_NETWORK` allows can be used.
     #[error("CONDUIT_NETWORK={asked}: {reason}")]
     NoNetwork {
-        /// The value of `CONDUIT_NETWORK`, or its default.
+        /// The value of `CONDUIT_NETWORK`, or "(unset)".
         asked: String,
         /// The reasons why none of them can be used.
         reason: String,

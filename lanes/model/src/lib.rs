@@ -1,4 +1,4 @@
-//! Model checking of lanes in small jobs, with every order of events.
+//! Model checking of lanes in small jobs, in which every order of events is tried.
 //!
 //! A [`World`] is a job of two or three ranks with few lanes, the traffic that each rank sees, and
 //! a fixed list of messages. Its state comprises the [`Lanes`](lanes::Lanes) and
@@ -14,14 +14,15 @@
 //!
 //! # Guarantees
 //!
-//! In **every** reachable state ([`RULES`]): fragments arrive once and in order, and those of one
-//! message on the same path; the other end granted each lane in use, in the same exchange, so the
-//! number of lanes and their budget are never exceeded; no rank reports a protocol violation. Where
-//! only rounds, changes of traffic and deaths remain: all fragments have arrived; every ask, offer
-//! and recall was answered unless the peer is dead; both ends of each lane agree. Where those are
-//! used up too, further rounds with constant traffic leave the lanes unchanged.
+//! In **every** reachable state, the [`RULES`] hold: fragments arrive once and in order, and those
+//! of one message take the same path; the other end has granted each lane in use in the same
+//! exchange, so the number of lanes and their budget are never exceeded; and no rank reports a
+//! protocol violation. In states where only rounds, changes of traffic and deaths remain, all
+//! fragments have arrived, every ask, offer and recall has been answered unless the peer is dead,
+//! and the two ends of each lane agree. Once these steps are used up, too, further rounds with
+//! constant traffic finally leave the lanes unchanged.
 //!
-//! The checks say nothing about more ranks or longer runs. States are distinguished by a 64-bit
+//! The checks prove nothing about more ranks or longer runs. States are distinguished by a 64-bit
 //! hash, as in [stateright].
 //!
 //! [`Event`]s assert that a world covers what it is meant to cover, and tests with a [`Fault`]
@@ -42,7 +43,7 @@ pub use state::{Broken, Control, State, Step};
 pub use world::{Event, Fault, Flow, World};
 pub use worlds::{large, small};
 
-/// The rules that hold in every state, each with the violation it excludes.
+/// The rules that must hold in every state, each with the violation that it excludes.
 pub const RULES: [(Broken, &str); 8] = [
     (Broken::Order, "fragments arrive once and in order"),
     (Broken::Torn, "fragments of a message take the same path"),
@@ -60,7 +61,7 @@ pub const RULES: [(Broken, &str); 8] = [
     ),
 ];
 
-/// A world in the form that the checker needs.
+/// A world in the form that the checker requires.
 #[derive(Clone, Debug)]
 struct Model(World);
 
@@ -84,7 +85,7 @@ impl stateright::Model for Model {
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        /// Properties cannot capture variables, so each index is a literal.
+        /// A property cannot capture variables, so each index is passed as a literal.
         macro_rules! rules {
             ($($at:literal)*) => {
                 vec![$(Property::always(RULES[$at].1, |_, state: &State| {
@@ -119,7 +120,7 @@ impl Event {
     }
 }
 
-/// Explores every state of a world, or stops at the first violation.
+/// Explores every state of a world, but stops at the first violation.
 #[must_use]
 pub fn check(world: World) -> Report {
     explore(Model(world), HasDiscoveries::AnyFailures)

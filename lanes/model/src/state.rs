@@ -1,4 +1,4 @@
-//! The state of a job, and the steps from it.
+//! The state of a job, and the steps that are possible in it.
 
 use std::collections::VecDeque;
 
@@ -19,15 +19,16 @@ pub enum Step {
     Base(usize),
     /// The receiver takes the next fragment from a flow's lane.
     ByLane(usize),
-    /// A connection is established, or fails: rank, slot, success.
+    /// A connection is established, or fails. The fields are the rank, the slot and whether the
+    /// connection is established.
     Connect(usize, u16, bool),
-    /// A sender reports that its lane is empty: rank, table, slot.
+    /// A sender reports that its lane is empty. The fields are the rank, the table and the slot.
     Leave(usize, usize, u16),
     /// A lane message arrives.
     Deliver(Control),
     /// A rank dies.
     Die(usize),
-    /// A rank learns that another one is dead.
+    /// The first rank learns that the second one is dead.
     Hear(usize, usize),
 }
 
@@ -46,7 +47,7 @@ pub enum Broken {
     Order,
     /// Fragments of one message took different paths.
     Torn,
-    /// A rank uses a lane that the other end has not granted.
+    /// A rank uses a lane that the lane's other end has not granted.
     Promised,
     /// A rank reported an honest rank for a protocol violation.
     Refused,
@@ -63,13 +64,14 @@ pub enum Broken {
 /// A rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    /// Its lanes: one table where lanes cost both ends; otherwise the owned and the held ones.
+    /// The rank's lanes, which are in one table if lanes cost both ends, and otherwise in a table
+    /// of the owned ones and one of the held ones.
     tables: Vec<Lanes>,
     phase: usize,
     rounds: u8,
     shifts: u8,
     is_dead: bool,
-    /// The ranks known to be dead.
+    /// For each rank, whether it is known to be dead.
     heard: Vec<bool>,
 }
 
@@ -84,19 +86,21 @@ enum Item {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Progress {
     outlet: Outlet,
-    /// Messages sent in full, and the fragments sent of the next.
+    /// The number of messages that were sent completely.
     messages: usize,
+    /// The number of fragments of the next message that were sent.
     fragments: u8,
     /// Whether the last fragment used the lane.
     by_lane: bool,
-    /// The fragments sent, and those that the receiver has taken.
+    /// The number of fragments that were sent.
     sent: u8,
+    /// The number of fragments that the receiver has taken.
     taken: u8,
     base: VecDeque<Item>,
     lane: VecDeque<u8>,
 }
 
-/// The events of the last step.
+/// The events that happened in the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Happened {
     pub(crate) by_lane: bool,
@@ -120,8 +124,9 @@ pub struct State {
     pub broken: Option<Broken>,
 }
 
-/// The rounds until lanes have to be stable, and the rounds for which that is then checked.
+/// The number of rounds after which lanes must be stable.
 const SETTLED: usize = 24;
+/// The number of rounds for which that is then checked.
 const WATCHED: usize = 8;
 
 impl State {
@@ -173,14 +178,14 @@ impl State {
             .position(|flow| flow.from as usize == from && flow.to == to)
     }
 
-    /// Returns all steps that must happen eventually, that is all but rounds, changes of traffic
-    /// and deaths.
+    /// Returns all steps that must happen eventually, which are all except rounds, changes of
+    /// traffic and deaths.
     fn fair_steps(&self, world: &World) -> Vec<Step> {
         let mut steps = Vec::new();
         let is_live = |rank: u32| !self.places[rank as usize].is_dead;
         for (at, (flow, progress)) in world.flows.iter().zip(&self.flows).enumerate() {
             if is_live(flow.from) && progress.messages < flow.fragments.len() {
-                // A retry would change nothing.
+                // A sender that waits is not tried again, because that would change nothing.
                 let waits = progress.outlet.clone().route(true) == Route::Wait;
                 steps.extend((!waits).then_some(Step::Send(at)));
             }
@@ -252,7 +257,8 @@ impl State {
         steps
     }
 
-    /// Returns the state after a step. If nothing more has to happen, everything must be at rest.
+    /// Returns the state after a step. If nothing more has to happen after the step, also checks
+    /// that the job is at rest.
     pub(crate) fn after(&self, world: &World, step: Step) -> Self {
         let mut next = self.clone();
         next.happened = Happened::default();
@@ -424,8 +430,8 @@ impl State {
         }
     }
 
-    /// Returns a generation as a rank sees it: with [`Fault::SameGeneration`], that of its current
-    /// exchange with the peer.
+    /// Returns a generation as a rank sees it. With [`Fault::SameGeneration`], that is the
+    /// generation of the rank's current exchange with the peer.
     fn as_known(
         &self,
         world: &World,
@@ -518,13 +524,13 @@ impl State {
                     self.happened.waits |= waits;
                 }
             }
-            // A later step does it.
+            // A later step carries these actions out.
             Action::Connect { .. } | Action::Close { .. } => {}
         }
     }
 
-    /// Checks that the other end granted each lane in use, so that no rank promises more lanes than
-    /// it has.
+    /// Checks that the other end has granted each lane in use, which means that no rank promises
+    /// more lanes than it has.
     fn check_promises(&mut self, world: &World) {
         let is_kept = self.places.iter().enumerate().all(|(rank, place)| {
             let table = Self::sending(world);
@@ -577,7 +583,7 @@ impl State {
         }
     }
 
-    /// Runs rounds with constant traffic.
+    /// Runs rounds with constant traffic and checks that the lanes become stable.
     fn settle(mut self, world: &World) -> Option<Broken> {
         let lanes = |state: &Self| -> Vec<Lane> {
             let tables = state.places.iter().flat_map(|place| &place.tables);

@@ -1,8 +1,8 @@
-//! A small job: its ranks, their traffic, and the events that may happen.
+//! A small job to check, with its ranks, their traffic, and the events that may happen.
 
 use lanes::{LaneKind, Settings, Tracker};
 
-/// The messages of one rank to another.
+/// The messages that one rank sends to another.
 #[derive(Clone, Debug)]
 pub struct Flow {
     /// The sender.
@@ -13,7 +13,7 @@ pub struct Flow {
     pub fragments: Vec<u8>,
 }
 
-/// A deliberate error of the ranks, for tests that the checker finds it.
+/// A deliberate error in the ranks, for tests that check whether the checker finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No error.
@@ -26,13 +26,13 @@ pub enum Fault {
     SameGeneration,
     /// Denials are not sent.
     SilentDenial,
-    /// Ranks do not learn of deaths.
+    /// Ranks do not learn of other ranks' deaths.
     Deaf,
     /// A message may change its path between fragments.
     TornMessage,
 }
 
-/// An event that must happen in some run; otherwise the world covers too little.
+/// An event that must happen in some run, because otherwise the world would cover too little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message uses a lane.
@@ -56,18 +56,19 @@ pub enum Event {
 pub struct World {
     /// The world's name.
     pub name: &'static str,
-    /// Number of ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own the lanes towards themselves
-    /// and hold lanes of other ranks.
+    /// The kind of the lanes: [`LaneKind::Both`], or [`LaneKind::Owner`] for ranks that own the
+    /// lanes towards themselves and hold lanes of other ranks.
     pub kind: LaneKind,
     /// The settings of the lanes.
     pub settings: Settings,
-    /// The traffic that each rank sees, in phases: rank, peer, samples.
+    /// For each phase, the traffic that ranks see, as tuples of the rank, its peer and the number
+    /// of samples.
     pub phases: Vec<Vec<(u32, u32, u32)>>,
-    /// The number of phase changes of each rank.
+    /// The number of times that each rank's traffic changes to that of the next phase.
     pub shifts: u8,
-    /// The number of rounds of each rank.
+    /// The number of rounds that each rank ends.
     pub rounds: u8,
     /// The number of ranks that may die.
     pub deaths: u8,

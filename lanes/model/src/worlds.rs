@@ -5,9 +5,11 @@ use lanes::{LaneKind, Settings};
 use crate::Event::{ByLane, CrossingAsks, CrossingRecalls, Denial, Recall, Refusal, Wait};
 use crate::{Fault, Flow, World};
 
-/// Heavy, medium and light traffic, in samples.
+/// Heavy traffic, in samples.
 const MUCH: u32 = 80;
+/// Medium traffic, in samples.
 const SOME: u32 = 20;
+/// Light traffic, in samples.
 const LITTLE: u32 = 9;
 
 fn world(name: &'static str, kind: LaneKind, flows: &[(u32, u32, &[u8])]) -> World {
@@ -39,7 +41,7 @@ fn world(name: &'static str, kind: LaneKind, flows: &[(u32, u32, &[u8])]) -> Wor
     }
 }
 
-/// One rank whose traffic is mostly with rank 1, then mostly with rank 2.
+/// Returns phases in which rank 0's traffic is mostly with rank 1 and then mostly with rank 2.
 fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
     vec![
         vec![(0, 1, MUCH), (0, 2, LITTLE)],
@@ -47,7 +49,8 @@ fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
     ]
 }
 
-/// Ranks in a cycle: the traffic between 0 and 1, 1 and 2, 2 and 0, seen by both.
+/// Returns the traffic of three ranks in a cycle. The weights are those between ranks 0 and 1, 1
+/// and 2, and 2 and 0, as seen by both ends.
 fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
     let pairs = (0..).zip(weights);
     pairs

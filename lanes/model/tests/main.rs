@@ -10,8 +10,8 @@ fn all_rules_hold_in_every_state_of_the_small_worlds() {
     }
 }
 
-/// Checks the worlds with a deliberate error of all ranks, until one world violates one of these
-/// rules.
+/// Checks the worlds with a deliberate error in all ranks until one of them violates one of the
+/// rules in `broken`.
 fn finds(fault: Fault, broken: &[Broken]) {
     let mut found = Vec::new();
     for mut world in small() {

@@ -1,15 +1,15 @@
-//! Simulates lanes in large jobs: which ranks get lanes, how much traffic uses them, and how often
-//! they move.
+//! A simulation of lanes in large jobs, which shows which ranks get lanes, how much traffic uses
+//! them, and how often they move.
 //!
 //! Each rank runs the production code ([`lanes`]), or for comparison the rules of UCX's usage
-//! tracker ([`Rule`]). Ranks send messages one after the other by a [`Pattern`], at speeds that
-//! differ by up to a factor of eight. A lane message takes 2 to 20 µs, so messages may overtake
-//! each other; leaving a lane takes up to 10 µs.
+//! tracker ([`Rule`]). Ranks send messages one after the other, following a [`Pattern`], at speeds
+//! that differ by a factor of up to eight. A message about lanes takes 2 to 20 µs, so such messages
+//! may overtake each other. Leaving a lane takes up to 10 µs.
 //!
 //! Only [`DETAILED`] ranks of a job are simulated, and they exchange most of their traffic with
-//! each other; the other ranks only send and receive messages. The samples of a rank's sent and
-//! received traffic are drawn independently. A rank that is not simulated denies every lane;
-//! messages to it are mirrored as messages from it.
+//! each other. The other ranks only send and receive messages, and they deny every lane. The
+//! samples of a rank's sent and received traffic are drawn independently. Messages to a rank that
+//! is not simulated are mirrored as messages from it.
 
 #![forbid(unsafe_code)]
 

@@ -10,12 +10,12 @@ use crate::DETAILED;
 pub enum Pattern {
     /// 8 partners have 90 % of the traffic; the rest goes to random ranks.
     FewHot,
-    /// 8 partners have 90 % of the traffic; the rest is one message to each idle rank in turn (like
-    /// osu_mbw_mr in the seed).
+    /// 8 partners have 90 % of the traffic; the rest is one message to each idle rank in turn, as
+    /// in osu_mbw_mr.
     FewHotAndEachIdle,
-    /// All to all, round-robin.
+    /// All ranks send to all others, round-robin.
     AllInTurn,
-    /// All to all, at random.
+    /// All ranks send to all others, at random.
     AllAtRandom,
     /// 32 partners have 90 % of the traffic, and all ranks are equally fast.
     ManyEqual,
@@ -46,7 +46,7 @@ impl Pattern {
         }
     }
 
-    /// Returns how many times slower the slowest rank is than the fastest.
+    /// Returns the factor by which the slowest rank is slower than the fastest.
     pub(crate) fn slowest(self) -> u64 {
         match self {
             Self::ManyEqual => 1,
@@ -70,7 +70,8 @@ impl Pattern {
         matches!(self, Self::Changing | Self::AllChanging)
     }
 
-    /// Returns the receiver of a rank's message with this number, in a phase of partners.
+    /// Returns the receiver of a rank's message with the number `message`, in the given phase of
+    /// partners.
     pub(crate) fn receiver(
         self,
         random: &mut Rng,
@@ -84,7 +85,7 @@ impl Pattern {
             Self::AllAtRandom => return anyone(random, rank, ranks),
             Self::Hub if rank != 0 && random.bool() => return 0,
             _ if random.u32(..10) == 0 => match self {
-                // About every tenth message on average.
+                // About every tenth message gets here.
                 Self::FewHotAndEachIdle => in_turn(rank, ranks, message / 10),
                 _ => anyone(random, rank, ranks),
             },
@@ -97,7 +98,7 @@ impl Pattern {
 }
 
 fn in_turn(rank: u32, ranks: u32, message: u64) -> u32 {
-    // Fits: it is below `ranks`.
+    // The cast is lossless, because the remainder is below `ranks`.
     (rank + 1 + (message % u64::from(ranks - 1)) as u32) % ranks
 }
 
@@ -105,7 +106,7 @@ fn anyone(random: &mut Rng, rank: u32, ranks: u32) -> u32 {
     (rank + random.u32(1..ranks)) % ranks
 }
 
-/// Returns one of `each` neighbours on each side, in a ring of the simulated ranks; each phase has
+/// Returns one of `each` neighbours on either side in a ring of the simulated ranks. Each phase has
 /// different ones.
 fn partner(random: &mut Rng, rank: u32, each: u32, phase: u32) -> u32 {
     let distance = 1 + phase % 8 * each + random.u32(..each);

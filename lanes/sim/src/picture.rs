@@ -1,4 +1,4 @@
-//! A picture of one rank: its traffic with peers by round, and the peers with lanes.
+//! A picture of one rank, which shows its traffic with peers by round, and the peers with lanes.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -7,19 +7,23 @@ use plotters::prelude::*;
 
 use crate::run::Moment;
 
-/// The sizes in pixels: the width, the height of the frame, and the height per peer.
+/// The width in pixels.
 const WIDTH: u32 = 1400;
+/// The height of the frame in pixels.
 const FRAME: u32 = 110;
+/// The height per peer in pixels.
 const ROW: u32 = 16;
-/// The maximum number of peers shown: those that had lanes, then those with the most traffic.
+/// The maximum number of peers shown. Those that had lanes come first, then those with the most
+/// traffic.
 const MOST_PEERS: usize = 40;
 /// The number of samples in a round that is drawn in full black.
 const DARK: f64 = 6.0;
 
 const LANE: RGBColor = RGBColor(0xD9, 0x5F, 0x02);
 
-/// Draws [watched](crate::watch) rounds as SVG. A row is a peer and a column a round; the grey cell
-/// shows the peer's share of the round's traffic, and the coloured line below it a lane.
+/// Draws [watched](crate::watch) rounds as SVG. Each row is a peer and each column a round. The
+/// grey cell shows the peer's traffic in the round, and a coloured line below it shows that the
+/// peer has a lane.
 ///
 /// # Errors
 /// Returns the error of the drawing library.

@@ -19,11 +19,12 @@ pub const DETAILED: u32 = 256;
 
 /// The time from one message of the fastest rank to its next.
 const MESSAGE_TIME: Nanos = 100;
-/// The rounds of a rank of medium speed between changes of partners.
+/// The number of rounds of a rank of medium speed between changes of partners.
 const PHASE: u64 = 100;
-/// The rounds after a change that are evaluated.
+/// The number of rounds after a change of partners that are evaluated.
 const WATCHED: usize = 64;
-/// The fraction of the possible share that has to use lanes to count as settled.
+/// The fraction of the possible share of messages that has to use lanes for the share to count as
+/// settled.
 const SETTLED: f64 = 0.98;
 
 /// The rule that decides about lanes.
@@ -55,24 +56,25 @@ impl Rule {
 /// The results of a job.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Figures {
-    /// The share of messages that used lanes in the second half of the time.
+    /// The share of messages that used lanes in the second half of the simulated time.
     pub share: f64,
-    /// The same, where partners change, from round 16 after a change on.
+    /// If partners change, the share of messages that used lanes from the 16th round after a change
+    /// on.
     pub settled: f64,
-    /// Promotions and demotions by senders, per 1,000 messages.
+    /// The number of promotions and demotions by senders, per 1,000 messages.
     pub moves: f64,
-    /// Lanes asked for, or offered without an ask, per 1,000 messages.
+    /// The number of lanes asked for, or offered without an ask, per 1,000 messages.
     pub asks: f64,
-    /// The asks received by rank 0, per 1,000 messages received by it.
+    /// The number of asks that rank 0 received, per 1,000 messages that it received.
     pub asks_at_hub: Option<f64>,
-    /// Rounds from a change of partners until the share is settled.
+    /// The number of rounds from a change of partners until the share is settled.
     pub rounds: Option<usize>,
 }
 
 /// One round of a rank.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    /// The samples of its traffic, by peer.
+    /// The number of samples of the rank's traffic, by peer.
     pub traffic: BTreeMap<u32, u32>,
     /// The peers with lanes at the end of the round.
     pub lanes: Vec<u32>,
@@ -118,13 +120,14 @@ struct World {
     events: EventQueue<Event>,
     random: Rng,
     is_warm: bool,
-    /// Sampled messages: all, and those on lanes; then the same by rounds since a change.
+    /// The number of sampled messages: all, and those on lanes.
     sent: [u64; 2],
+    /// The same numbers by the number of rounds since a change of partners.
     since_change: Vec<[u64; 2]>,
     messages: u64,
     upstream_moves: u64,
     hub: [u64; 2],
-    /// The watched rank and its rounds, of which the last is in progress.
+    /// The watched rank and its rounds, the last of which is in progress.
     watched: Option<(u32, Vec<Moment>)>,
 }
 
@@ -176,7 +179,7 @@ pub fn run(job: &Job) -> Result<Figures, SettingsError> {
 pub fn watch(job: &Job, rank: u32) -> Result<Vec<Moment>, SettingsError> {
     let watched = world(job, Some(rank))?.watched;
     let mut moments = watched.map_or(Vec::new(), |(_, moments)| moments);
-    // The last round is unfinished.
+    // The last round is omitted, because it is unfinished.
     moments.pop();
     Ok(moments)
 }
@@ -242,7 +245,8 @@ fn world(job: &Job, watched: Option<u32>) -> Result<World, SettingsError> {
 
 impl World {
     fn go(&mut self, job: &Job) {
-        // Where both ends pay, sent and received messages both count, so rounds are half as long.
+        // If both ends pay, a rank counts both its sent and its received messages, so rounds are
+        // half as long.
         let middle = (MESSAGE_TIME * MESSAGE_TIME * job.pattern.slowest()).isqrt();
         let mut round = middle * u64::from(self.settings.interval * self.settings.samples);
         if self.rule == Rule::Both {
@@ -298,7 +302,8 @@ impl World {
         let messages = rank.messages - before;
         let next = self.events.now() + messages * rank.message_time;
         let mut draw = |message| pattern.receiver(&mut self.random, at, count, message, phase);
-        // The message sampled here, and one sampled at its other end.
+        // `to` receives the message sampled at this rank, and `other` receives one that is sampled
+        // at its other end.
         let (to, other) = (draw(self.ranks[at as usize].messages), draw(before));
         self.count_message(at, to, messages);
         self.touch(at, to);
@@ -312,7 +317,8 @@ impl World {
                     self.touch(0, if from < DETAILED { at } else { from });
                 }
                 detailed if detailed < DETAILED => self.touch(detailed, at),
-                // By symmetry, the same number comes from there.
+                // By symmetry, a rank that is not simulated sends as many messages to this one as
+                // it receives from it.
                 _ => self.touch(at, other),
             }
         }
@@ -361,7 +367,7 @@ impl World {
         match &mut rank.policy {
             Policy::None => {}
             Policy::Ours(tracker, _) => {
-                // Where the receiver owns lanes, it counts what it receives, and a sender counts
+                // If the receiver owns the lanes, it counts what it receives, and a sender counts
                 // nothing.
                 tracker.touch(peer, 1);
                 let is_over = tracker.samples() >= samples;
@@ -384,7 +390,8 @@ impl World {
         }
     }
 
-    /// Records a sample of the watched rank, and whether its round is over.
+    /// Records a sample if `at` is the watched rank, and begins the rank's next round if the
+    /// current one is over.
     fn note(&mut self, at: u32, peer: u32, is_over: bool) {
         let Some((_, moments)) = self.watched.as_mut().filter(|(rank, _)| *rank == at) else {
             return;
@@ -443,7 +450,7 @@ impl World {
                     accepted.push(from);
                     self.send(to, from, Wire::Accept);
                 }
-                // A promotion that the peer began is not begun again.
+                // A promotion that the peer has begun is not begun again by this rank.
                 moves.retain(|one| !matches!(one, Move::Promoted(peer, _) if *peer == from));
                 self.upstream_moves(to, &moves);
             }
@@ -506,7 +513,7 @@ impl World {
         }
     }
 
-    /// Completes a connection at once: the simulation is only about which ranks have lanes.
+    /// Completes a connection at once, because the simulation is only about which ranks have lanes.
     fn connected(&mut self, at: u32, table: usize, slot: u16) {
         self.on(at, table, |lanes, _, act| lanes.connected(slot, act));
     }

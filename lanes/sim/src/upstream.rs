@@ -1,7 +1,7 @@
-//! The rules of UCX's usage tracker with its defaults, for comparison. Scores depend on presence in
-//! a list of recently used peers, and decay. The best peers are promoted, and demoted once they
-//! drop out of the table. A peer that does not promote in turn denies silently, and a score sent by
-//! a peer never expires.
+//! The rules of UCX's usage tracker with its defaults, for comparison. A peer's score depends on
+//! its presence in a list of recently used peers, and decays. The best peers are promoted, and they
+//! are demoted once they drop out of the table. A peer that does not promote this rank in turn
+//! thereby denies the promotion silently. A score that a peer has sent never expires.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,8 @@ const CAPACITY: usize = 20;
 const THRESHOLD: usize = 10;
 const DECAY: f64 = 0.8;
 const REWARD: f64 = 0.2;
-/// Scores that differ by less count as equal; promoted peers then come first.
+/// Scores that differ by less than this count as equal. Of peers with equal scores, promoted ones
+/// come first.
 const MARGIN: f64 = 0.2;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ struct Row {
 }
 
 impl Row {
-    /// Not an order, because closeness is not transitive.
+    /// Compares two rows. This is not a total order, because "nearly equal" is not transitive.
     fn compare(&self, other: &Self) -> Ordering {
         let value = |row: &Self| row.score.max(row.peers_score);
         let (one, two) = (value(self), value(other));
@@ -33,7 +34,7 @@ impl Row {
     }
 }
 
-/// A promotion, with the peer's score, or a demotion.
+/// A promotion of a peer, with its score, or a demotion.
 pub(crate) enum Move {
     Promoted(u32, f64),
     Demoted(u32),
@@ -77,8 +78,8 @@ impl Upstream {
         self.rank(moves);
     }
 
-    /// Handles a peer's promotion of this rank, with its score; returns whether this rank has
-    /// promoted the peer too.
+    /// Handles the message by which a peer promotes this rank, which carries the peer's score.
+    /// Returns whether this rank has promoted the peer, too.
     pub(crate) fn peer_promoted(&mut self, peer: u32, score: f64, moves: &mut Vec<Move>) -> bool {
         match self.rows.iter_mut().find(|row| row.peer == peer) {
             Some(row) => row.peers_score = score,
@@ -93,7 +94,7 @@ impl Upstream {
         self.is_promoted(peer)
     }
 
-    /// Handles a peer's demotion of this rank, which cannot be refused.
+    /// Handles the message by which a peer demotes this rank. A demotion cannot be refused.
     pub(crate) fn peer_demoted(&mut self, peer: u32) {
         self.rows.retain(|row| row.peer != peer);
     }

@@ -1,4 +1,4 @@
-//! Bounds on the simulator's figures.
+//! Tests that the simulator's figures are within bounds.
 
 use std::collections::BTreeSet;
 
@@ -51,7 +51,7 @@ fn lanes_follow_traffic_within_sixteen_rounds() {
     }
 }
 
-/// Every peer with a lane had traffic in the rounds before.
+/// Every peer with a lane must have had traffic in the preceding rounds.
 #[test]
 fn a_picture_shows_lanes_beside_the_traffic_that_earned_them() {
     let job = Job {

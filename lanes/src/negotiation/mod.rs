@@ -1,4 +1,4 @@
-//! Decides which peers have a rank's lanes, and when that changes.
+//! The decisions about which peers have a rank's lanes, and when that changes.
 
 mod receive;
 #[cfg(test)]
@@ -10,12 +10,12 @@ use crate::{Message, SAMPLE, Settings, SettingsError, Tracker, Weight};
 /// Which end pays for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaneKind {
-    /// The receiver of the messages pays, and this rank is the receiver: it offers lanes to the
+    /// The receiver of the messages pays, and this rank is the receiver. It offers lanes to the
     /// peers with the most traffic.
     Owner,
-    /// The receiver pays, and this rank is the sender: it accepts offers.
+    /// The receiver of the messages pays, and this rank is the sender. It accepts offers.
     Holder,
-    /// Both ends pay: one asks the other, and both use the lane.
+    /// Both ends pay. One asks the other, and both send on the lane.
     Both,
 }
 
@@ -30,26 +30,26 @@ pub enum LaneKind {
 /// Open ── Recall came ──> Draining ── drained, Returned sent ──> Free
 /// ```
 ///
-/// A denial leads back to `Free`. A failed connection and the peer's death do so from every state,
-/// at once. An owner sends nothing on its lanes: it has nothing to drain and recalls at once.
+/// A denial leads back to `Free`, and so do a failed connection and, from every state, the peer's
+/// death. An owner sends nothing on its lanes, so it has nothing to drain and recalls them at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Unused.
+    /// The lane is unused.
     Free,
-    /// Reserved for a peer that was asked for a lane.
+    /// The lane is reserved for a peer that was asked for one.
     Asked,
-    /// The peer has offered the lane, and the connection is being established. Only where both ends
-    /// pay.
+    /// The peer has offered the lane, and the connection is being established. This state exists
+    /// only if both ends pay.
     Connecting,
-    /// Reserved for a peer to which the lane was offered.
+    /// The lane is reserved for a peer to which it was offered.
     Offered,
-    /// In use with a peer.
+    /// The lane is in use with a peer.
     Open,
-    /// About to be recalled: this end leaves it first.
+    /// The lane is about to be recalled, and this end is leaving it first.
     Leaving,
-    /// Recalled; this end has left it.
+    /// The lane was recalled, and this end has left it.
     Recalled,
-    /// Recalled by the peer; this end is leaving it.
+    /// The peer has recalled the lane, and this end is leaving it.
     Draining,
 }
 
@@ -63,8 +63,9 @@ pub enum Action {
         /// The message.
         message: Message,
     },
-    /// Establish a connection with the peer, which has been waiting for it since it sent its offer;
-    /// then call [`Lanes::connected`] or [`Lanes::refused`]. Only where both ends pay.
+    /// Establish a connection with the peer, which has been waiting for it since the peer sent its
+    /// offer. Then call [`Lanes::connected`] or [`Lanes::refused`]. This action occurs only if both
+    /// ends pay.
     Connect {
         /// The lane's slot at this rank.
         slot: u16,
@@ -81,7 +82,7 @@ pub enum Action {
         peer: u32,
         /// The generation to announce.
         generation: u32,
-        /// The lane's slot at its owner; where both ends pay, at this rank.
+        /// The lane's slot at its owner, or at this rank if both ends pay.
         place: u16,
         /// The lane's size.
         size: u32,
@@ -94,7 +95,7 @@ pub enum Action {
         /// The peer.
         peer: u32,
     },
-    /// The lane is free. If the peer is dead, what was in the lane is lost.
+    /// Stop using the lane, which is free now. If the peer is dead, the lane's contents are lost.
     Close {
         /// The lane's slot at this rank.
         slot: u16,
@@ -131,13 +132,13 @@ pub struct Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Slot {
     state: State,
-    /// Whether the announcement has been received, so that this rank polls the lane.
+    /// Whether the announcement has been received, so that this rank has to poll the lane.
     is_watched: bool,
     peer: u32,
     generation: u32,
     /// The round in which the slot was reserved or opened.
     since: u32,
-    /// The weight stated in this rank's ask, by which asks are ordered until the answer.
+    /// The weight stated in this rank's ask, by which asks are ordered until the answer arrives.
     asked: Weight,
 }
 
@@ -162,10 +163,10 @@ pub struct Lanes {
     settings: Settings,
     slots: Box<[Slot]>,
     denials: Denials,
-    /// While all lanes are in use: the peer that was asked whether it would share a lane, and the
-    /// generation.
+    /// The peer that was asked, while all lanes were in use, whether it would share one, with the
+    /// generation of that exchange.
     probe: Option<(u32, u32)>,
-    /// The number of exchanges begun.
+    /// The number of exchanges that this rank has begun.
     begun: u32,
     round: u32,
 }
@@ -189,13 +190,14 @@ impl Lanes {
         })
     }
 
-    /// Returns whether an ask without a reserved lane awaits its answer.
+    /// Returns whether an ask for which no lane is reserved awaits its answer.
     #[must_use]
     pub fn is_probing(&self) -> bool {
         self.probe.is_some()
     }
 
-    /// Returns the bytes that each lane takes beyond the size of the type itself.
+    /// Returns the number of bytes that each lane takes in addition to the size of [`Lanes`]
+    /// itself.
     #[must_use]
     pub fn slot_size(&self) -> usize {
         size_of_val(&*self.slots) / self.slots.len().max(1)
@@ -214,7 +216,7 @@ impl Lanes {
             })
     }
 
-    /// Ends a round: reassigns lanes by weight. Does nothing more for [`LaneKind::Holder`].
+    /// Ends a round and reassigns lanes by weight. For [`LaneKind::Holder`], only ends the round.
     pub fn progress(&mut self, tracker: &Tracker, act: &mut dyn FnMut(Action)) {
         self.round = self.round.wrapping_add(1);
         self.denials.progress();
@@ -235,7 +237,8 @@ impl Lanes {
                 // A lane that is about to become free will serve this peer.
                 coming -= 1;
             } else if let Some((victim, held)) = self.victim(tracker, weight) {
-                // No peer loses a lane in use before the new one is known to be willing.
+                // No peer loses a lane in use before the peer that is to get it is known to be
+                // willing.
                 if self.kind != LaneKind::Both || held < SAMPLE {
                     self.recall(victim, act);
                 } else if self.probe.is_none() {
@@ -249,7 +252,7 @@ impl Lanes {
         }
     }
 
-    /// Completes a connection: accepts the peer's offer and opens the lane.
+    /// Notes that a connection was established: accepts the peer's offer and opens the lane.
     pub fn connected(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -261,8 +264,8 @@ impl Lanes {
         }
     }
 
-    /// Gives up a connection that could not be established: denies the peer's offer, and does not
-    /// ask that peer again at once.
+    /// Gives up a connection that could not be established: denies the peer's offer and, for some
+    /// rounds, does not ask that peer again.
     pub fn refused(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -280,7 +283,7 @@ impl Lanes {
         slot.is_some_and(|slot| slot.state == State::Connecting)
     }
 
-    /// Completes a drain: the sender has left the lane and uses the base path.
+    /// Completes a drain. Called when the sender has left the lane and uses the base path.
     pub fn drained(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         let Some(&Slot {
@@ -298,7 +301,8 @@ impl Lanes {
                 send(act, peer, Message::Recall { generation });
             }
             State::Draining => {
-                // The peer needed the lane for another peer: do not ask again at once.
+                // The peer needs the lane for another peer, so this rank does not ask it again at
+                // once.
                 self.denials.note(peer, 0, self.settings.hold, self.round);
                 send(act, peer, Message::Returned { generation });
                 self.close(at, act);
@@ -307,7 +311,7 @@ impl Lanes {
         }
     }
 
-    /// For tests: recalls an open lane, whatever its weight.
+    /// Recalls an open lane, whatever its weight. This is for tests.
     pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self
@@ -319,8 +323,9 @@ impl Lanes {
         }
     }
 
-    /// Frees everything that waits for a dead peer. Also call [`Tracker::forget`] and note no more
-    /// of its traffic; otherwise the dead peer is offered a lane.
+    /// Frees everything that waits for a dead peer. The caller must also call [`Tracker::forget`]
+    /// and note no more of the peer's traffic, because otherwise the dead peer would be offered a
+    /// lane.
     pub fn on_death(&mut self, peer: u32, act: &mut dyn FnMut(Action)) {
         self.denials.forget(peer);
         self.probe = self.probe.filter(|&(probed, _)| probed != peer);
@@ -339,7 +344,7 @@ impl Lanes {
         self.slots.iter().position(|slot| slot.state == State::Free)
     }
 
-    /// Returns the number of lanes that will become free soon.
+    /// Returns the number of lanes that are about to become free.
     fn coming(&self) -> usize {
         let is_coming = |slot: &&Slot| {
             matches!(
@@ -352,11 +357,12 @@ impl Lanes {
 
     fn next_generation(&mut self, peer: u32) -> u32 {
         self.begun = self.begun.wrapping_add(1);
-        // Two ranks that begin at the same time thus pick different generations.
+        // The lowest bit makes two ranks that begin exchanges with each other at the same time pick
+        // different generations.
         self.begun << 1 | u32::from(self.own > peer)
     }
 
-    /// Begins an exchange for a free lane.
+    /// Begins an exchange about a free lane.
     fn begin(&mut self, at: usize, peer: u32, weight: Weight, act: &mut dyn FnMut(Action)) {
         let generation = self.next_generation(peer);
         match self.kind {
@@ -372,7 +378,7 @@ impl Lanes {
         self.reserve(at, State::Offered, peer, generation, 0);
         let message = Message::Offer {
             generation,
-            slot: at as u16, // Fits: there are fewer slots.
+            slot: at as u16, // Lossless: there are fewer slots.
             size: self.settings.size,
         };
         send(act, peer, message);
@@ -412,7 +418,7 @@ impl Lanes {
         });
     }
 
-    /// Recalls a lane. An owner has nothing to drain.
+    /// Recalls a lane. An owner recalls at once, because it has nothing to drain.
     fn recall(&mut self, at: usize, act: &mut dyn FnMut(Action)) {
         let slot = &mut self.slots[at];
         let (peer, generation) = (slot.peer, slot.generation);
@@ -428,14 +434,14 @@ impl Lanes {
         }
     }
 
-    /// Returns the number of rounds for which the lane stays, whatever the traffic.
+    /// Returns the number of rounds for which the peer still keeps the lane, whatever the traffic.
     fn held_for(&self, slot: &Slot) -> u32 {
         let age = self.round.wrapping_sub(slot.since);
         self.settings.hold.saturating_sub(age)
     }
 
-    /// Returns the lightest peer's open lane among those that satisfy `is_meant`, with that peer's
-    /// weight.
+    /// Returns, of the open lanes that satisfy `is_meant`, the one whose peer is the lightest, with
+    /// that peer's weight.
     fn lightest(
         &self,
         tracker: &Tracker,
@@ -447,7 +453,8 @@ impl Lanes {
             .min_by_key(|&(_, weight)| weight)
     }
 
-    /// Returns the lane that a peer of this weight may take over, and its holder's weight.
+    /// Returns the lane that a peer of this weight may take over, with the weight of the lane's
+    /// holder.
     fn victim(&self, tracker: &Tracker, weight: Weight) -> Option<(usize, Weight)> {
         let (at, held) = self.lightest(tracker, |slot| self.held_for(slot) == 0)?;
         self.settings.beats(weight, held).then_some((at, held))

@@ -1,4 +1,4 @@
-//! Handling of messages from other ranks.
+//! The handling of messages from other ranks.
 
 use std::cmp::Reverse;
 
@@ -6,8 +6,8 @@ use super::{Action, LaneKind, Lanes, State, Violation, send};
 use crate::{Message, Tracker, Weight};
 
 impl Lanes {
-    /// Handles a message from a peer. Pass the same tracker as to [`progress`](Self::progress); a
-    /// [`LaneKind::Holder`] does not use it.
+    /// Handles a message from a peer. The tracker must be the one that is passed to
+    /// [`progress`](Self::progress). A [`LaneKind::Holder`] does not use it.
     ///
     /// # Errors
     /// Returns an error if no honest peer sends this message; the message then has no effect.
@@ -19,7 +19,7 @@ impl Lanes {
         act: &mut dyn FnMut(Action),
     ) -> Result<(), Violation> {
         let is_meant = match (self.kind, message) {
-            // The asking rank began the exchange, and the generation's lowest bit must say so.
+            // The asking rank began the exchange, which the generation's lowest bit must confirm.
             (LaneKind::Both, Message::Ask { generation, .. }) => {
                 generation & 1 == u32::from(from > self.own)
             }
@@ -36,7 +36,7 @@ impl Lanes {
         }
         let generation = message.generation();
         let at = self.of(from);
-        // A message about a finished exchange finds no slot.
+        // A message about a finished exchange matches no slot.
         let current = at.filter(|&at| self.slots[at].generation == generation);
         let state = current.map(|at| (at, self.slots[at].state));
         match (message, state) {
@@ -85,11 +85,11 @@ impl Lanes {
                     peer: from,
                 });
             }
-            // Both ends have recalled the lane, and have left it before.
+            // Both ends have recalled the lane, which they do only once they have left it.
             (Message::Recall { .. }, Some((at, State::Recalled)))
             | (Message::Returned { .. }, Some((at, State::Recalled))) => self.close(at, act),
             (Message::Recall { .. }, Some((at, State::Offered))) => {
-                // The recall has overtaken the peer's answer.
+                // The peer's recall has overtaken its answer to the offer.
                 send(act, from, Message::Returned { generation });
                 self.close(at, act);
             }
@@ -106,7 +106,7 @@ impl Lanes {
     }
 
     /// Handles the announcement, received on the base path, that the following messages use a lane.
-    /// Returns the lane if it is still that peer's; the receiver polls it from now on.
+    /// Returns the lane if the peer still has it. The receiver must poll the lane from now on.
     pub fn on_announced(
         &mut self,
         from: u32,
@@ -117,9 +117,9 @@ impl Lanes {
             .of(from)
             .filter(|&at| self.slots[at].generation == generation)?;
         match self.slots[at].state {
-            // The lane has not been granted to any peer yet.
+            // The peer cannot have the lane yet.
             State::Asked | State::Connecting => return None,
-            // The announcement has overtaken the answer.
+            // The announcement has overtaken the peer's answer to the offer.
             State::Offered => self.taken(at, act),
             _ => {}
         }
@@ -128,8 +128,8 @@ impl Lanes {
     }
 
     /// Handles the offer of a peer that was asked while all lanes were in use. If no lane is free
-    /// now, recalls one and denies the offer, to ask again later: the peer must not wait until
-    /// another rank has left the lane.
+    /// now, recalls one and denies the offer, in order to ask again later. The offer is denied so
+    /// that the peer does not have to wait until another rank has left the recalled lane.
     fn on_willing(
         &mut self,
         from: u32,
@@ -164,7 +164,8 @@ impl Lanes {
         self.open(at, at as u16, self.settings.size, act);
     }
 
-    /// Makes a lane free for a later ask of this peer; returns whether one will be free.
+    /// Recalls a lane for a later ask of this peer, unless one is about to become free. Returns
+    /// whether one will be free.
     fn make_room(&mut self, peer: u32, tracker: &Tracker, act: &mut dyn FnMut(Action)) -> bool {
         if self.coming() > 0 {
             return true;
@@ -176,11 +177,11 @@ impl Lanes {
         victim.is_some()
     }
 
-    /// Answers an ask for a lane that costs a slot here.
+    /// Answers an ask for a lane that takes a slot at this rank.
     ///
     /// The weight in the ask suffices for a free lane. Whether another peer loses its lane depends
-    /// on the traffic that this rank sees of both: a rank's samples are fractions of its own
-    /// traffic and cannot be compared with those of a faster or slower rank.
+    /// on the traffic that this rank itself sees with each of the two, because a rank's samples are
+    /// fractions of its own traffic and cannot be compared with those of a faster or slower rank.
     fn on_ask(
         &mut self,
         from: u32,
@@ -191,8 +192,8 @@ impl Lanes {
         act: &mut dyn FnMut(Action),
     ) {
         if let Some(at) = at {
-            // If the asks crossed, the lower rank's ask counts. Otherwise one end has not finished
-            // with the previous lane.
+            // If the two ranks' asks crossed, the lower rank's ask counts. Otherwise one end has
+            // not finished with the previous lane.
             match self.slots[at].state {
                 State::Asked if from < self.own => self.offer(at, from, generation, act),
                 _ => self.deny(from, generation, 0, 1, act),
@@ -200,7 +201,7 @@ impl Lanes {
         } else if let Some(free) = self.free() {
             self.offer(free, from, generation, act);
         } else if let Some(weaker) = self.weaker_ask(from, weight) {
-            // The answer to the replaced ask will find no slot.
+            // This replaces the ask to another peer, whose answer will match no slot.
             self.offer(weaker, from, generation, act);
         } else if self.make_room(from, tracker, act) {
             self.deny(from, generation, 0, 1, act);
@@ -216,8 +217,9 @@ impl Lanes {
         }
     }
 
-    /// Returns this rank's lowest ask if it yields to another rank's. All ranks order asks
-    /// identically, so in a cycle of waiting asks one always takes precedence over the others.
+    /// Returns the slot of this rank's lowest ask, if that ask yields to another rank's. All ranks
+    /// order asks identically, so in a cycle of waiting asks one always takes precedence over the
+    /// others.
     fn weaker_ask(&self, from: u32, weight: Weight) -> Option<usize> {
         let order = |peer: u32, weight| (weight, Reverse((self.own.min(peer), self.own.max(peer))));
         let asks = self.slots.iter().enumerate();

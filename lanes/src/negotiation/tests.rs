@@ -1,4 +1,4 @@
-//! Message exchanges between ranks, one at a time.
+//! Tests of message exchanges between ranks, in which messages are delivered one at a time.
 
 use super::*;
 
@@ -6,7 +6,7 @@ use super::*;
 struct Ranks {
     lanes: Vec<Lanes>,
     trackers: Vec<Tracker>,
-    /// The sender, the receiver and the message.
+    /// The messages in flight, each with its sender and receiver.
     messages: Vec<(u32, u32, Message)>,
     others: Vec<(u32, Action)>,
     /// Whether connections are established at once.
@@ -233,7 +233,7 @@ fn a_connection_that_fails_is_a_denial() {
         ranks.progress(0);
     }
     assert_ne!(ranks.messages, []);
-    // Too late.
+    // The connection is reported too late, which must change nothing.
     for late in [Lanes::connected, Lanes::refused] {
         ranks.on(0, |lanes, _, act| late(lanes, 0, act));
         assert_eq!(ranks.lanes[0].iter().next().unwrap().state, State::Asked);
@@ -271,7 +271,7 @@ fn a_recall_that_overtakes_the_answer_is_returned() {
     let mut ranks = Ranks::new(2);
     ranks.touch(0, 1, 50);
     ranks.progress(0);
-    // The ask and the offer.
+    // The ask and then the offer arrive.
     ranks.arrive();
     ranks.arrive();
     ranks.on(0, |lanes, _, act| {
