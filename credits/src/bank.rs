@@ -1,5 +1,5 @@
-//! The state that all peers of a rank share: the credits in the bank, the epoch, and the number of
-//! peers being asked for credits.
+//! The state that all peers of a rank share, which consists of the credits in the bank, the epoch,
+//! and the number of peers being asked for credits.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -9,64 +9,66 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-// The model checker's types.
+// Under the model checker, its types are used.
 #[cfg(loom)]
 use ::loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use Ordering::Relaxed;
 
 /// A rank's bank and its epoch.
 ///
-/// A trait, because the state machine is the same if one thread owns all of it, or if several
-/// threads each lock a [part](crate::Part) of the peers and share the bank.
+/// This is a trait because the state machine is the same whether one thread owns all of it or
+/// several threads each lock a [part](crate::Part) of the peers and share the bank.
 pub trait Bank: Debug + Sized {
-    /// The most parts that can share a bank.
+    /// The maximum number of parts that can share a bank.
     const MOST_PARTS: u32;
 
-    /// Opens a bank with `credits`; returns one handle for each of `parts` parts.
+    /// Opens a bank with `credits` credits. Returns one handle for each of `parts` parts.
     ///
     /// # Panics
-    /// If `parts` is 0 or exceeds [`MOST_PARTS`](Self::MOST_PARTS).
+    /// Panics if `parts` is 0 or exceeds [`MOST_PARTS`](Self::MOST_PARTS).
     fn open(credits: u32, parts: u32) -> Vec<Self>;
 
-    /// Returns the credits in the bank.
+    /// Returns the number of credits in the bank.
     fn credits(&self) -> u32;
 
-    /// Takes out up to `most` credits; returns how many.
+    /// Takes out up to `most` credits. Returns how many were taken out.
     fn withdraw(&mut self, most: u32) -> u32;
 
-    /// Puts credits in.
+    /// Puts credits into the bank.
     fn deposit(&mut self, credits: u32);
 
-    /// Returns the number of epochs ended so far. Wraps.
+    /// Returns the number of epochs ended so far, which wraps around.
     fn epoch(&self) -> u32;
 
-    /// Returns the number of requests received since the start, with epochs of `length`.
+    /// Returns the number of requests received since the start, given that epochs have `length`
+    /// requests.
     fn received(&self, length: u32) -> u64;
 
-    /// Counts received requests; `length` of them make an epoch.
+    /// Counts received requests, `length` of which make an epoch.
     fn note_requests(&mut self, requests: u32, length: u32);
 
-    /// Counts requests unless an epoch ends with them, if that is known beforehand. On false
-    /// nothing has happened.
+    /// Counts requests unless it is known beforehand that an epoch ends with them. Returns `false`
+    /// if they were not counted.
     #[inline]
     fn note_within_epoch(&mut self, requests: u32, length: u32) -> bool {
         self.note_requests(requests, length);
         true
     }
 
-    /// Notes that the bank is low: up to `peers` peers should be asked at a time. `empty` means
-    /// that it had nothing to give.
+    /// Notes that the bank is low, so that up to `peers` peers should be asked at a time. `empty`
+    /// says whether the bank had nothing to give.
     fn want(&mut self, peers: u32, empty: bool);
 
-    /// Returns whether the bank had nothing to give to one of the peers for which others are to be
-    /// asked.
+    /// Returns whether the bank had nothing to give to at least one of the peers on whose behalf
+    /// others are to be asked.
     fn was_empty(&self) -> bool;
 
-    /// Returns whether more peers should be asked now; epochs have `length` requests.
+    /// Returns whether more peers should be asked now, given that epochs have `length` requests.
     fn is_wanting(&self, length: u32) -> bool;
 
-    /// Begins to ask one more peer. Returns false if no more are wanted, or fewer than `apart`
-    /// requests have been received since the last one was asked; epochs have `length` requests.
+    /// Begins to ask one more peer. Returns `false` if no more peers should be asked, or if fewer
+    /// than `apart` requests have been received since the last one was asked. Epochs have `length`
+    /// requests.
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool;
 
     /// Notes that a peer has answered.
@@ -76,21 +78,22 @@ pub trait Bank: Debug + Sized {
     fn revokes(&self) -> u32;
 }
 
-/// The peers asked for credits.
+/// The counts of the peers to ask for credits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Asking {
-    /// Number of peers still to ask. Together with those asked, at most [`Self::MOST`].
+    /// The number of peers still to ask, which is at most [`Self::MOST`].
     wanted: u16,
-    /// Whether the bank had nothing to give to one of the peers for which others are asked.
+    /// Whether the bank had nothing to give to at least one of the peers on whose behalf others are
+    /// asked.
     empty: bool,
-    /// Number of peers asked that have not answered.
+    /// The number of peers that were asked and have not answered.
     under_way: u16,
-    /// Low bits of the count of received requests at which the next peer may be asked.
+    /// The low bits of the count of received requests at which the next peer may be asked.
     next: u32,
 }
 
 impl Asking {
-    /// One bit less than the field has.
+    /// The maximum value of `wanted`, which has one bit less than its field.
     const MOST: u16 = u16::MAX >> 1;
 
     fn want(&mut self, peers: u32, empty: bool) {
@@ -99,8 +102,8 @@ impl Asking {
         self.wanted = peers.saturating_sub(self.under_way);
     }
 
-    /// Returns how many more requests must arrive before the next peer may be asked, after
-    /// `received`; counts are low bits.
+    /// Returns how many more requests must arrive before the next peer may be asked. `received`
+    /// contains the low bits of the count of received requests.
     const fn to_wait(self, received: u32) -> u32 {
         match self.next.wrapping_sub(received) {
             wait if wait <= i32::MAX as u32 => wait,
@@ -228,12 +231,12 @@ impl Bank for OwnBank {
 
     #[inline]
     fn is_wanting(&self, length: u32) -> bool {
-        // Truncated to the low bits.
+        // The count is truncated to its low bits.
         self.asking.is_due(self.received(length) as u32)
     }
 
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool {
-        // Truncated to the low bits.
+        // The count is truncated to its low bits.
         let received = self.received(length) as u32;
         self.asking.begin(received, apart)
     }
@@ -250,10 +253,10 @@ impl Bank for OwnBank {
 
 /// A bank shared by several parts, each under its own lock.
 ///
-/// No part waits for another: every method is a few atomic operations. Each word is consistent by
-/// itself, and nothing depends on the order in which changes of different words become visible, so
-/// relaxed operations are enough. A part may be late to see that an epoch has ended; its peers then
-/// decay a little later.
+/// No part waits for another, because every method consists of a few atomic operations. Each word
+/// is consistent by itself, and nothing depends on the order in which changes of different words
+/// become visible, so relaxed operations are enough. A part may be late to see that an epoch has
+/// ended; its peers then decay a little later.
 #[derive(Debug, Default)]
 pub struct SharedBank {
     credits: AtomicU32,
@@ -268,7 +271,7 @@ impl SharedBank {
         Asking::unpack(self.asking.load(Relaxed))
     }
 
-    /// Changes the state in one step.
+    /// Changes the packed state atomically.
     fn change<T>(&self, mut change: impl FnMut(&mut Asking) -> T) -> T {
         let mut before = self.asking.load(Relaxed);
         loop {
@@ -333,7 +336,7 @@ impl Bank for Arc<SharedBank> {
         let before = self.received.fetch_add(requests, Relaxed);
         let (left, length) = (before % u64::from(length), u64::from(length));
         if left + requests >= length {
-            // Fits: at most the number of requests.
+            // The cast is lossless, because the number of epochs is at most that of requests.
             let epochs = ((left + requests) / length) as u32;
             let ended = (before + requests) / length * length;
             self.change(|asking| asking.end_epoch(ended as u32));
@@ -351,12 +354,12 @@ impl Bank for Arc<SharedBank> {
 
     #[inline]
     fn is_wanting(&self, _length: u32) -> bool {
-        // Truncated to the low bits.
+        // The count is truncated to its low bits.
         self.asking().is_due(self.received.load(Relaxed) as u32)
     }
 
     fn begin_revoke(&mut self, apart: u32, _length: u32) -> bool {
-        // Truncated to the low bits.
+        // The count is truncated to its low bits.
         let received = self.received.load(Relaxed) as u32;
         self.change(|asking| asking.begin(received, apart))
     }
@@ -411,7 +414,7 @@ mod tests {
                         part.deposit(credits);
                     }
                     Step::Requests(requests) => {
-                        // Either method.
+                        // Both methods of counting are tested.
                         if at % 3 > 0 || !own.note_within_epoch(requests, length) {
                             own.note_requests(requests, length);
                         }

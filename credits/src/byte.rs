@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The most extra credits that one message can ask for or grant (3 bits).
+/// The maximum number of extra credits that one message can ask for or grant (3 bits).
 pub const MAX_EXTRA: u8 = 7;
 
-/// The most credits that one message can use or give back (4 bits).
+/// The maximum number of credits that one message can use or give back (4 bits).
 pub const MAX_CREDITS: u8 = 15;
 
 /// The byte that requests and replies carry: `EXXXNNNN`.
@@ -55,21 +55,21 @@ impl CreditByte {
         self.0 & CreditByte::END != 0
     }
 
-    /// Returns the extra credits wanted or granted, at most [`MAX_EXTRA`].
+    /// Returns the number of extra credits wanted or granted, at most [`MAX_EXTRA`].
     #[inline]
     #[must_use]
     pub const fn extra(self) -> u8 {
         self.0 >> 4 & MAX_EXTRA
     }
 
-    /// Returns the credits used or given back, at most [`MAX_CREDITS`].
+    /// Returns the number of credits used or given back, at most [`MAX_CREDITS`].
     #[inline]
     #[must_use]
     pub const fn credits(self) -> u8 {
         self.0 & MAX_CREDITS
     }
 
-    /// Returns whether the byte contains only its number of credits.
+    /// Returns whether the byte contains nothing but the number of credits used or given back.
     #[inline]
     #[must_use]
     pub const fn is_plain(self) -> bool {

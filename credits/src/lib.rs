@@ -1,22 +1,23 @@
-//! Flow control of active messages by credits, as a state machine: no I/O, no clock, no threads, no
-//! locks, and no allocation after construction.
+//! Flow control of active messages by credits, as a state machine that has no I/O, clock, threads
+//! or locks and does not allocate after construction.
 //!
 //! A credit stands for a fixed amount of a receiver's request buffers and one event. Each rank
 //! lends credits to every other rank, and keeps the rest in its bank. A request takes credits of
-//! the receiver and brings them back with its reply, so the request buffers cannot overflow, no
-//! matter which ranks send. Only requests need credits: a reply goes to a chunk that its requester
+//! the receiver, and the reply brings them back, so the request buffers cannot overflow, no matter
+//! which ranks send. Only requests need credits: a reply goes to a chunk that its requester
 //! reserves for it.
 //!
-//! Start with [`Plan`], which computes what a rank lends and how much memory that takes, and with
-//! [`FlowControl`], the interface that the engine drives; [`Policy`] implements it as a job's
-//! settings require.
+//! The entry points are [`Plan`], which computes what a rank lends and how much memory that takes,
+//! and [`FlowControl`], the interface that the engine drives. [`Policy`] implements that interface
+//! as a job's settings require. The engine drives it as follows:
 //!
-//! * send a request: [`Scale::cost`], [`FlowControl::take`] (on failure poll and try again), put
-//!   the [`CreditByte`] into it;
-//! * a request arrived: run its handler, [`FlowControl::grant`], put that byte into the reply;
-//! * a reply arrived: [`FlowControl::settle`];
-//! * when polling: [`FlowControl::next_system`], and [`FlowControl::on_system`] for each system
-//!   message that arrives.
+//! * To send a request, it calls [`Scale::cost`] and [`FlowControl::take`], and puts the
+//!   [`CreditByte`] into the request. If `take` fails, it polls and tries again.
+//! * When a request has arrived, it runs the request's handler, calls [`FlowControl::grant`] and
+//!   puts the resulting byte into the reply.
+//! * When a reply has arrived, it calls [`FlowControl::settle`].
+//! * When it polls, it calls [`FlowControl::next_system`], and [`FlowControl::on_system`] for each
+//!   system message that has arrived.
 //!
 //! ```
 //! use credits::{CreditByte, FlowControl, Overrides, Plan, Policy, Scale};

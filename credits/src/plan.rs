@@ -1,34 +1,35 @@
-//! The plan: what a rank lends, banks and allocates.
+//! The plan, which says what a rank lends, banks and allocates.
 
 use crate::{EVENT_BYTES, Scale, Tuning, defaults};
 
-/// Settings that replace defaults.
+/// The settings that replace defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Overrides {
-    /// Whether there is flow control at all (`GASNET_PORTAL_FLOW_CONTROL`, default on).
+    /// Whether there is flow control at all (`GASNET_PORTAL_FLOW_CONTROL`). There is by default.
     pub flow_control: bool,
-    /// Credits lent to each rank at the start (`GASNET_PORTAL_CRED_PER_NODE`).
+    /// The number of credits lent to each rank at the start (`GASNET_PORTAL_CRED_PER_NODE`).
     pub credits_per_peer: Option<u32>,
-    /// Credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
+    /// The number of credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
     pub banked: Option<u32>,
-    /// Bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`), used as far as they form whole
-    /// buffers and countable credits.
+    /// The number of bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`). They are used as
+    /// far as they form whole buffers and the credits can be counted.
     pub receive_space: Option<u64>,
-    /// The most credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). The default for
-    /// dynamic credits is [`defaults::max_per_peer`] or the loan at the start, if that is larger;
-    /// for static ones there is no limit.
+    /// The maximum number of credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). The
+    /// default for dynamic credits is the larger of [`defaults::max_per_peer`] and the loan at the
+    /// start. For static credits, there is no limit.
     pub max_per_peer: Option<u32>,
-    /// Whether the bank is kept for dynamic credits (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, it
-    /// is shared out evenly, as [`Static`](crate::Static) credits need.
+    /// Whether the bank is kept for dynamic credits (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, the
+    /// bank is shared out evenly, as [`Static`](crate::Static) credits need.
     pub dynamic: bool,
-    /// Chunks in a request buffer.
+    /// The number of chunks in a request buffer.
     pub buffer_chunks: u32,
-    /// The parameters of the dynamic algorithm. The minimum and the most per peer are ignored here:
-    /// the former is the cost of a full medium, the latter [`Overrides::max_per_peer`].
+    /// The parameters of the dynamic algorithm. The minimum and the maximum per peer in it are
+    /// ignored: the former is the cost of a full medium, and the latter follows from
+    /// [`Overrides::max_per_peer`].
     pub tuning: Tuning,
-    /// Request buffers without credits: one for each thread that may run request handlers
-    /// concurrently. (The original has one, because one thread at a time handles its queue of
-    /// requests.)
+    /// The number of request buffers without credits. There must be one for each thread that may
+    /// run request handlers concurrently. (The original has one, because one thread at a time
+    /// handles its queue of requests.)
     pub uncovered_buffers: u32,
 }
 
@@ -50,11 +51,12 @@ impl Default for Overrides {
 
 /// A rank's loans, its bank, and the request buffers behind both.
 ///
-/// Of a buffer of `n` chunks, `n − 1` count: it is unlinked as soon as less than a chunk is left. A
-/// buffer is recycled only when all of its requests have been processed; by then the credits of the
-/// first ones may be back at their senders. Therefore the buffers being processed have no credits.
+/// Of a buffer of `n` chunks, only `n − 1` count, because the buffer is unlinked as soon as less
+/// than a chunk is left. A buffer is recycled only when all of its requests have been processed,
+/// and by then the credits of the first ones may be back at their senders. Therefore no credits
+/// stand for the buffers that are being processed.
 ///
-/// A rank lends to itself too, because requests to oneself take the same path.
+/// A rank also lends to itself, because its requests to itself take the same path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     scale: Scale,
@@ -68,7 +70,7 @@ pub struct Plan {
     buffer_chunks: u32,
 }
 
-/// The settings do not result in a plan.
+/// The reason why the settings do not result in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The job has no ranks.
@@ -77,13 +79,13 @@ pub enum PlanError {
     /// A setting is outside of its range.
     #[error("{setting} is {value}, must be {min} to {max}")]
     OutOfRange {
-        /// The setting.
+        /// The name of the setting.
         setting: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: u64,
-        /// Smallest value.
+        /// The smallest accepted value.
         min: u64,
-        /// Largest value.
+        /// The largest accepted value.
         max: u64,
     },
     /// The receive space does not hold the credits to be lent and banked.
@@ -91,21 +93,21 @@ pub enum PlanError {
         "GASNET_PORTAL_AMRECV_SPACE is {given} bytes, the credits of {ranks} ranks need {needed}"
     )]
     SpaceTooSmall {
-        /// Bytes given.
+        /// The number of bytes given.
         given: u64,
-        /// Bytes needed.
+        /// The number of bytes needed.
         needed: u64,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         ranks: u32,
     },
     /// There are more credits than can be counted.
     #[error("{ranks} ranks need {credits} credits, at most {max} can be counted")]
     TooManyCredits {
-        /// Credits in total.
+        /// The total number of credits.
         credits: u64,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         ranks: u32,
-        /// The most.
+        /// The maximum number of credits.
         max: u64,
     },
 }
@@ -113,14 +115,14 @@ pub enum PlanError {
 impl Plan {
     /// Plans for a job of `ranks` ranks.
     ///
-    /// The credits to lend and to bank come from [`defaults`] unless overridden, and are never
-    /// fewer per peer than a full medium costs. Without a given receive space, their total is
-    /// rounded up to whole buffers. With one, the buffers that fit decide: defaults shrink to fit
-    /// it, overrides do not. The rest goes to the bank; without dynamic credits the bank is then
-    /// shared out evenly.
+    /// The numbers of credits to lend and to bank come from [`defaults`] unless overridden. No peer
+    /// is lent fewer than a full medium costs. If no receive space is given, the total is rounded
+    /// up to whole buffers. If one is given, the total is what the buffers that fit into it hold:
+    /// defaults shrink to that, but overrides do not. The rest of the total goes to the bank.
+    /// Without dynamic credits, the bank is then shared out evenly.
     ///
     /// # Errors
-    /// If a setting is out of range, or the settings contradict each other.
+    /// Fails if a setting is out of range, or if the settings contradict each other.
     pub fn new(ranks: u32, scale: Scale, overrides: &Overrides) -> Result<Plan, PlanError> {
         if ranks == 0 {
             return Err(PlanError::NoRanks);
@@ -172,7 +174,7 @@ impl Plan {
         let buffers = match overrides.receive_space {
             None => (per_peer * everyone + banked).div_ceil(per_buffer) + uncovered,
             Some(given) => {
-                // No more buffers than countable credits can use.
+                // There are no more buffers than the maximum number of credits can use.
                 let most = u64::from(u32::MAX) / per_buffer + uncovered;
                 let buffers = (given / buffer_bytes).min(most);
                 let total = buffers.saturating_sub(uncovered).saturating_mul(per_buffer);
@@ -211,7 +213,7 @@ impl Plan {
         if !overrides.dynamic {
             per_peer = (total / everyone).min(limit);
         }
-        // Fits: at most `total`.
+        // The cast is lossless, because the result is at most `total`.
         let banked = (total - per_peer * everyone) as u32;
         let max_per_peer = match overrides.max_per_peer {
             None if overrides.dynamic => per_peer.max(defaults::max_per_peer(banked).into()),
@@ -222,7 +224,7 @@ impl Plan {
             ranks,
             flow_control: overrides.flow_control,
             dynamic: overrides.dynamic,
-            // All within range, by the checks above.
+            // The casts are lossless, because the checks above have bounded all values.
             credits_per_peer: per_peer as u16,
             tuning: Tuning {
                 minimum: scale.full_cost().into(),
@@ -259,13 +261,13 @@ impl Plan {
         self.dynamic
     }
 
-    /// Returns the credits lent to each rank at the start.
+    /// Returns the number of credits lent to each rank at the start.
     #[must_use]
     pub const fn credits_per_peer(&self) -> u16 {
         self.credits_per_peer
     }
 
-    /// Returns the most credits that may be lent to one rank.
+    /// Returns the maximum number of credits that may be lent to one rank.
     #[must_use]
     pub const fn max_per_peer(&self) -> u16 {
         self.tuning.max_per_peer
@@ -277,13 +279,13 @@ impl Plan {
         &self.tuning
     }
 
-    /// Returns the credits in the bank at the start.
+    /// Returns the number of credits in the bank at the start.
     #[must_use]
     pub const fn banked(&self) -> u32 {
         self.banked
     }
 
-    /// Returns all credits, lent and banked.
+    /// Returns the total number of credits, lent and banked.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.credits_per_peer as u32 * self.ranks + self.banked
@@ -295,13 +297,14 @@ impl Plan {
         self.buffers
     }
 
-    /// Returns the bytes of one request buffer.
+    /// Returns the number of bytes of one request buffer.
     #[must_use]
     pub const fn buffer_bytes(&self) -> u64 {
         self.buffer_chunks as u64 * self.scale.chunk() as u64
     }
 
-    /// Returns the bytes of all request buffers and of the events that the credits stand for.
+    /// Returns the number of bytes of all request buffers and of the events that the credits stand
+    /// for.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         let events = self.total() as u64 * EVENT_BYTES as u64;
@@ -311,7 +314,7 @@ impl Plan {
     }
 }
 
-/// Returns the credits that one buffer of `chunks` chunks covers.
+/// Returns the number of credits that one buffer of `chunks` chunks covers.
 fn covered(scale: Scale, chunks: u32) -> u64 {
     u64::from(chunks - 1) * u64::from(scale.chunk()) / u64::from(scale.bytes_per_credit())
 }

@@ -1,26 +1,27 @@
 //! The size of a credit in bytes.
 
-/// Bytes of event queue for each credit.
+/// The number of bytes of event queue for each credit.
 pub const EVENT_BYTES: u32 = 128;
 
-/// Bytes per credit, and the cost of messages.
+/// The number of bytes per credit, and the cost of messages.
 ///
-/// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so a full medium costs 4 or 8.
-/// Larger chunks have larger credits: the cost of a full medium always lies in
-/// [`Scale::FULL_COSTS`].
+/// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so a full medium costs 4 or 8
+/// credits. With larger chunks, a credit has more bytes, so the cost of a full medium always lies
+/// in [`Scale::FULL_COSTS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     bytes_per_credit: u32,
     chunk: u32,
 }
 
-/// The sizes do not fit each other.
+/// The reason why the sizes of a credit and of a chunk do not fit each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScaleError {
-    /// The size is not a power of two (a cost is a shift on the hot path).
+    /// The size of a credit is not a power of two, although the hot path computes a cost by a
+    /// shift.
     #[error("a credit has {bytes_per_credit} bytes, must be a power of two")]
     NotPowerOfTwo {
-        /// Bytes per credit.
+        /// The number of bytes per credit.
         bytes_per_credit: u32,
     },
     /// A full medium would cost too few credits to distinguish small from large, or more than a
@@ -29,11 +30,11 @@ pub enum ScaleError {
         "a chunk of {chunk} bytes costs {cost} credits of {bytes_per_credit} bytes, must cost 4 to 8"
     )]
     FullCost {
-        /// Bytes per chunk.
+        /// The number of bytes per chunk.
         chunk: u32,
-        /// Bytes per credit.
+        /// The number of bytes per credit.
         bytes_per_credit: u32,
-        /// Credits per chunk.
+        /// The cost of a chunk in credits.
         cost: u32,
     },
 }
@@ -42,20 +43,21 @@ impl Scale {
     /// The possible costs of a full medium.
     pub const FULL_COSTS: std::ops::RangeInclusive<u32> = 4..=8;
 
-    /// Cost of a long whose data travels apart from its header: one for each message's event. Its
-    /// header and arguments fit into one credit.
+    /// The cost of a long whose data travels apart from its header, which is one credit for the
+    /// event of each of the two messages. The header and the arguments fit into one credit.
     pub const LONG_COST: u8 = 2;
 
-    /// Cost of a short: with all its arguments it fits into one credit.
+    /// The cost of a short, which fits into one credit with all its arguments.
     pub const SHORT_COST: u8 = 1;
 
-    /// The smallest credit in bytes: the original's.
+    /// The size in bytes of the smallest credit, which is the original's.
     pub const LEAST_BYTES: u32 = 256;
 
     /// Creates the scale with these sizes.
     ///
     /// # Errors
-    /// If `bytes_per_credit` is not a power of two, or a chunk does not cost 4 to 8 credits.
+    /// Fails if `bytes_per_credit` is not a power of two, or if a chunk does not cost 4 to 8
+    /// credits.
     pub const fn new(chunk: u32, bytes_per_credit: u32) -> Result<Scale, ScaleError> {
         if !bytes_per_credit.is_power_of_two() {
             return Err(ScaleError::NotPowerOfTwo { bytes_per_credit });
@@ -78,7 +80,8 @@ impl Scale {
     /// which a full medium costs at most 8.
     ///
     /// # Errors
-    /// If the chunk is too small: a full medium would cost fewer than 4 credits of 256 bytes.
+    /// Fails if the chunk is so small that a full medium would cost fewer than 4 credits of 256
+    /// bytes.
     pub const fn for_chunk(chunk: u32) -> Result<Scale, ScaleError> {
         let mut bytes_per_credit = Scale::LEAST_BYTES;
         while chunk.div_ceil(bytes_per_credit) > *Scale::FULL_COSTS.end() {
@@ -87,22 +90,23 @@ impl Scale {
         Scale::new(chunk, bytes_per_credit)
     }
 
-    /// Returns the bytes of request buffer per credit; a power of two.
+    /// Returns the number of bytes of request buffer per credit, which is a power of two.
     #[inline]
     #[must_use]
     pub const fn bytes_per_credit(self) -> u32 {
         self.bytes_per_credit
     }
 
-    /// Returns the bytes per chunk: the largest body of a request.
+    /// Returns the number of bytes per chunk, which is the size of the largest body of a request.
     #[inline]
     #[must_use]
     pub const fn chunk(self) -> u32 {
         self.chunk
     }
 
-    /// Returns the credits for a request with a body of `bytes` bytes, at most a chunk: 1..=8. A
-    /// larger body, which cannot be sent, costs the same as a full one.
+    /// Returns the number of credits, from 1 to 8, for a request with a body of `bytes` bytes,
+    /// which should be at most a chunk. A larger body, which cannot be sent, costs as much as a
+    /// full one.
     #[inline]
     #[must_use]
     pub const fn cost(self, bytes: usize) -> u8 {
@@ -116,14 +120,14 @@ impl Scale {
         if cost == 0 { 1 } else { cost as u8 }
     }
 
-    /// Returns the credits for a full medium: 4..=8. No rank is ever lent fewer.
+    /// Returns the number of credits, from 4 to 8, for a full medium. No rank is ever lent fewer.
     #[inline]
     #[must_use]
     pub const fn full_cost(self) -> u8 {
         self.cost(self.chunk as usize)
     }
 
-    /// Returns the memory per credit in bytes: request buffer and event.
+    /// Returns the number of bytes of memory per credit, for request buffer and event.
     #[inline]
     #[must_use]
     pub const fn space_per_credit(self) -> u32 {

@@ -7,28 +7,29 @@ use crate::{
 
 /// The credits lent between one rank and all others, in both directions, for the whole job.
 ///
-/// It needs 8 bytes per peer: 80 bytes in a job of 10 ranks, 80 kB of 10,000, 8 MB of 1,000,000.
-/// (The request buffers need more: see [`Plan`].) Stalled requests still ask for more in their
-/// extra bits, so that the demand shows on the wire; nothing is granted.
+/// It needs 8 bytes per peer, that is 80 bytes in a job of 10 ranks, 80 kB with 10,000 and 8 MB
+/// with 1,000,000 ranks. (The request buffers need more: see [`Plan`].) Stalled requests still ask
+/// for more in their extra bits, so that the demand shows on the wire, but nothing is granted.
 #[derive(Clone, Debug)]
 pub struct Static<S = Dense<Loan>> {
     peers: S,
     part: Part,
     ranks: u32,
-    /// The loan from every peer to us, and from us to every peer.
+    /// The loan from every peer to this rank, and from this rank to every peer.
     loan: u16,
-    /// The credits that could not be shared out evenly; they stay in the bank.
+    /// The credits that could not be shared out evenly; they always stay in the bank.
     banked: u32,
 }
 
 /// The state between a rank and one peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loan {
-    /// Send credits in flight: at most the loan.
+    /// The number of send credits in flight, which is at most the loan.
     in_use: u16,
-    /// The most that the stalled request was short of; 0 if none is stalled.
+    /// The largest number of credits that the stalled request was short of, or 0 if no request is
+    /// stalled.
     need: u8,
-    /// Number of requests that stalled; saturates.
+    /// The number of requests that stalled. Saturates.
     stalls: u32,
 }
 
@@ -91,7 +92,7 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
         let peer = self.peers.get_mut(self.part.place(peer));
         let available = loan - peer.in_use;
         if u16::from(credits) > available {
-            // Fits: the difference is at most `credits`.
+            // The cast is lossless, because `available` is less than `credits`.
             return Err(Self::stall(peer, credits - available as u8));
         }
         peer.in_use += u16::from(credits);
@@ -112,7 +113,7 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
     #[inline]
     fn take_ready(&mut self, peer: u32, credits: u32) {
         debug_assert!(credits <= self.ready(peer, 0));
-        // Fits: at most the loan.
+        // The cast is lossless, because `credits` is at most the loan.
         self.peers.get_mut(self.part.place(peer)).in_use += credits as u16;
     }
 
@@ -150,7 +151,7 @@ impl<S: Store<Value = Loan>> FlowControl for Static<S> {
                 in_flight,
             });
         }
-        // Fits: at most `in_use`.
+        // The cast is lossless, because `credits` is at most `in_use`.
         state.in_use -= credits as u16;
         Ok(())
     }

@@ -1,14 +1,14 @@
-//! Storage for the state of all peers.
+//! The storage for the state of all peers.
 
 use std::fmt::Debug;
 
-/// The peers of a state machine: all of them, or one of several equal parts, so that threads that
-/// talk to different peers need not share a lock. Rank `r` belongs to part `r` modulo the number of
-/// parts.
+/// The peers of a state machine, which are all peers of the rank or one of several equal parts of
+/// them. With parts, threads that talk to different peers need not share a lock. Rank `r` belongs
+/// to part `r` modulo the number of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     number: u32,
-    /// Binary logarithm of the number of parts.
+    /// The binary logarithm of the number of parts.
     shift: u32,
 }
 
@@ -19,10 +19,10 @@ impl Part {
         shift: 0,
     };
 
-    /// Returns all `parts` parts.
+    /// Returns all parts of a division into `parts` parts.
     ///
     /// # Panics
-    /// If `parts` is not a power of two.
+    /// Panics if `parts` is not a power of two.
     pub fn all(parts: u32) -> impl ExactSizeIterator<Item = Part> {
         assert!(parts.is_power_of_two(), "{parts} parts");
         let shift = parts.trailing_zeros();
@@ -59,17 +59,17 @@ pub trait Store: Debug + Clone {
     /// Creates `len` copies of `initial`.
     fn new(len: u32, initial: Self::Value) -> Self;
 
-    /// Returns the value at a place; beyond the end, the initial value.
+    /// Returns the value at a place, or the initial value if the place is beyond the end.
     fn get(&self, place: u32) -> Self::Value;
 
     /// Returns a mutable reference to the value at a place.
     ///
     /// # Panics
-    /// If the place is beyond the end.
+    /// Panics if the place is beyond the end.
     fn get_mut(&mut self, place: u32) -> &mut Self::Value;
 }
 
-/// An array: what a rank of a job uses.
+/// A plain array, which the ranks of a job use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Dense<T> {
     values: Box<[T]>,
@@ -100,14 +100,15 @@ impl<T: Copy + Debug> Store for Dense<T> {
     }
 }
 
-/// Memory only for places that have changed: for simulations of very many ranks.
+/// A store that has memory only for places that have changed, for simulations of very many ranks.
 ///
-/// An open-addressing table that stores places and values together. In a simulation hardly any
-/// entry is in a cache when it is needed, so the cost of an access is the number of cache lines
-/// that it touches: here one or two.
+/// It is an open-addressing table that stores places and values together. In a simulation, hardly
+/// any entry is in a cache when it is needed, so the cost of an access is the number of cache lines
+/// that it touches, which is one or two here.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
-    /// The number of slots is 0 or a power of two; at least a quarter are [`EMPTY`](Self::EMPTY).
+    /// The slots. Their number is 0 or a power of two, and at least a quarter of them are
+    /// [`EMPTY`](Self::EMPTY).
     slots: Box<[(u32, T)]>,
     used: u32,
     initial: T,
@@ -115,7 +116,8 @@ pub struct Sparse<T> {
 }
 
 impl<T: Copy> Sparse<T> {
-    /// Stands for no place: there are at most as many places as ranks, so no place has this number.
+    /// A number that stands for no place. There are at most as many places as ranks, so no place
+    /// has it.
     const EMPTY: u32 = u32::MAX;
 
     /// Returns the number of places that take memory.
@@ -124,12 +126,14 @@ impl<T: Copy> Sparse<T> {
         self.used as usize
     }
 
-    /// Returns the slot of a place, or the slot where it belongs. There must be slots.
+    /// Returns the slot of a place or, if it has none, the slot where it belongs. There must be
+    /// slots.
     #[inline]
     fn slot(&self, place: u32) -> usize {
         let mask = self.slots.len() - 1;
-        // 2^32 over the golden ratio: the high bits of the product depend on all bits of the place.
-        // Places are not chosen by an adversary.
+        // The factor is 2^32 over the golden ratio, so the high bits of the product depend on all
+        // bits of the place. Nothing better is needed, because places are not chosen by an
+        // adversary.
         let spread =
             place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
         let mut slot = spread as usize & mask;
@@ -182,7 +186,7 @@ impl<T: Copy + Debug> Store for Sparse<T> {
         if self.slots.is_empty() {
             return self.initial;
         }
-        // An empty slot has the initial value.
+        // If the place has no slot, this reads an empty one, which has the initial value.
         self.slots[self.slot(place)].1
     }
 

@@ -2,9 +2,9 @@
 
 use crate::{CreditByte, FlowControl, Short, System, Violation};
 
-/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`). Every request may be sent; bytes
-/// carry its cost, without effect. A receiver of too many requests at once loses them in its catch
-/// basin, which ends the job.
+/// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`). Every request may be sent at any
+/// time. Credit bytes carry the requests' costs, which have no effect. A receiver of too many
+/// requests at once loses them in its catch basin, which ends the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unlimited;
 
@@ -14,7 +14,7 @@ impl FlowControl for Unlimited {
         Ok(CreditByte::new(false, 0, credits))
     }
 
-    /// Always the largest number.
+    /// Always returns the largest number.
     #[inline]
     fn ready(&self, _peer: u32, _trusted: u32) -> u32 {
         u32::MAX
@@ -55,19 +55,19 @@ impl FlowControl for Unlimited {
         None
     }
 
-    /// Always the largest number.
+    /// Always returns the largest number.
     #[inline]
     fn available(&self, _peer: u32) -> u32 {
         u32::MAX
     }
 
-    /// Not counted: always 0.
+    /// Always returns 0, because credits in flight are not counted.
     #[inline]
     fn in_flight(&self, _peer: u32) -> u32 {
         0
     }
 
-    /// Always the largest number.
+    /// Always returns the largest number.
     fn lent(&self, _peer: u32) -> u32 {
         u32::MAX
     }

@@ -1,5 +1,5 @@
-//! The shared bank under the model checker: every interleaving of its parts, and every value that
-//! the orderings allow a load to return.
+//! Tests of the shared bank under the model checker, which tries every interleaving of the parts
+//! and every value that the orderings allow a load to return.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-credits --release --lib loom`.
 
@@ -11,7 +11,8 @@ use super::{Asking, Bank, SharedBank};
 
 type Part = Arc<SharedBank>;
 
-/// Runs `run` in two parts at once; returns their results and the bank afterwards.
+/// Runs `run` in two parts at once. Returns the two results, and a third part that shows the bank
+/// afterwards.
 fn two<T: 'static>(
     credits: u32,
     run: impl Fn(&mut Part) -> T + Clone + Send + 'static,
@@ -104,7 +105,7 @@ fn loom_answers_are_counted_once() {
 fn loom_a_pace_is_kept() {
     const APART: u32 = 2;
     let mut checker = loom::model::Builder::new();
-    // Checking all interleavings takes minutes.
+    // The number of preemptions is bounded, because checking all interleavings takes minutes.
     checker.preemption_bound = Some(3);
     checker.check(|| {
         let (begun, mut bank) = two(0, |part| {

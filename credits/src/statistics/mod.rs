@@ -1,9 +1,10 @@
-//! Where credits are at the end of each epoch: the format of the files that
-//! `GASNET_PORTAL_CREDIT_STATS` asks for, without file access.
+//! The format of the files that `GASNET_PORTAL_CREDIT_STATS` asks for, which show where the credits
+//! are at the end of each epoch. This module does not access files.
 //!
-//! A file belongs to one rank, is named by [`file_name`] and is CSV: a line of facts about the rank
-//! and its job, which begins with `#`; a line of column names; then for each epoch a row of the
-//! rank, with an empty `peer`, and rows of peers. Cells that do not apply to a row are empty.
+//! A file belongs to one rank and is named by [`file_name`]. It is CSV and begins with a line of
+//! facts about the rank and its job, which begins with `#`, and a line of column names. Then there
+//! is, for each epoch, a row of the rank, with an empty `peer`, and rows of peers. Cells that do
+//! not apply to a row are empty.
 //!
 //! ```text
 //! # conduit-credits 1 job=71f3 rank=0 ranks=4 loan=8 banked=100 epoch=1024
@@ -13,12 +14,12 @@
 //! 1,5230,2,,,,,,,2,0,15,8,4,8,1,7,asked
 //! ```
 //!
-//! A peer has a row if its state differs from that at the start, or did in the previous row; so the
-//! state of a peer without a row is that of its last row, or that at the start. [`Recorder`] writes
-//! such rows, [`Log`] reads them.
+//! A peer has a row if its state differs from that at the start, or did in the peer's previous row.
+//! So the state of a peer without a row is that at the start. [`Recorder`] writes such rows, and
+//! [`Log`] reads them.
 //!
-//! A killed rank leaves a file whose last line may be cut off: [`Log::parse`] omits such a line and
-//! reports it.
+//! A killed rank leaves a file whose last line may be cut off. [`Log::parse`] omits such a line and
+//! reports its number.
 
 mod parse;
 #[cfg(test)]
@@ -37,39 +38,40 @@ pub struct Header {
     pub job: String,
     /// The rank whose statistics these are.
     pub rank: u32,
-    /// Ranks in the job.
+    /// The number of ranks in the job.
     pub ranks: u32,
-    /// Credits lent to each rank, and by each rank, at the start.
+    /// The number of credits lent to each rank, and by each rank, at the start.
     pub loan: u16,
-    /// Credits banked at the start.
+    /// The number of credits banked at the start.
     pub banked: u32,
-    /// Requests received per epoch; 0 if there are no epochs.
+    /// The number of requests received per epoch, or 0 if there are no epochs.
     pub epoch: u32,
 }
 
 /// The state of a rank at the end of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankRow {
-    /// The number of the epoch that ends, from 1; 0 is the start. The last row may be in the middle
-    /// of its epoch, when the job ended.
+    /// The number of the epoch that ends, from 1, or 0 for the start. The last row may show the
+    /// middle of an epoch, if the job ended there.
     pub epoch: u32,
-    /// Microseconds since the rank's start, if the time is known.
+    /// The number of microseconds since the rank's start, if the time is known.
     pub time_us: Option<u64>,
-    /// Requests received since the start.
+    /// The number of requests received since the start.
     pub received: u64,
-    /// Credits in the bank.
+    /// The number of credits in the bank.
     pub banked: u32,
-    /// Credits lent to all ranks.
+    /// The total number of credits lent to all ranks.
     pub lent: u64,
-    /// System messages about credits sent since the start: revokes and returns.
+    /// The number of system messages about credits, which are revokes and returns, sent since the
+    /// start.
     pub system_sent: u64,
-    /// System messages about credits received since the start.
+    /// The number of system messages about credits received since the start.
     pub system_received: u64,
-    /// Credits that ranks have given back to this rank since the start.
+    /// The number of credits that other ranks have given back to this rank since the start.
     pub returned: u64,
-    /// Requests to any rank that stalled for credits since the start.
+    /// The number of requests that stalled for credits since the start.
     pub stalls: u64,
-    /// Credits that this rank has given back to others since the start.
+    /// The number of credits that this rank has given back to others since the start.
     pub revoked: u64,
 }
 
@@ -78,21 +80,21 @@ pub struct RankRow {
 pub struct PeerRow {
     /// The peer.
     pub peer: u32,
-    /// Our credits that the peer has.
+    /// The number of the rank's credits that the peer has.
     pub loan: u16,
-    /// The peer's credits that we have.
+    /// The number of the peer's credits that the rank has.
     pub send: u16,
-    /// The part of these in flight.
+    /// The number of these in flight.
     pub in_use: u16,
-    /// The most in flight recently.
+    /// The largest number that was in flight recently.
     pub max_in_use: u16,
-    /// Requests to the peer that stalled for credits since the start.
+    /// The number of requests to the peer that stalled for credits since the start.
     pub stalls: u64,
-    /// Credits given back to the peer since the start.
+    /// The number of credits given back to the peer since the start.
     pub revoked: u64,
-    /// Recent requests from the peer that asked for more.
+    /// The number of recent requests from the peer that asked for more credits.
     pub requested: u16,
-    /// Credits recently given to the peer.
+    /// The number of credits recently given to the peer.
     pub given: u16,
     /// Whether a revoke to the peer is outstanding.
     pub asked: bool,
@@ -155,7 +157,7 @@ fn word(text: &str) -> String {
 pub struct Epoch {
     /// The row of the rank itself.
     pub rank: RankRow,
-    /// The rows of peers whose state differs from that at the start, or did in the previous row.
+    /// The rows of peers whose state differs from that at the start, or did in their previous row.
     pub peers: Vec<PeerRow>,
 }
 
@@ -170,7 +172,7 @@ pub struct Log {
     pub cut_off: Option<usize>,
 }
 
-/// The start of a file; the number is the version of the format.
+/// The start of a file. The number is the version of the format.
 const MAGIC: &str = "# conduit-credits 1 ";
 
 /// The names of the columns, in order.
@@ -195,7 +197,8 @@ const COLUMNS: [&str; 18] = [
     "flags",
 ];
 
-/// The names of the flags, which are joined by [`AND`].
+/// The name of the flag [`PeerRow::asked`]. Flags are joined by [`AND`].
 const ASKED: &str = "asked";
+/// The name of the flag [`PeerRow::zero_reply`].
 const ZERO_REPLY: &str = "zero_reply";
 const AND: char = '+';

@@ -1,10 +1,10 @@
-//! Conversion of text to rows.
+//! The conversion of text to rows.
 
 use std::fmt;
 
 use super::{AND, ASKED, COLUMNS, Epoch, Header, Log, MAGIC, PeerRow, RankRow, ZERO_REPLY};
 
-/// A file that violates the format, and where.
+/// The way in which a file violates the format, and the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct ParseError {
@@ -12,7 +12,7 @@ pub struct ParseError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The first invalid character of the line, from 1.
+    /// The position of the first invalid character in the line, from 1.
     pub column: usize,
     /// The problem.
     pub problem: Problem,
@@ -25,7 +25,7 @@ pub enum Problem {
     /// The first line is not that of statistics.
     #[error("the file does not contain credit statistics, which begin with \"{}\"", MAGIC.trim_end())]
     NotStatistics,
-    /// The file ends within its first two lines, as that of a rank that was killed early.
+    /// The file ends within its first two lines, which happens if a rank was killed early.
     #[error("the file ends within its first two lines")]
     CutOff,
     /// The first line lacks a fact.
@@ -40,7 +40,7 @@ pub enum Problem {
     /// A cell does not contain a number up to a limit.
     #[error("{name} is {text:?}, must be a number from 0 to {most}")]
     Number {
-        /// The column, or the fact.
+        /// The name of the column or of the fact.
         name: &'static str,
         /// The text found.
         text: String,
@@ -50,18 +50,18 @@ pub enum Problem {
     /// A cell has to be empty in a row of this kind.
     #[error("{0} must be empty here")]
     NotEmpty(&'static str),
-    /// A name that is not a flag.
+    /// A name in the column of flags is not a flag.
     #[error("{0:?} is not a flag")]
     Flag(String),
-    /// A rank that the job does not have.
+    /// A row is about a rank that the job does not have.
     #[error("rank {rank} does not exist in a job of {ranks}")]
     NoSuchRank {
         /// The rank.
         rank: u32,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         ranks: u32,
     },
-    /// A row of the rank whose epoch does not follow the previous one.
+    /// The epoch of the rank's row does not come after that of its previous row.
     #[error("epoch {epoch} after epoch {before}")]
     EpochGoesBack {
         /// The row's epoch.
@@ -74,7 +74,7 @@ pub enum Problem {
     PeerAlone,
 }
 
-/// The most characters of a file that a message repeats.
+/// The maximum number of characters of a file that a message repeats.
 const MOST_SHOWN: usize = 40;
 
 fn shown(text: &str) -> String {
@@ -88,7 +88,7 @@ impl Log {
     /// Parses a file's text. The last line is omitted if it is not terminated.
     ///
     /// # Errors
-    /// The first problem found; `file` only names the file in the error and is not opened.
+    /// Returns the first problem found. `file` only names the file in the error and is not opened.
     pub fn parse(file: &str, text: &str) -> Result<Self, ParseError> {
         let mut log = Log::default();
         let mut number = 0;
@@ -125,7 +125,8 @@ impl Log {
         })
     }
 
-    /// Adds a line. On error returns the problem and the byte of the line where it is.
+    /// Adds a line. On error, returns the byte of the line at which the problem is, and the
+    /// problem.
     fn line(&mut self, number: usize, line: &str) -> Result<(), (usize, Problem)> {
         match number {
             1 => self.header = header(line)?,

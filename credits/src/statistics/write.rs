@@ -1,4 +1,4 @@
-//! Conversion of rows to text.
+//! The conversion of rows to text.
 
 use std::fmt::{self, Write};
 
@@ -8,7 +8,7 @@ impl Header {
     /// Writes the first two lines of a file: the facts and the names of the columns.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn write_csv(&self, out: &mut impl Write) -> fmt::Result {
         writeln!(
             out,
@@ -28,7 +28,7 @@ impl RankRow {
     /// Writes the row of the rank.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn write_csv(&self, out: &mut impl Write) -> fmt::Result {
         self.write_time(out)?;
         writeln!(
@@ -59,7 +59,7 @@ impl PeerRow {
     /// Writes the row of a peer of `rank`, after that rank's own row.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn write_csv(&self, rank: &RankRow, out: &mut impl Write) -> fmt::Result {
         rank.write_time(out)?;
         write!(
@@ -88,12 +88,12 @@ impl PeerRow {
     }
 }
 
-/// Writes a rank's file row by row, omitting peers whose state has not changed. It needs one bit
-/// for each rank of the job.
+/// A writer of a rank's file, row by row. It omits peers whose state is still that at the start,
+/// and needs one bit for each rank of the job.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     loan: u16,
-    /// For each peer, whether its last row differed from the state at the start.
+    /// A bit for each peer that says whether its last row differed from the state at the start.
     moved: Box<[u64]>,
 }
 
@@ -101,7 +101,7 @@ impl Recorder {
     /// Starts a file.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn begin(header: &Header, out: &mut impl Write) -> Result<Self, fmt::Error> {
         header.write_csv(out)?;
         let words = header.ranks.div_ceil(u64::BITS) as usize;
@@ -111,11 +111,12 @@ impl Recorder {
         })
     }
 
-    /// Writes the rows of an epoch: the rank's, and those of `peers` that need one. Each peer comes
-    /// at most once; a peer that is not a rank of the job is omitted.
+    /// Writes the rows of an epoch, which are the rank's and those of the `peers` that need one.
+    /// `peers` must contain each peer at most once. A peer that is not a rank of the job is
+    /// omitted.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Fails if `out` does.
     pub fn epoch(
         &mut self,
         rank: &RankRow,
