@@ -6,14 +6,14 @@
 
 use crate::Scale;
 
-/// Chunks in one request buffer.
+/// The number of chunks in one request buffer.
 pub const BUFFER_CHUNKS: u32 = 1024;
 
-/// The original limit on dynamic credits lent to one rank; now the lower bound of the default
-/// limit, see [`max_per_peer`].
+/// The original's limit on the dynamic credits lent to one rank. It is now the lower bound of the
+/// default limit; see [`max_per_peer`].
 pub const MAX_PER_PEER: u16 = 400;
 
-/// By default one rank is lent at most this fraction (one part in so many) of the bank's credits.
+/// By default, one rank is lent at most one part in this many of the bank's credits.
 pub const BANK_SHARE: u32 = 16;
 
 /// The largest limit that [`BANK_SHARE`] results in. A loan that has become large grows on to the
@@ -21,38 +21,39 @@ pub const BANK_SHARE: u32 = 16;
 /// partners take an eighth of the tables' bank.
 pub const MAX_OF_BANK: u16 = 1024;
 
-/// The fewest credits that a rank lends in total, within [`SMALL_JOB_BYTES`] of buffers. Shared out
-/// evenly, in jobs of up to 20 ranks this is more for each than the tables give, and more than
-/// [`MAX_PER_PEER`].
+/// The minimum number of credits that a rank lends in total, as far as [`SMALL_JOB_BYTES`] of
+/// buffers allow. In jobs of up to 20 ranks, an even share of this number is more than the tables
+/// give each rank, and more than [`MAX_PER_PEER`].
 ///
 /// The tables are for a network whose sender is slower than its receiver. If both are processors, a
-/// sender that may run ahead by 200 shorts waits for the other's cache lines most of the time; from
-/// about 2,000 on it is as fast as without flow control.
+/// sender that may run ahead by 200 shorts waits for the receiver's cache lines most of the time.
+/// From about 2,000 shorts on, it is as fast as without flow control.
 pub const SMALL_JOB_CREDITS: u32 = 8192;
 
-/// The most bytes of request buffers for [`SMALL_JOB_CREDITS`].
+/// The maximum number of bytes of request buffers for [`SMALL_JOB_CREDITS`].
 pub const SMALL_JOB_BYTES: u32 = 32 << 20;
 
-/// Requests received per epoch.
+/// The number of requests received per epoch.
 pub const EPOCH: u32 = 1024;
 
-/// The most credits that a rank gives back to one lender within an epoch.
+/// The maximum number of credits that a rank gives back to one lender within an epoch.
 pub const REVOKE_LIMIT: u16 = 32;
 
-/// The most credits that a rank lends to one peer within an epoch.
+/// The maximum number of credits that a rank lends to one peer within an epoch.
 pub const LENDER_LIMIT: u16 = 32;
 
-/// Number of peers asked for credits at a time.
+/// The number of peers asked for credits at a time.
 pub const SCAVENGE: u32 = 6;
 
-/// One row: in jobs of `ranks`, lend each rank `per_peer` credits and bank `banked`.
+/// A row of a table, which says that in jobs of `ranks` ranks each rank is lent `per_peer` credits
+/// and `banked` credits are banked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Ranks in the job.
+    /// The number of ranks in the job.
     pub ranks: u32,
-    /// Credits lent to each rank.
+    /// The number of credits lent to each rank.
     pub per_peer: u32,
-    /// Credits in the bank.
+    /// The number of credits in the bank.
     pub banked: u32,
 }
 
@@ -64,7 +65,7 @@ const fn row(ranks: u32, per_peer: u32, banked: u32) -> Row {
     }
 }
 
-/// For chunks of 1 KiB: a full medium costs 4 credits.
+/// The table for chunks of 1 KiB, with which a full medium costs 4 credits.
 pub const COST_4: [Row; 10] = [
     row(1, 200, 400),
     row(64, 170, 25_600),
@@ -78,7 +79,7 @@ pub const COST_4: [Row; 10] = [
     row(20_480, 4, 51_200),
 ];
 
-/// For chunks of 2 KiB: a full medium costs 8 credits.
+/// The table for chunks of 2 KiB, with which a full medium costs 8 credits.
 pub const COST_8: [Row; 9] = [
     row(1, 200, 200),
     row(64, 170, 12_800),
@@ -91,12 +92,12 @@ pub const COST_8: [Row; 9] = [
     row(20_480, 8, 25_600),
 ];
 
-/// Returns the default for the most dynamic credits lent to one rank, if `banked` are in the bank
-/// at the start.
+/// Returns the default maximum of dynamic credits lent to one rank, if `banked` credits are in the
+/// bank at the start.
 ///
 /// The limit costs no memory, because credits exist whether lent or not. It keeps one rank from
-/// taking what others need; but below the size of a burst in flight it makes requests stall again
-/// and again. Therefore it grows with the bank.
+/// taking what others need, but if it is smaller than a burst in flight, requests stall again and
+/// again. Therefore it grows with the bank.
 #[must_use]
 pub fn max_per_peer(banked: u32) -> u16 {
     let share = u16::try_from(banked / BANK_SHARE).unwrap_or(u16::MAX);
@@ -105,7 +106,7 @@ pub fn max_per_peer(banked: u32) -> u16 {
 
 /// Returns the default credits per peer and in the bank for a job of `ranks` ranks.
 ///
-/// Never fewer per peer than a full medium costs. The credits that small jobs lend beyond the
+/// No peer is lent fewer than a full medium costs. The credits that small jobs lend beyond the
 /// tables come from the bank first.
 #[must_use]
 pub fn credits(ranks: u32, scale: Scale) -> Row {
@@ -127,7 +128,8 @@ pub fn credits(ranks: u32, scale: Scale) -> Row {
     }
 }
 
-/// Returns the row for `ranks`, interpolated; the first row before the table, the last beyond it.
+/// Returns the interpolated row for `ranks`. Before the table's first row, this is the first row,
+/// and beyond the last row, it is the last one.
 fn look_up(table: &[Row], ranks: u32) -> Row {
     let mut below = table[0];
     for &above in table {
@@ -150,7 +152,8 @@ fn look_up(table: &[Row], ranks: u32) -> Row {
     Row { ranks, ..below }
 }
 
-/// Returns the value at `x` on the straight line through two points, `x0 < x1`, rounded down.
+/// Returns the value at `x` on the straight line through two points, rounded down. `x0` must be
+/// less than `x1`.
 fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
     let (x0, y0, x1, y1, x) = (
         i64::from(x0),
@@ -159,7 +162,8 @@ fn between((x0, y0): (u32, u32), (x1, y1): (u32, u32), x: u32) -> u32 {
         i64::from(y1),
         i64::from(x),
     );
-    // Fits between two u32, because x lies between x0 and x1.
+    // The cast is lossless: `x` lies between `x0` and `x1`, so the result lies between two values
+    // of `u32`.
     (y0 + ((y1 - y0) * (x - x0)).div_euclid(x1 - x0)) as u32
 }
 
@@ -232,7 +236,7 @@ mod tests {
     #[test]
     fn larger_chunks_use_the_column_of_their_cost() {
         assert_eq!(numbers(64, 65_536), numbers(64, 2048));
-        // 1536 bytes cost 6 credits, half way between the columns.
+        // A chunk of 1536 bytes costs 6 credits, which is half way between the two tables.
         assert_eq!(numbers(64, 1536), (170, 19_200));
     }
 

@@ -6,8 +6,8 @@ use crate::{
 };
 
 /// The flow control that the settings select. Each call is a `match`, without dynamic dispatch.
-// The discriminant has its own byte: stored in an unused value of another field, it would take
-// eight instructions to find, three times per message.
+// `repr` gives the discriminant its own byte. If it were stored in an unused value of another
+// field, reading it would take eight instructions, three times per message.
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub enum Policy<B = OwnBank> {
@@ -28,11 +28,11 @@ impl Policy {
 }
 
 impl<B: Bank> Policy<B> {
-    /// Creates the same in `parts` [parts](crate::Part), so that threads that talk to different
-    /// peers need not share a lock.
+    /// Creates the planned algorithm in `parts` [parts](crate::Part), so that threads that talk to
+    /// different peers need not share a lock.
     ///
     /// # Panics
-    /// If the number of parts is not a power of two, or exceeds [`Bank::MOST_PARTS`].
+    /// Panics if the number of parts is not a power of two, or exceeds [`Bank::MOST_PARTS`].
     #[must_use]
     pub fn parts(plan: &Plan, rank: u32, parts: u32) -> Vec<Policy<B>> {
         if !plan.flow_control() {
@@ -56,7 +56,7 @@ impl<B: Bank> Policy<B> {
     }
 }
 
-/// Calls the same method of the selected algorithm.
+/// Evaluates a call on the selected algorithm.
 macro_rules! each {
     ($policy:expr, $flow:ident => $call:expr) => {
         match $policy {

@@ -1,4 +1,4 @@
-//! The state of a job, and the steps from there.
+//! The state of a job, and the steps that are possible in it.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use crate::World;
 
 /// A flow control that can be checked: it can be copied, compared and inspected.
 pub trait Flow: FlowControl + Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// Creates the flow control of rank `rank` at the start.
+    /// Creates the flow control of rank `rank`, as at the start.
     fn of(world: &World, rank: u32) -> Self;
 
     /// Returns the state between the rank and a peer.
@@ -42,14 +42,14 @@ pub enum Content {
     Reply(u8),
     /// [`System::Revoke`].
     Revoke {
-        /// The sender has ended an epoch.
+        /// Whether the sender has ended an epoch.
         end_of_epoch: bool,
     },
     /// [`System::Return`].
     Return {
-        /// Credits given back.
+        /// The number of credits given back.
         credits: u16,
-        /// The sender has ended an epoch.
+        /// Whether the sender has ended an epoch.
         end_of_epoch: bool,
     },
 }
@@ -76,14 +76,14 @@ pub struct Message {
     pub from: u32,
     /// The rank that receives it.
     pub to: u32,
-    /// Its content.
+    /// The message's content.
     pub content: Content,
 }
 
 /// A possible next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// A rank sends its next request of a list (by number), or finds that it lacks credits.
+    /// A rank sends its next request of the list with this number, or finds that it lacks credits.
     Send(usize),
     /// A message arrives; a request is also handled and replied to.
     Deliver(Message),
@@ -105,12 +105,12 @@ pub enum Broken {
     Endless,
 }
 
-/// Progress of one list of requests.
+/// The progress of one list of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Progress {
-    /// Requests sent.
+    /// The number of requests sent.
     pub sent: u8,
-    /// The most credits that the next request was found to be short of.
+    /// The largest number of credits that the next request was found to be short of.
     pub missing: u8,
 }
 
@@ -121,13 +121,13 @@ pub struct State<F> {
     pub ranks: Vec<F>,
     /// The progress of each list of requests.
     pub progress: Vec<Progress>,
-    /// All messages in transit, in the order of their values: any of them can arrive next.
+    /// All messages in transit, in the order of their values. Any of them can arrive next.
     pub under_way: Vec<Message>,
-    /// For each rank, the number of peers it may still ask because of requests that asked it
+    /// For each rank, the number of peers that it may still ask because of requests that asked it
     /// for more.
     pub wanted: Vec<u32>,
-    /// Pairs of a lender and a borrower that has been granted credits since it last asked for some.
-    /// With loans that double, it may then ask again without a stall.
+    /// Pairs of a lender and a borrower that has been granted credits since the borrower last asked
+    /// for some. With loans that double, it may then ask again without a stall.
     pub granted: Vec<(u32, u32)>,
     /// The rule that the last step broke.
     pub broken: Option<Broken>,
@@ -145,8 +145,8 @@ impl<F: Flow> State<F> {
         }
     }
 
-    /// Returns all steps that make progress. Trying a request again that lacks as many credits as
-    /// before, or searching for a peer to ask when there is no need, makes none.
+    /// Returns all steps that make progress. No progress is made by trying a request again that
+    /// lacks as many credits as before, or by searching for a peer to ask when there is no need.
     pub(crate) fn steps(&self, world: &World) -> impl Iterator<Item = Step> {
         let sends = (0..world.requests.len()).filter(|&list| {
             let Progress { sent, missing } = self.progress[list];
@@ -285,7 +285,7 @@ impl<F: Flow> State<F> {
         }
     }
 
-    /// Returns the number of peers that a rank has asked that have not answered.
+    /// Returns the number of peers that a rank has asked and that have not answered.
     fn asked(&self, rank: u32) -> u32 {
         let count = self
             .under_way
@@ -298,7 +298,7 @@ impl<F: Flow> State<F> {
         count.count() as u32
     }
 
-    /// Returns a number that every step decreases, so every run ends.
+    /// Returns a number that every step decreases, which shows that every run ends.
     fn distance(&self, world: &World) -> u32 {
         // A return may make its receiver search for a peer to ask; a revoke is answered by a
         // return; a rank that may ask a peer may send a revoke; a request may let its receiver ask
@@ -326,7 +326,8 @@ impl<F: Flow> State<F> {
             .zip(&self.progress)
             .map(|(requests, progress)| {
                 let unsent = &requests.costs[usize::from(progress.sent)..];
-                // Sent once, and found short by one more at most as often as it costs credits.
+                // An unsent request is sent once, and before that it is found to be short of more
+                // credits than before at most as often as it costs credits.
                 let all: u32 = unsent
                     .iter()
                     .map(|&cost| request + 1 + u32::from(cost))

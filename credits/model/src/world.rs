@@ -1,22 +1,22 @@
-//! A small job: its ranks, credits and requests.
+//! A small job to check, with its ranks, credits and requests.
 
 use credits::Tuning;
 use stateright::Property;
 
 use crate::{Flow, Model, properties};
 
-/// The requests of one rank to another, one after another.
+/// The requests that one rank sends to another, one after another.
 #[derive(Clone, Debug)]
 pub struct Requests {
     /// The rank that sends them.
     pub from: u32,
     /// The rank that receives them.
     pub to: u32,
-    /// The cost of each in credits, at most the world's minimum.
+    /// The cost of each request in credits, which must be at most the world's minimum.
     pub costs: Vec<u8>,
 }
 
-/// An event that must happen in some run, or the world shows nothing about it.
+/// An event that must happen in some run, because otherwise the world would show nothing about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request stalls.
@@ -31,7 +31,7 @@ pub enum Event {
     Epoch,
     /// A grant and a revoke to the same rank are in transit at once.
     Crossing,
-    /// A loan has more than doubled with each stall.
+    /// A loan has grown by more than a doubling for each stall.
     GoesOn,
 }
 
@@ -60,11 +60,11 @@ impl Event {
 pub struct World {
     /// The scenario.
     pub name: &'static str,
-    /// Number of ranks.
+    /// The number of ranks.
     pub ranks: u32,
-    /// Credits that each rank has lent to each rank at the start, itself included.
+    /// The number of credits that each rank has lent to each rank, itself included, at the start.
     pub loan: u16,
-    /// Credits in the bank of each rank at the start.
+    /// The number of credits in the bank of each rank at the start.
     pub banked: u32,
     /// The parameters of the dynamic algorithm.
     pub tuning: Tuning,
@@ -75,7 +75,7 @@ pub struct World {
 }
 
 impl World {
-    /// Returns the credits of a rank, lent and banked.
+    /// Returns the number of a rank's credits, lent and banked.
     #[must_use]
     pub fn total(&self) -> u32 {
         u32::from(self.loan) * self.ranks + self.banked

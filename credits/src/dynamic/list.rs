@@ -1,17 +1,17 @@
-//! The list of peers that can be asked for credits: only those with more than the minimum.
+//! The list of the peers that can be asked for credits, which are those with more than the minimum.
 //!
-//! A ring through the peers' own state, walked in a circle, so that all peers are asked equally
-//! often. A peer that has fallen to the minimum is removed when the walk next reaches it, at the
-//! cost of one step. That saves backward links.
+//! The list is a ring through the peers' own state. It is walked in a circle, so that all peers are
+//! asked equally often. A peer that has fallen to the minimum is removed only when the walk next
+//! reaches it, at the cost of one step. That saves backward links.
 
 use super::peer::{Flags, Peer};
 use crate::Store;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct List {
-    /// Number of places.
+    /// The number of places.
     len: u32,
-    /// Number of places on the list.
+    /// The number of places on the list.
     listed: u32,
     /// The place that the walk visited last.
     last: u32,
@@ -32,7 +32,7 @@ impl List {
     }
 
     fn after<S: Store<Value = Peer>>(&self, peers: &S, place: u32) -> u32 {
-        // In u64, because both are below 2^32.
+        // The sum is computed in 64 bits, because both terms may be almost 2^32.
         let next = u64::from(place) + 1 + u64::from(peers.get(place).skip);
         (next % u64::from(self.len)) as u32
     }
@@ -52,7 +52,7 @@ impl List {
         self.last = self.after(peers, self.last);
     }
 
-    /// Puts a place on the list; the walk reaches it last.
+    /// Puts a place on the list, where the walk reaches it last.
     pub(super) fn insert<S: Store<Value = Peer>>(&mut self, peers: &mut S, place: u32) {
         let flags = &mut peers.get_mut(place).flags;
         if flags.contains(Flags::LISTED) {
@@ -92,7 +92,7 @@ mod tests {
     use crate::Dense;
 
     proptest! {
-        /// Compared with a queue whose front is the next place of the walk.
+        /// Compares the list with a queue whose front is the next place of the walk.
         #[test]
         fn the_ring_is_a_queue(len in 1u32..20, all in any::<bool>(), steps in prop::collection::vec((0u8..3, 0u32..20), 0..200)) {
             let mut peers = Dense::new(len, Peer::new(4, all));

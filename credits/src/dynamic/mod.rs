@@ -1,4 +1,4 @@
-//! Dynamic credits: loans that follow the traffic.
+//! Dynamic credits, which are loans that follow the traffic.
 //!
 //! * A request that has stalled for credits asks its receiver for more; the receiver lends from its
 //!   bank.
@@ -7,9 +7,10 @@
 //! * Only recent use counts: at the end of each epoch (a number of requests received) it is divided
 //!   by four.
 //!
-//! A pattern that does not stall moves nothing; a lasting pattern comes to rest. The scheme is that
-//! of GASNet's original Portals conduit ("Scheme for credit balancing and re-distribution" in its
-//! documentation). Where its text and its code differ, or leave something open:
+//! A traffic pattern that does not stall moves no credits, and a lasting pattern comes to rest. The
+//! scheme is that of GASNet's original Portals conduit ("Scheme for credit balancing and
+//! re-distribution" in its documentation). The table shows what this module does where that
+//! scheme's text and code differ or leave something open:
 //!
 //! | question | here |
 //! |---|---|
@@ -38,7 +39,7 @@ use peer::Flags;
 pub use peer::Peer;
 pub use tuning::{Growth, Tuning};
 
-/// The most peers that one search for a lender skips.
+/// The maximum number of peers that one search for a lender skips.
 const WALK: u32 = 64;
 
 /// Dynamic credits of one rank, for all its peers or a [part](Part) of them.
@@ -51,37 +52,37 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     ranks: u32,
     rank: u32,
     tuning: Tuning,
-    /// Peers are asked if the bank has less than this after it has lent credits.
+    /// The number of credits in the bank below which peers are asked once it has lent credits.
     reserve: u32,
-    /// Consecutive peers on the list that were checked in vain in epoch `walked`. If that is all of
-    /// them, no peer has anything to spare before the next epoch, or before a peer returns credits
-    /// and may have more.
+    /// The number of consecutive peers on the list that were checked in vain in epoch `walked`. If
+    /// these are all peers on the list, none has anything to spare before the next epoch, or before
+    /// a peer returns credits and may have more.
     fruitless: u32,
     walked: u32,
-    /// Whether only [silent](Self::silent) peers were checked, of which there may be fewer.
+    /// Whether the peers were checked under the stricter rule of [`silent`](Self::silent).
     walked_silent: bool,
 }
 
 /// The state between a rank and one peer, for inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PeerState {
-    /// Our credits that the peer has.
+    /// The number of the rank's credits that the peer has.
     pub loan: u16,
-    /// The peer's credits that we have.
+    /// The number of the peer's credits that the rank has.
     pub send: u16,
-    /// The part of these in flight.
+    /// The number of these in flight.
     pub in_use: u16,
-    /// The most in flight recently.
+    /// The largest number that was in flight recently.
     pub max: u16,
-    /// The most in flight before this epoch, if that counts.
+    /// The largest number that was in flight before this epoch, if [`Tuning::hold`] is set.
     pub held: u16,
-    /// Requests to the peer that stalled recently.
+    /// The number of requests to the peer that stalled recently.
     pub stalls: u8,
-    /// Credits recently given back to the peer.
+    /// The number of credits recently given back to the peer.
     pub revoked: u16,
-    /// Recent requests from the peer that asked for more.
+    /// The number of recent requests from the peer that asked for more.
     pub requested: u8,
-    /// Credits recently given to the peer.
+    /// The number of credits recently given to the peer.
     pub given: u16,
     /// Whether a revoke to the peer is outstanding.
     pub asked: bool,
@@ -160,12 +161,12 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// Resets the state of a peer that has restarted and forgotten us. Both sides have then lent
-    /// each other the minimum, as at the start of a plan that lends no more than that; the rest of
-    /// its loan is banked.
+    /// Resets the state of a peer that has restarted and forgotten us. Afterwards, both sides have
+    /// lent each other the minimum, as at the start of a plan that lends no more than that. The
+    /// rest of the peer's loan is banked.
     ///
     /// # Panics
-    /// If `peer` is not a rank of the job.
+    /// Panics if `peer` is not a rank of the job.
     pub fn restart(&mut self, peer: u32) {
         let place = self.part.place(peer);
         let minimum = self.tuning.minimum;
@@ -219,8 +220,9 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.note_requests(requests, self.tuning.epoch);
     }
 
-    /// Does the work of [`FlowControl::grant`] for a request whose byte is not plain, or the first
-    /// of an epoch. `noted` means that it has been counted.
+    /// Does the work of [`FlowControl::grant`] for a request whose byte is not plain, or for the
+    /// first one from a peer in an epoch. `noted` says whether the request has already been
+    /// counted.
     #[inline(never)]
     fn grant_otherwise(&mut self, peer: u32, byte: CreditByte, noted: bool) -> CreditByte {
         if !noted {
@@ -268,8 +270,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Lends as much of the request as the limits and the bank allow; returns the code of the
-    /// amount.
+    /// Lends as much of what the request asks for as the limits and the bank allow. Returns the
+    /// code of the amount.
     #[cold]
     fn lend(&mut self, place: u32, code: u8) -> u8 {
         let state = self.peers.get_mut(place);
@@ -278,7 +280,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         let banked = self.bank.credits();
         let share = self.tuning.share(banked);
         let withdrawn = self.bank.withdraw(share.min(wanted.into()));
-        // Fits: at most `wanted`.
+        // The cast is lossless, because the number is at most `wanted`.
         let code = self.tuning.at_most(withdrawn as u16);
         let given = self.tuning.credits(code);
         if u32::from(given) < withdrawn {
@@ -346,8 +348,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Returns whether only peers that have been silent for an epoch are asked: with a pace, as
-    /// long as the bank still has something to give.
+    /// Returns whether only peers that have been silent for an epoch are asked. That is the case
+    /// with a pace, as long as the bank still has something to give.
     fn silent(&self) -> bool {
         self.tuning.has_pace() && !self.bank.was_empty()
     }
@@ -424,13 +426,13 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     fn take_ready(&mut self, peer: u32, credits: u32) {
         let state = self.peers.get_mut(self.part.place(peer));
         debug_assert!(credits <= u32::from(state.send - state.in_use));
-        // Fits: at most what was ready.
+        // The cast is lossless, because `credits` is at most what was ready.
         state.use_credits(credits as u16);
     }
 
     #[inline(always)]
     fn take_if_ready(&mut self, peer: u32, credits: u8, trusted: u32) -> bool {
-        // One access to the peer: most single requests take this path.
+        // The peer's state is looked up only once, because most single requests take this path.
         let epoch = self.bank.epoch();
         let state = self.peers.get_mut(self.part.place(peer));
         let ready = state.ready(epoch, trusted) >= u32::from(credits);
@@ -448,8 +450,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let noted = self.bank.note_within_epoch(1, self.tuning.epoch);
-        // Nearly all single requests end here, without a call: no epoch has ended, nothing is
-        // reported or asked for.
+        // Nearly all single requests end here, without a call, because no epoch has ended and
+        // nothing is reported or asked for.
         if noted && byte.is_plain() && peer < self.ranks {
             let epoch = self.bank.epoch();
             let state = self.peers.get_mut(self.part.place(peer));
@@ -497,7 +499,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
         for _ in 0..epochs.min(peer::EPOCHS_TO_FORGET) {
             state.decay_send(self.tuning.hold);
         }
-        // Fits: at most `in_use`.
+        // The cast is lossless, because `credits` is at most `in_use`.
         state.in_use -= credits as u16;
         Ok(())
     }
@@ -532,7 +534,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         let state = self.peers.get(self.part.place(peer));
-        // `max` is at most `send`: beyond it is a new maximum, or a stall.
+        // `max` is at most `send`, so more than `max` in flight is a new maximum or a stall.
         u32::from(state.in_use) + u32::from(credits) > u32::from(state.max)
     }
 

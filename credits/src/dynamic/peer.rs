@@ -1,8 +1,8 @@
-//! The state that a rank keeps about one peer, and every rule that concerns only one peer.
+//! The state that a rank keeps about one peer, and all rules that concern only one peer.
 //!
-//! *Loan* fields are about our credits that we lend the peer, *send* fields about its credits that
-//! it lends us. Recent-use fields decay at the end of an epoch: loan fields with our epochs, send
-//! fields with the peer's, as it reports them.
+//! "We" are the rank. *Loan* fields are about our credits, which we lend to the peer, and *send*
+//! fields about the peer's credits, which it lends to us. Fields about recent use decay at the end
+//! of an epoch: loan fields with our epochs, and send fields with the peer's, which it reports.
 
 use bitflags::bitflags;
 
@@ -13,11 +13,11 @@ use crate::{CreditByte, Short};
 bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub(super) struct Flags: u8 {
-        /// A revoke to the peer is outstanding: its return has not arrived.
+        /// A revoke to the peer is outstanding, because its return has not arrived.
         const ASKED = 1;
         /// The peer had nothing to return in this epoch.
         const ZERO_REPLY = 2;
-        /// We have ended an epoch since the last message that could report it.
+        /// We have ended an epoch that no message to the peer has reported yet.
         const REACHED_EPOCH = 4;
         /// The peer is on the list of those that can be asked.
         const LISTED = 8;
@@ -28,47 +28,50 @@ bitflags! {
     }
 }
 
-/// 32 bytes per peer: 320 kB at 10,000 ranks, 32 MB at 1,000,000.
+/// The state about one peer. It takes 32 bytes per peer, that is 320 kB with 10,000 ranks and 32 MB
+/// with 1,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// Our credits that the peer has.
+    /// The number of our credits that the peer has.
     pub(super) loan: u16,
-    /// Credits recently given to the peer. Decays.
+    /// The number of credits recently given to the peer. Decays.
     pub(super) given: u16,
-    /// Credits that the peer has lent us, available or in use.
+    /// The number of credits that the peer has lent us, available or in use.
     pub(super) send: u16,
-    /// The part of these in flight.
+    /// The number of these in flight.
     pub(super) in_use: u16,
-    /// The most in flight recently; never less than now. Decays, or is moved to `held`.
+    /// The largest number in flight recently, which is never less than `in_use`. Decays, or is
+    /// moved to `held`.
     pub(super) max: u16,
-    /// The value of `max` before this epoch, if that is [held](Tuning::hold). Decays.
+    /// The value of `max` before this epoch, if the tuning says to [hold](Tuning::hold) it. Decays.
     pub(super) held: u16,
-    /// Credits recently given back to the peer. Decays.
+    /// The number of credits recently given back to the peer. Decays.
     pub(super) revoked: u16,
-    /// Requests to the peer that stalled recently. Decays, so saturating at 255 does not matter.
+    /// The number of requests to the peer that stalled recently. Decays, so saturating at 255 does
+    /// not matter.
     pub(super) stalls: u8,
-    /// Recent requests from the peer that asked for more. Decays.
+    /// The number of recent requests from the peer that asked for more. Decays.
     pub(super) requested: u8,
     pub(super) flags: Flags,
     pub(super) want: Want,
-    /// Number of places that the list skips behind this one: 0 leads to the next place.
+    /// The number of places that the list skips behind this one. With 0, the next place follows.
     pub(super) skip: u32,
     /// Our epoch up to which the loan fields have decayed. If a peer's state is not used for 65,536
-    /// epochs, that many are forgotten: its fields then decay later.
+    /// epochs, that many are forgotten, and its fields decay later.
     pub(super) epoch: u16,
-    /// Requests that stalled since the start.
+    /// The number of requests that stalled since the start.
     pub(super) all_stalls: u32,
-    /// Credits given back since the start.
+    /// The number of credits given back since the start.
     pub(super) all_revoked: u32,
 }
 
 const _: () = assert!(size_of::<Peer>() == 32);
 
-/// After this many epochs every value has decayed to 0: each epoch removes two bits, and one more
-/// epoch may be [held](Tuning::hold).
+/// After this many epochs, every value has decayed to 0: each epoch removes two bits, and the value
+/// of one more epoch may be [held](Tuning::hold).
 pub(super) const EPOCHS_TO_FORGET: u32 = u16::BITS / 2 + 1;
 
-/// Returns the rest of a value after an epoch.
+/// Returns what an epoch leaves of a value.
 const fn decayed(value: u16) -> u16 {
     value >> 2
 }
@@ -87,10 +90,10 @@ impl Peer {
         }
     }
 
-    /// Returns whether none of our epochs has ended since the peer's state was last used.
+    /// Returns whether none of our epochs has ended since the loan fields last decayed.
     #[inline]
     pub(super) fn is_at(&self, epoch: u32) -> bool {
-        // Truncated to the low bits.
+        // The number is truncated to its low bits.
         self.epoch == epoch as u16
     }
 
@@ -98,7 +101,7 @@ impl Peer {
     /// used. (The original visits every peer at the end of each epoch; the values are the same.)
     #[inline]
     pub(super) fn catch_up(&mut self, epoch: u32) {
-        // Truncated to the low bits.
+        // The number is truncated to its low bits.
         let epoch = epoch as u16;
         if self.epoch != epoch {
             self.catch_up_now(epoch);
@@ -124,8 +127,8 @@ impl Peer {
         self.flags.insert(Flags::FRESH | Flags::RECENT);
     }
 
-    /// Returns whether the message being created should report to the peer that we have ended an
-    /// epoch.
+    /// Returns whether the message being created must report to the peer that we have ended an
+    /// epoch, and notes that it does.
     #[inline]
     pub(super) fn tell_epoch(&mut self) -> bool {
         let tell = self.flags.contains(Flags::REACHED_EPOCH);
@@ -147,12 +150,12 @@ impl Peer {
         self.max = kept.max(self.in_use);
     }
 
-    /// Takes credits for a request; returns the code of the amount to ask for.
+    /// Takes credits for a request. Returns the code of the amount for which the request must ask.
     #[inline]
     pub(super) fn take(&mut self, credits: u8, tuning: &Tuning) -> Result<u8, Short> {
         let available = self.send - self.in_use;
         if u16::from(credits) > available {
-            // Fits: less than `credits`.
+            // The cast is lossless, because `available` is less than `credits`.
             return Err(self.stall(credits - available as u8));
         }
         self.use_credits(credits.into());
@@ -163,7 +166,7 @@ impl Peer {
     }
 
     /// Takes back the byte of a request that is not sent: the next request reports and asks for
-    /// what it would have.
+    /// what that one would have.
     pub(super) fn give_up(&mut self, byte: CreditByte, tuning: &Tuning) {
         self.in_use = self.in_use.saturating_sub(byte.credits().into());
         if byte.end_of_epoch() {
@@ -174,7 +177,7 @@ impl Peer {
         }
     }
 
-    /// Notes extra credits granted by the lender, as this code.
+    /// Notes the extra credits for which this code stands, which the lender has granted.
     pub(super) fn borrow(&mut self, code: u8, tuning: &Tuning) {
         self.send += tuning.credits(code);
         self.want.settle(code, self.send, tuning);
@@ -187,18 +190,18 @@ impl Peer {
         self.max = self.max.max(self.in_use);
     }
 
-    /// Returns the credits for requests that report and ask nothing, and reach no new maximum above
-    /// `trusted`.
+    /// Returns the number of credits that can be used for requests that report and ask nothing,
+    /// without a new maximum above `trusted` in flight.
     #[inline]
     pub(super) fn ready(&self, epoch: u32, trusted: u32) -> u32 {
-        // Truncated to the low bits.
+        // The number is truncated to its low bits.
         let plain = self.epoch == epoch as u16
             && !self.want.asks()
             && !self.flags.contains(Flags::REACHED_EPOCH);
         if !plain {
             return 0;
         }
-        // `max` is at most `send`, and never less than in flight.
+        // The subtraction cannot overflow: `max` is at most `send` and never less than `in_use`.
         let most = u32::from(self.max).max(trusted.min(self.send.into()));
         most - u32::from(self.in_use)
     }
@@ -212,16 +215,16 @@ impl Peer {
         Short { missing }
     }
 
-    /// Returns how many more credits, of `asked`, we may lend the peer within this epoch.
+    /// Returns how many of the `asked` credits we may lend the peer within this epoch.
     pub(super) fn may_lend(&self, asked: u16, tuning: &Tuning) -> u16 {
         asked
             .min(tuning.lender_limit.saturating_sub(self.given))
             .min(tuning.max_per_peer.saturating_sub(self.loan))
     }
 
-    /// Returns whether the peer may be asked for credits: it has some above the minimum, needs no
-    /// more itself, has not reported in this epoch that it has none to spare, and, if `enough` is
-    /// set, has been silent for an epoch.
+    /// Returns whether the peer may be asked for credits. For that, it must have more than the
+    /// minimum, need no more itself, not have reported in this epoch that it has none to spare and,
+    /// if `enough` is set, have been silent for an epoch.
     pub(super) fn may_ask(&self, tuning: &Tuning, enough: bool) -> bool {
         let mut not = Flags::ASKED | Flags::ZERO_REPLY;
         if enough {

@@ -2,42 +2,43 @@
 
 use crate::{MAX_EXTRA, defaults};
 
-/// The parameters. All ranks of a job must use the same values.
+/// The parameters of the dynamic algorithm. All ranks of a job must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
-    /// The credits that a peer always keeps when asked to give some back: the cost of a full
-    /// medium.
+    /// The number of credits that a peer always keeps when it is asked to give some back. This is
+    /// the cost of a full medium.
     pub minimum: u16,
-    /// The most credits lent to one peer (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
+    /// The maximum number of credits lent to one peer (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
     pub max_per_peer: u16,
-    /// Requests received per epoch (`GASNET_PORTAL_EPOCH_DURATION`), at least 1.
+    /// The number of requests received per epoch (`GASNET_PORTAL_EPOCH_DURATION`), at least 1.
     pub epoch: u32,
-    /// The most credits that a rank gives back to one lender within an epoch
+    /// The maximum number of credits that a rank gives back to one lender within an epoch
     /// (`GASNET_PORTAL_REVOKE_LIMIT`).
     pub revoke_limit: u16,
-    /// The most credits that a rank lends to one peer within an epoch
+    /// The maximum number of credits that a rank lends to one peer within an epoch
     /// (`GASNET_PORTAL_LENDER_LIMIT`).
     pub lender_limit: u16,
-    /// Number of peers asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
+    /// The number of peers asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
     pub scavenge: u32,
-    /// The pace: the number of peers asked per epoch, spread evenly over it; `u32::MAX` for none.
-    /// (The original asks many at once, and never stops if the bank cannot have all that peers
-    /// want.) With a pace, peers are asked early, when the bank has lent credits and holds less
-    /// than a [fraction](Self::RESERVE) of all credits that may move; as long as the bank has
-    /// something to give, only peers that have sent nothing in this epoch and the one before. (The
-    /// original asks when the bank is short, and any peer with more than the minimum; between two
-    /// bursts a peer then gives back what it needs for the next.)
+    /// The pace, which is the number of peers asked per epoch, spread evenly over it; `u32::MAX`
+    /// means no pace. (The original asks many at once, and never stops if the bank cannot have all
+    /// that peers want.) With a pace, peers are asked early, when the bank has lent credits and
+    /// holds less than a [fraction](Self::RESERVE) of all credits that may move. As long as the
+    /// bank has something to give, only peers that have sent nothing in this epoch and the one
+    /// before are asked. (The original asks only when the bank is short, and it asks any peer with
+    /// more than the minimum. Between two bursts, a peer may thus have to give back what it needs
+    /// for the next one.)
     pub revokes_per_epoch: u32,
     /// How much a stalled request asks for.
     pub growth: Growth,
-    /// Whether credits in flight in the previous epoch are kept whole when a lender asks. (The
-    /// original's rule keeps a quarter of them, although the next burst may need them again: an
-    /// epoch can end anywhere between two bursts, or within one.)
+    /// Whether a rank that is asked by a lender keeps all credits that were in flight in the
+    /// previous epoch. (With the original's rule, it keeps a quarter of them, although the next
+    /// burst may need them again: an epoch can end anywhere between two bursts, or within one.)
     pub hold: bool,
 }
 
 impl Default for Tuning {
-    /// The original's constants, with the minimum for a full medium of 4 credits.
+    /// Returns the original's constants, with the minimum for a full medium of 4 credits.
     fn default() -> Tuning {
         Tuning {
             minimum: 4,
@@ -54,8 +55,9 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The default parameters; a [plan](crate::Plan) computes the minimum and the most per peer.
-    /// Loans double, the pace is four, and the most per peer is the only limit within an epoch.
+    /// The default parameters, except that a [plan](crate::Plan) computes the minimum and the
+    /// maximum per peer. Loans double, the pace is four, and the maximum per peer is the only limit
+    /// within an epoch.
     pub const SHIPPED: Tuning = Tuning {
         minimum: 4,
         max_per_peer: defaults::MAX_PER_PEER,
@@ -68,29 +70,30 @@ impl Tuning {
         hold: false,
     };
 
-    /// The fraction of all credits that may move which the bank holds in reserve if there is a
-    /// pace: one part in so many.
+    /// If there is a pace, the bank holds one part in this many of all credits that may move in
+    /// reserve.
     pub const RESERVE: u32 = 4;
 
-    /// The fraction of the most credits per peer from which a loan that [doubles](Growth::Doubling)
-    /// is large: one part in so many.
+    /// A loan that [doubles](Growth::Doubling) is large from one part in this many of the maximum
+    /// per peer.
     pub const LARGE: u16 = 4;
 
     pub(super) const fn has_pace(&self) -> bool {
         self.revokes_per_epoch < u32::MAX
     }
 
-    /// Returns the number of requests received between two peers asked.
+    /// Returns the number of requests that must be received after one peer is asked before the next
+    /// one is.
     pub(super) const fn revokes_apart(&self) -> u32 {
         match self.revokes_per_epoch {
             u32::MAX => 0,
-            // Treated as 1.
+            // A pace of 0 is treated as 1.
             0 => self.epoch,
             revokes => self.epoch.div_ceil(revokes),
         }
     }
 
-    /// Returns the level of the bank below which peers are asked, for `moving` credits that may
+    /// Returns the level of the bank below which peers are asked, given that `moving` credits may
     /// move.
     pub(super) const fn reserve(&self, moving: u32) -> u32 {
         if self.has_pace() {
@@ -100,7 +103,7 @@ impl Tuning {
         }
     }
 
-    /// Returns the most credits that a bank with `banked` lends at once.
+    /// Returns the maximum number of credits that a bank with `banked` credits lends at once.
     pub(super) fn share(&self, banked: u32) -> u32 {
         match self.growth {
             Growth::Missing => banked,
@@ -108,7 +111,7 @@ impl Tuning {
         }
     }
 
-    /// Returns the credits that the three bits for extra credits stand for.
+    /// Returns the number of credits for which the three bits for extra credits stand.
     #[inline]
     #[must_use]
     pub const fn credits(&self, code: u8) -> u16 {
@@ -126,13 +129,13 @@ impl Tuning {
         }
     }
 
-    /// Returns the three bits for the largest amount that is at most `credits`.
+    /// Returns the three bits that stand for the largest amount that is at most `credits`.
     #[inline]
     #[must_use]
     pub const fn at_most(&self, credits: u16) -> u8 {
         let code = match self.growth {
             Growth::Missing => credits as u32,
-            // A plan never has a minimum of 0.
+            // The minimum may be 0 here, although no plan has such a minimum.
             Growth::Doubling => match credits.checked_div(self.minimum) {
                 Some(times) => u16::BITS - times.leading_zeros(),
                 None => 0,
@@ -145,7 +148,8 @@ impl Tuning {
         }
     }
 
-    /// Returns the bits of a request that was short of `missing` credits while `send` are lent.
+    /// Returns the bits with which a request asks that was short of `missing` credits while `send`
+    /// credits are lent.
     pub(super) const fn ask(&self, missing: u8, send: u16) -> u8 {
         match self.growth {
             Growth::Missing => self.at_most(missing as u16),
@@ -157,7 +161,7 @@ impl Tuning {
         }
     }
 
-    /// Returns whether a loan of `send` credits is large enough to grow on to the maximum.
+    /// Returns whether a loan of `send` credits is so large that it grows on to the maximum.
     pub(super) const fn is_large(&self, send: u16) -> bool {
         send >= self.max_per_peer / Self::LARGE
     }
@@ -169,16 +173,16 @@ pub enum Growth {
     /// The original's rule: the credits that the request was short of, 1 to 7.
     #[default]
     Missing,
-    /// About as many as the sender already has, so that its loan doubles. The bits are a logarithm:
-    /// 1, 2, 4 to 64 times the minimum per peer. The bank gives at most half of what it has, if
-    /// that is more than the minimum: otherwise the first peer to ask would take credits from the
-    /// others that it doesn't even need.
+    /// About as many credits as the sender already has, so that its loan doubles. The bits are a
+    /// logarithm and stand for 1, 2, 4 to 64 times the minimum per peer. The bank gives at most
+    /// half of what it has, or the minimum if that is more. Otherwise, the first peer to ask would
+    /// take credits that it doesn't even need away from the others.
     ///
     /// A loan of at least a [fraction](Tuning::LARGE) of the maximum grows on to it: as long as the
-    /// loan gets all that it asks for, the next request asks again without having waited. A loan of
-    /// half of what a burst needs stalls only when its receiver happens to be late, so it would
-    /// grow late, and a large job would hardly ever come to rest. Excess credits go back as soon as
-    /// another peer needs them.
+    /// borrower gets all that it asks for, the next request asks again without having waited. A
+    /// loan of half of what a burst needs stalls only when its receiver happens to be late, so
+    /// without this rule such loans would grow late, and a large job would hardly ever come to
+    /// rest. Excess credits go back as soon as another peer needs them.
     Doubling,
 }
 

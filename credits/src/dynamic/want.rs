@@ -1,11 +1,12 @@
-//! A rank's demand on a lender: whether its next request asks for more credits, and whether it got
-//! what it asked for.
+//! A rank's demand on a lender: whether the rank's next request asks for more credits, and whether
+//! the rank got what it last asked for.
 
 use super::tuning::{Growth, Tuning};
 use crate::{MAX_CREDITS, MAX_EXTRA};
 
-/// Packed in a byte: the most that the waiting request was short of; for loans that double, the
-/// code that was last asked for; and whether the next request asks without having waited.
+/// The demand, packed in a byte. It consists of the largest number of credits that the waiting
+/// request was short of, of the code that was last asked for (if loans double), and of whether the
+/// next request asks without having waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Want(u8);
 
@@ -31,8 +32,8 @@ impl Want {
         self.0 & (Self::SHORT | Self::AGAIN) != 0
     }
 
-    /// Notes that the request being tried lacks `missing` credits. Returns whether this is its
-    /// first try.
+    /// Notes that the request being tried lacks `missing` credits. Returns whether this is the
+    /// request's first try.
     pub(super) fn wait(&mut self, missing: u8) -> bool {
         let before = self.short();
         let short = before.max(missing.min(Self::SHORT));
@@ -40,8 +41,7 @@ impl Want {
         before == 0
     }
 
-    /// Cancels a request that asked with this code: the next waiting request has to ask for it
-    /// instead.
+    /// Cancels a request that asked with this code. The next request has to ask instead.
     pub(super) fn wait_on(&mut self, code: u8, tuning: &Tuning) {
         self.wait(match tuning.growth {
             Growth::Missing => code,
@@ -49,7 +49,7 @@ impl Want {
         });
     }
 
-    /// Returns the code that the request being sent asks with, while `send` credits are lent.
+    /// Returns the code with which the request being sent asks, while `send` credits are lent.
     #[cold]
     pub(super) fn ask(&mut self, send: u16, tuning: &Tuning) -> u8 {
         let code = tuning.ask(self.short().max(1), send);
@@ -60,8 +60,9 @@ impl Want {
         code
     }
 
-    /// Notes a grant with this code; `send` credits are lent now. A loan that doubles, has got all
-    /// that was last asked for and [is large](Tuning::is_large) asks again with the next request.
+    /// Notes a grant with this code, after which `send` credits are lent. A loan that doubles, has
+    /// got all that was last asked for and [is large](Tuning::is_large) asks again with the next
+    /// request.
     pub(super) fn settle(&mut self, code: u8, send: u16, tuning: &Tuning) {
         let before = send - tuning.credits(code);
         let fits = tuning.at_most(tuning.max_per_peer.saturating_sub(before));
@@ -88,8 +89,8 @@ mod tests {
         }
     }
 
-    /// Returns the loans of a peer that waited once while it had `send` credits, if each request
-    /// gets what `lend` makes of it.
+    /// Returns the successive loans of a peer that waited once while it had `send` credits, if each
+    /// request gets what `lend` returns for the amount that it asks for.
     fn loans(mut send: u16, tuning: &Tuning, lend: impl Fn(u16) -> u16) -> Vec<u16> {
         let mut want = Want::default();
         want.wait(3);
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(loans(80, &doubling(), all), [80, 144]);
         assert_eq!(loans(128, &doubling(), all), [128, 256, 512, 640]);
         assert_eq!(loans(448, &doubling(), all), [448, 576, 640]);
-        // The rest is less than the smallest amount that can be asked for.
+        // What is left up to the maximum is less than the smallest amount that can be asked for.
         assert_eq!(loans(637, &doubling(), all), [637, 637]);
     }
 
@@ -137,12 +138,12 @@ mod tests {
         assert!(!want.asks());
         want.settle(asked[1], 288 + 256, &tuning);
         assert!(want.asks());
-        // Without having waited.
+        // The next requests ask without having waited.
         let code = want.ask(544, &tuning);
         want.settle(code, 608, &tuning);
         let code = want.ask(608, &tuning);
         want.settle(code, 640, &tuning);
-        assert!(!want.asks(), "it has the most");
+        assert!(!want.asks(), "it has the maximum");
         let mut want = Want::default();
         want.settle(asked[1], 256, &tuning);
         assert!(!want.asks(), "nothing was asked for");
