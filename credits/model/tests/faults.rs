@@ -1,5 +1,5 @@
-//! Faulty ranks: the checker finds each fault, and reports it under the right name. Each property
-//! detects at least one.
+//! Tests with faulty ranks. The checker must find each fault, and report it under the right name.
+//! Each property detects at least one fault.
 
 use credits::{CreditByte, Dynamic, FlowControl, MAX_CREDITS, PeerState, Short, System, Violation};
 use credits_model::{

@@ -17,7 +17,7 @@ pub enum Error {
     /// A file or directory cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Its path.
+        /// The file's path.
         path: PathBuf,
         /// The reason.
         source: io::Error,
@@ -25,7 +25,7 @@ pub enum Error {
     /// The picture cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// Its path.
+        /// The picture's path.
         path: PathBuf,
         /// The reason.
         source: io::Error,
@@ -150,7 +150,8 @@ fn some(names: &[String]) -> String {
 /// only those of that job.
 ///
 /// # Errors
-/// If there are no files, files cannot be read or violate the format, or belong to several jobs.
+/// Fails if there are no files, or if files cannot be read, violate the format, or belong to
+/// several jobs.
 pub fn read(paths: &[PathBuf], job: Option<&str>) -> Result<(Job, Vec<Warning>), Error> {
     let mut warnings = Vec::new();
     let mut logs = Vec::new();

@@ -11,9 +11,9 @@ pub struct Job {
     pub(crate) header: Header,
     /// Whether rows have times; otherwise the epochs of each rank serve as times.
     pub(crate) clock: bool,
-    /// By ascending rank.
+    /// The histories of the ranks, by ascending rank.
     pub(crate) tracks: Vec<Track>,
-    /// The last row's time; more than 0.
+    /// The last row's time, which is more than 0.
     pub(crate) end: f64,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Track {
     moves: Vec<Move>,
 }
 
-/// A change: from this row on the peer has this loan.
+/// A change of a loan: from this row on, the peer has this loan.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     row: u32,
@@ -55,7 +55,7 @@ impl Track {
         for epoch in &log.epochs {
             // A row takes far more than one byte of the file, so there are fewer than 2^32.
             let row = rows.len() as u32;
-            // Makes time monotonic, even if the file's is not.
+            // The times are made monotonic, even if those in the file are not.
             let before = rows.last().and_then(|before: &RankRow| before.time_us);
             rows.push(RankRow {
                 time_us: epoch

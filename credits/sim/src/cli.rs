@@ -278,8 +278,8 @@ fn threads(ranks: u32) -> usize {
 /// Runs the command line.
 ///
 /// # Errors
-/// If the job cannot be simulated, the flow control violates its rules, or standard output cannot
-/// be written.
+/// Fails if the job cannot be simulated, if the flow control violates its rules, or if standard
+/// output cannot be written.
 pub fn main(cli: &Cli) -> anyhow::Result<()> {
     let progress = Progress::new("steps");
     let mut out = io::stdout().lock();

@@ -24,14 +24,14 @@ pub enum Scheme {
     Unlimited,
     /// The same credits for all peers, for the whole job.
     Static {
-        /// Credits lent to each rank.
+        /// The number of credits lent to each rank.
         credits: u16,
     },
     /// Credits that move with demand.
     Dynamic {
-        /// Credits lent to each rank at the start.
+        /// The number of credits lent to each rank at the start.
         credits: u16,
-        /// Credits banked at the start.
+        /// The number of credits banked at the start.
         banked: u32,
         /// The parameters of the dynamic algorithm.
         #[serde(with = "TuningFields")]
@@ -95,7 +95,7 @@ impl Scheme {
 /// threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
-    /// Ranks in the job.
+    /// The number of ranks in the job.
     pub ranks: u32,
     /// The cost of messages.
     #[serde(rename = "chunk", serialize_with = "chunk")]
@@ -108,16 +108,16 @@ pub struct Config {
     pub load: Load,
     /// The durations of all actions.
     pub timing: Timing,
-    /// Sets of partners, one after another.
+    /// The number of sets of partners, which follow one another.
     pub rotations: u32,
-    /// Steps with each set of partners.
+    /// The number of steps with each set of partners.
     pub steps: u32,
-    /// Seed of all random choices.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Steps of each rotation that are also simulated without flow control, for comparison (they
-    /// differ only by chance). 0: no comparison.
+    /// The number of steps of each rotation that are also simulated without flow control, for
+    /// comparison. (These steps differ only by chance.) With 0, there is no comparison.
     pub reference: u32,
-    /// Threads of the simulation.
+    /// The number of threads of the simulation.
     #[serde(skip)]
     pub threads: usize,
 }
@@ -171,11 +171,11 @@ impl Config {
         Config::with_scale(ranks, pattern, scale)
     }
 
-    /// Creates the same with chunks of any size.
+    /// Creates the default configuration of a pattern with the chunks of a scale.
     #[must_use]
     pub fn with_scale(ranks: u32, pattern: Pattern, scale: Scale) -> Config {
         let default = defaults::credits(ranks, scale);
-        // At most 8,192.
+        // The cast is lossless, because the number is at most 8,192.
         let credits = default.per_peer as u16;
         Config {
             ranks,
@@ -203,7 +203,7 @@ impl Config {
     /// Returns the credits for a request.
     pub(crate) fn cost(&self) -> u8 {
         let bytes = u32::from(self.load.cost) * Scale::LEAST_BYTES;
-        // Fits: at most as many as with the smallest credits.
+        // The cast is lossless, because the result is at most the number with the smallest credits.
         bytes.div_ceil(self.scale.bytes_per_credit()) as u8
     }
 
@@ -219,7 +219,7 @@ impl Config {
     }
 
     /// # Errors
-    /// The first value out of range.
+    /// Returns the first value that is out of range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let in_range = |setting, value: u64, most: u64, must| {
             if (1..=most).contains(&value) {
@@ -299,15 +299,15 @@ impl Config {
     }
 }
 
-/// Bytes of request buffers and events behind credits.
+/// The memory of the request buffers and events for which credits stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Space {
-    /// All credits of a rank.
+    /// The number of all credits of a rank.
     pub credits: u64,
-    /// The credits' bytes of buffer, and an event of 128 bytes for each.
+    /// The number of bytes of buffer for these credits, plus an event of 128 bytes for each.
     pub bytes: u64,
-    /// The bytes of whole buffers, including the one without credits; `None` if a job could not
-    /// have that much.
+    /// The number of bytes of whole buffers, including the one without credits, or `None` if a job
+    /// could not have that much.
     pub allocated: Option<u64>,
 }
 
@@ -334,12 +334,12 @@ impl Space {
     }
 }
 
-/// A flow control that can be simulated: it reports what it has lent.
+/// A flow control that can be simulated, because it reports what it has lent.
 pub(crate) trait Subject: FlowControl + Send {
     /// Returns the credits lent to a peer; `None` without flow control.
     fn loan(&self, peer: u32) -> Option<u32>;
 
-    /// Returns the number of peers whose state it keeps; `None` if unknown.
+    /// Returns the number of peers whose state the flow control keeps, or `None` if it is unknown.
     fn peers_kept(&self) -> Option<u64>;
 }
 
@@ -355,7 +355,7 @@ impl Subject for credits::Unlimited {
 
 impl Subject for Static<Sparse<credits::Loan>> {
     fn loan(&self, peer: u32) -> Option<u32> {
-        // The same for all peers, in both directions.
+        // A loan is the same for all peers and in both directions.
         Some(self.available(peer) + self.in_flight(peer))
     }
 

@@ -26,7 +26,7 @@ pub(crate) struct Envelope {
 
 const _: () = assert!(size_of::<Envelope>() == 24);
 
-/// A violation by a rank, and its time.
+/// A violation of a rule, with its rank and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) time: u64,
@@ -46,16 +46,16 @@ pub(crate) enum Broken {
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     timing: crate::Timing,
-    /// Wire time of a request, and of another message.
+    /// The wire times of a request and of any other message.
     wire: [u64; 2],
-    /// Time to serve a request.
+    /// The time to serve a request.
     serve: u64,
     slice: u64,
     slices: u32,
-    /// Credits for a request.
+    /// The number of credits for a request.
     cost: u8,
     seed: u64,
-    /// All credits of a rank.
+    /// The number of all credits of a rank.
     total: u64,
     /// The meaning of the extra bits.
     tuning: Tuning,
@@ -92,13 +92,13 @@ impl Costs {
 /// A rank's next action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Polls: system messages.
+    /// The rank polls, and takes system messages next.
     System,
-    /// Polls: at most this many more replies.
+    /// The rank polls, and takes at most this many more replies.
     Replies(u8),
-    /// Polls: at most this many more requests.
+    /// The rank polls, and takes at most this many more requests.
     Requests(u8),
-    /// Continues its program.
+    /// The rank continues its program.
     Program,
 }
 
@@ -110,23 +110,24 @@ struct Rank {
     interface: u64,
     /// The time since which the next request has been waiting for credits.
     since: u64,
-    /// The current operation, and the end of the program.
+    /// The current operation.
     op: u32,
+    /// The end of the program.
     end: u32,
-    /// Requests sent in the current operation.
+    /// The number of requests sent in the current operation.
     sent: u32,
-    /// Requests without a reply.
+    /// The number of requests without a reply.
     outstanding: u32,
-    /// Requests served in this step.
+    /// The number of requests served in this step.
     received: u32,
-    /// Requests served since the pattern changed.
+    /// The number of requests served since the pattern changed.
     served: u32,
     unpolled: u32,
     slices: u32,
-    /// Additional time that each part of its computing takes.
+    /// The additional time that each part of the rank's computing takes.
     slower: u64,
     stage: Stage,
-    /// Whether it waits for an arrival.
+    /// Whether the rank waits for an arrival.
     idle: bool,
     /// Whether the next request waits for credits.
     stalled: bool,
@@ -141,11 +142,12 @@ struct Inbox {
     replies: Queue,
     requests: Queue,
     system: Queue,
-    /// Credits' worth of requests that wait or are in transit to the rank.
+    /// The size in credits of the requests that wait at the rank or are in transit to it.
     reserved: u64,
 }
 
-// Two cache lines: every message sent touches one of some 100,000 inboxes.
+// An inbox takes two cache lines. The size matters, because every message sent touches one of some
+// 100,000 inboxes.
 const _: () = assert!(size_of::<Inbox>() == 128);
 
 impl Inbox {
@@ -161,7 +163,7 @@ impl Inbox {
     }
 }
 
-/// Number of ranks whose next data are prefetched together.
+/// The number of ranks whose next data are prefetched together.
 const AHEAD: usize = 16;
 
 /// Messages to each of the parts, in the order in which they were sent.
@@ -173,7 +175,7 @@ pub(crate) struct Part<F> {
     /// The number of the part; `first` is its first rank.
     number: usize,
     first: u32,
-    /// Ranks in every part (in the last one possibly fewer).
+    /// The number of ranks in every part except the last, which may have fewer.
     size: u32,
     flows: Vec<F>,
     ranks: Vec<Rank>,
@@ -185,9 +187,9 @@ pub(crate) struct Part<F> {
     /// The first time at which a rank has something to do, or a message to another part arrives.
     pub(crate) due: u64,
     pub(crate) counts: Counts,
-    /// Ranks that have ended the step.
+    /// The number of ranks that have ended the step.
     pub(crate) finished: u32,
-    /// The time at which the last rank ended it.
+    /// The time at which the last rank ended the step.
     pub(crate) finished_at: u64,
     /// The first fault.
     pub(crate) fault: Option<Fault>,
@@ -253,7 +255,7 @@ impl<F: Subject> Part<F> {
         Some((self.first + index as u32, self.ranks[index].stalled))
     }
 
-    /// Returns the requests that the ranks have served since the pattern changed.
+    /// Returns, for each rank, the number of requests that it has served since the pattern changed.
     pub(crate) fn served(&self) -> impl Iterator<Item = u32> {
         self.ranks.iter().map(|rank| rank.served)
     }
@@ -306,7 +308,7 @@ impl<F: Subject> Part<F> {
         costs: &Costs,
         end: u64,
     ) {
-        // These are from the window before the last one.
+        // The outboxes still contain the messages of the window before the last one.
         self.outboxes.iter_mut().for_each(Vec::clear);
         for outboxes in mail {
             for message in &outboxes[self.number] {
@@ -327,9 +329,9 @@ impl<F: Subject> Part<F> {
         self.due = self.due.min(own.unwrap_or(u64::MAX));
     }
 
-    /// Reads the data that the ranks from `index` on will need first. They are far apart in memory
-    /// and independent of each other, so a processor fetches many at once here; during the
-    /// simulation it would wait for each.
+    /// Reads the data that the ranks from `index` on will need first. These data are far apart in
+    /// memory and independent of each other, so the processor fetches many of them at once here.
+    /// During the simulation, it would wait for each.
     fn look_ahead(&self, index: usize, programs: &Programs, end: u64) {
         let mut read = 0;
         for index in index..(index + AHEAD).min(self.ranks.len()) {
@@ -582,7 +584,8 @@ impl<F: Subject> Part<F> {
         self.send_revokes(index, rank, costs, now);
     }
 
-    /// Executes the next action of the program. Returns false if the rank has to wait or has ended.
+    /// Executes the next action of the program. Returns `false` if the rank has to wait or has
+    /// ended.
     fn go_on(
         &mut self,
         index: usize,

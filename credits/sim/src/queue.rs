@@ -3,23 +3,23 @@
 /// A message on its way to a rank or waiting there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Time of arrival in nanoseconds.
+    /// The time of arrival in nanoseconds.
     pub(crate) time: u64,
     pub(crate) source: u32,
-    /// Credits returned, in a system message.
+    /// The number of credits returned, if this is a system message.
     pub(crate) value: u16,
-    /// The credit byte; in a system message [`Item::RETURN`] and [`Item::END`].
+    /// The credit byte or, in a system message, the flags [`Item::RETURN`] and [`Item::END`].
     pub(crate) byte: u8,
-    /// Size of a request in credits (which the bytes of unlimited flow control do not contain).
+    /// The size of a request in credits. (The bytes of unlimited flow control do not contain it.)
     pub(crate) cost: u8,
 }
 
 const _: () = assert!(size_of::<Item>() == 16);
 
 impl Item {
-    /// Flag: the system message is a return, not a revoke.
+    /// A flag: the system message is a return rather than a revoke.
     pub(crate) const RETURN: u8 = 1;
-    /// Flag: the system message reports that its sender has ended an epoch.
+    /// A flag: the system message reports that its sender has ended an epoch.
     pub(crate) const END: u8 = 2;
 
     fn key(&self) -> (u64, u32) {
@@ -27,19 +27,19 @@ impl Item {
     }
 }
 
-/// Messages of one class to one rank, ordered by arrival and source; those of one source that
-/// arrive together keep their order of insertion. The order therefore does not depend on when which
-/// part of the simulation inserted them.
+/// The messages of one class to one rank, ordered by arrival and source. Those of one source that
+/// arrive together keep their order of insertion. The order therefore does not depend on when other
+/// parts of the simulation inserted their messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     items: Vec<Item>,
-    /// Items before this one have been taken out.
+    /// The number of items at the start that have been taken out.
     head: u32,
-    /// Items before this one are sorted.
+    /// The number of items at the start that are sorted.
     sorted: u32,
-    /// Items before this one have arrived.
+    /// The number of items at the start that have arrived.
     arrived: u32,
-    /// Credits' worth of the items that have arrived and not been taken out.
+    /// The size in credits of the items that have arrived and not been taken out.
     waiting: u32,
 }
 
@@ -49,8 +49,8 @@ impl Queue {
         self.items.push(item);
     }
 
-    /// Sorts in the items inserted since the last call; all of them arrive later than the times
-    /// queried so far.
+    /// Sorts in the items inserted since the last call. All of them must arrive later than the
+    /// times queried so far.
     #[inline]
     pub(crate) fn sort(&mut self) {
         if (self.sorted as usize) < self.items.len() {
@@ -68,15 +68,15 @@ impl Queue {
         let (head, sorted) = (self.head as usize, self.sorted as usize);
         let new = self.items[sorted..].iter().map(Item::key);
         let first = new.min().expect("there is something new");
-        // Usually few: items that arrive at about the same time.
+        // There are usually few such items, which arrive at about the same time as the new ones.
         let behind = self.items[head..sorted]
             .iter()
             .rev()
             .take_while(|item| item.key() > first)
             .count();
-        // Stable, and fast with runs that are already sorted.
+        // This sort is stable, and fast with runs that are already sorted.
         self.items[sorted - behind..].sort_by_key(Item::key);
-        // Fits: there are never that many requests in transit to one rank.
+        // The cast is lossless, because there are never that many messages in transit to one rank.
         self.sorted = self.items.len() as u32;
     }
 
@@ -87,7 +87,7 @@ impl Queue {
         &items[..items.len().min(3)]
     }
 
-    /// Returns the arrival of the first item; requires [`sort`](Queue::sort) before.
+    /// Returns the arrival of the first item; [`sort`](Queue::sort) must have been called.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         debug_assert_eq!(self.sorted as usize, self.items.len());
@@ -96,7 +96,8 @@ impl Queue {
             .map_or(u64::MAX, |item| item.time)
     }
 
-    /// Takes out the first item if it has arrived by `now`; requires [`sort`](Queue::sort) before.
+    /// Takes out the first item if it has arrived by `now`; [`sort`](Queue::sort) must have been
+    /// called.
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<Item> {
         let item = *self.items.get(self.head as usize)?;
@@ -116,8 +117,8 @@ impl Queue {
         Some(item)
     }
 
-    /// Returns the credits' worth of items that have arrived by `now` and still wait; requires
-    /// [`sort`](Queue::sort) before.
+    /// Returns the size in credits of the items that have arrived by `now` and still wait.
+    /// [`sort`](Queue::sort) must have been called.
     #[inline]
     pub(crate) fn waiting(&mut self, now: u64) -> u32 {
         while let Some(item) = self.items.get(self.arrived as usize)

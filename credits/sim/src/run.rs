@@ -1,4 +1,4 @@
-//! A run and the runs it is compared with.
+//! A run of the simulator, and the runs with which it is compared.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ struct Outcome {
 /// Simulates a configuration.
 ///
 /// # Errors
-/// If it cannot be simulated, or the flow control violates its own rules.
+/// Fails if the configuration cannot be simulated, or if the flow control violates its own rules.
 pub fn run(config: &Config, progress: &Progress) -> Result<Report, SimError> {
     config.check()?;
     let outcome = simulate(config, config.scheme, config.steps, progress)?;
@@ -81,7 +81,7 @@ fn times(outcome: &Outcome) -> Vec<f64> {
 /// least `speed`, relative to no flow control.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn equal_static(
     config: &Config,
     speed: f64,
@@ -108,7 +108,8 @@ pub fn equal_static(
     let most = u16::try_from(burst).unwrap_or(u16::MAX).max(least);
 
     // Speed does not always grow with credits: a rank that may send more is served later by the
-    // ranks it floods. Therefore search upwards in growing strides, and then within the last one.
+    // ranks it floods. Therefore this searches upwards in growing strides, and then within the last
+    // stride.
     let (mut below, mut credits) = (least - 1, least);
     let mut fastest = with(credits)?;
     while fastest < speed {

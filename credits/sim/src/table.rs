@@ -18,7 +18,8 @@ pub struct Row {
     pub report: Report,
     /// Static credits that are equally fast.
     pub equal: Option<EqualStatic>,
-    /// Whether their speed was simulated at this size, not at the size used for the search.
+    /// Whether the static credits' speed was simulated at this size rather than at the size used
+    /// for the search.
     pub verified: bool,
 }
 
@@ -26,7 +27,7 @@ pub struct Row {
 /// at full size in jobs of at most `verify` ranks.
 ///
 /// # Errors
-/// As [`run`].
+/// Same as [`run`].
 pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, SimError> {
     let report = run(config, progress)?;
     // Speeds above this differ only by chance.
@@ -75,7 +76,7 @@ fn scaled(count: u32, some: u32, all: u32) -> u32 {
 /// Writes rows as a Markdown table.
 ///
 /// # Errors
-/// If `out` cannot be written.
+/// Fails if `out` cannot be written.
 pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     writeln!(
         out,

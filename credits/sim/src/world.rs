@@ -1,4 +1,4 @@
-//! All ranks of a job, and the time.
+//! All ranks of a simulated job, and its time.
 //!
 //! Ranks interact only through messages, and a message takes at least the latency. Within a window
 //! as long as the latency, therefore, no rank can notice what another does in it: the ranks are
@@ -22,7 +22,7 @@ pub enum SimError {
     /// The threads could not be started.
     #[error("cannot start {threads} threads: {reason}")]
     Threads {
-        /// Number of threads.
+        /// The number of threads.
         threads: usize,
         /// The reason.
         reason: String,
@@ -46,7 +46,7 @@ pub enum SimError {
         rank: u32,
         /// The time.
         time: u64,
-        /// Credits' worth of the requests in transit.
+        /// The size in credits of the requests in transit.
         credits: u64,
         /// The rank's credits.
         total: u64,
@@ -58,7 +58,7 @@ pub enum SimError {
         rank: u32,
         /// Whether it waits for credits.
         credits: bool,
-        /// Number of waiting ranks.
+        /// The number of waiting ranks.
         ranks: u32,
     },
     /// The ranks have ended the step but continue to move credits.
@@ -70,7 +70,7 @@ pub enum SimError {
         rotation: u32,
         /// The step.
         step: u32,
-        /// Messages so far.
+        /// The number of messages so far.
         messages: u64,
     },
     /// Two ranks at rest disagree about a loan.
@@ -82,9 +82,9 @@ pub enum SimError {
         lender: u32,
         /// The borrower.
         borrower: u32,
-        /// Credits lent according to the lender.
+        /// The number of credits lent, according to the lender.
         lent: u32,
-        /// Credits that the borrower has.
+        /// The number of credits that the borrower has.
         borrowed: u32,
     },
     /// Some of a rank's credits are missing, or there are too many.
@@ -92,23 +92,23 @@ pub enum SimError {
     Lost {
         /// The rank.
         rank: u32,
-        /// Credits found.
+        /// The number of credits found.
         credits: u64,
-        /// Credits at the start.
+        /// The number of credits at the start.
         total: u64,
     },
 }
 
-/// Windows after a step's end within which credits must come to rest: a message in each direction
-/// takes two of them.
+/// The number of windows after a step's end within which credits must come to rest. A message in
+/// each direction takes two windows.
 const REST: u64 = 100_000;
 
-/// The largest job in which every loan is added up after each rotation; in larger ones only the
-/// loans to partners are compared.
+/// The number of ranks up to which all loans are added up after each rotation. In larger jobs, only
+/// the loans to partners are compared.
 const ADD_UP: u32 = 2048;
 
-/// Ranks in a part: their state, some KiB each, stays in a processor's cache while they are
-/// simulated.
+/// The number of ranks in a part. It is so small that their state, some KiB each, stays in a
+/// processor's cache while they are simulated.
 const PART: u32 = 512;
 
 /// A job in progress.
@@ -118,7 +118,7 @@ pub(crate) struct World<'a, F> {
     parts: Vec<Part<F>>,
     /// The messages that each part sent in the previous window.
     mail: Vec<Outboxes>,
-    /// Ranks in each part.
+    /// The number of ranks in each part.
     size: u32,
     pool: Option<rayon::ThreadPool>,
     now: u64,
@@ -128,7 +128,8 @@ pub(crate) struct World<'a, F> {
 }
 
 impl<'a, F: Subject> World<'a, F> {
-    /// Creates ranks with flow control by `flow`, each with `total` credits.
+    /// Creates a job whose ranks have the flow control that `flow` returns and `total` credits
+    /// each.
     pub(crate) fn new(
         config: &'a Config,
         total: Option<u64>,
@@ -277,8 +278,8 @@ impl<'a, F: Subject> World<'a, F> {
         }
     }
 
-    /// Returns the duration of a barrier between steps: a round of messages for each doubling of
-    /// the ranks.
+    /// Returns the duration of a barrier between steps: which takes a round of messages for each
+    /// doubling of the number of ranks.
     fn barrier(&self) -> u64 {
         u64::from(u32::BITS - self.config.ranks.leading_zeros()) * self.costs.latency()
     }
@@ -304,8 +305,8 @@ impl<'a, F: Subject> World<'a, F> {
         sum.map(|sum| sum as f64 / f64::from(self.config.ranks))
     }
 
-    /// Checks, while nothing is in transit, that loans match on both sides and all credits are
-    /// there.
+    /// Checks, while nothing is in transit, that loans match on both sides and that no credits are
+    /// missing.
     fn check(&self, programs: &Programs) -> Result<(), SimError> {
         let Some(total) = self.total else {
             return Ok(());

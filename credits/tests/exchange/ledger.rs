@@ -7,20 +7,20 @@ use credits::Tuning;
 struct Account {
     /// Credits given in this epoch of the lender.
     given: u32,
-    /// Whether the borrower asked for more in it.
+    /// Whether the borrower asked for more in this epoch.
     requested: bool,
-    /// Whether the borrower had nothing to return in it.
+    /// Whether the borrower had nothing to return in this epoch.
     zero_reply: bool,
     /// Credits given back by the borrower since it last heard of an end of the lender's epoch.
     returned: u32,
-    /// Whether it has stalled since.
+    /// Whether the borrower has stalled since then.
     stalled: bool,
 }
 
 #[derive(Clone, Default)]
 struct Lender {
     received: u32,
-    /// Number of peers that may still be asked because of requests that asked for more.
+    /// The number of peers that may still be asked because of requests that asked for more.
     wanted: u32,
     /// Requests received in total, and the count when a peer was last asked.
     all_received: u64,

@@ -62,12 +62,12 @@ impl Rank {
         &mut *self.parts[peer % parts]
     }
 
-    /// Returns the credits that it has lent to a peer.
+    /// Returns the number of credits that the rank has lent to a peer.
     pub(crate) fn lent(&self, peer: usize) -> u32 {
         self.flow(peer).lent(peer as u32)
     }
 
-    /// Returns the credits that a peer has lent to it.
+    /// Returns the number of credits that a peer has lent to the rank.
     pub(crate) fn send_credits(&self, peer: usize) -> u32 {
         let (flow, peer) = (self.flow(peer), peer as u32);
         flow.available(peer) + flow.in_flight(peer)
@@ -81,7 +81,7 @@ impl Rank {
         self.parts[0].asked()
     }
 
-    /// Returns the credits that it has given back.
+    /// Returns the number of credits that the rank has given back.
     pub(crate) fn revoked(&self) -> u64 {
         let peers = 0..self.coalesced.len();
         peers.map(|peer| self.flow(peer).revoked(peer as u32)).sum()
