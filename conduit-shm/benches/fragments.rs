@@ -80,7 +80,7 @@ fn meet(client: &mut Local, server: &mut Local) -> (Rank, Rank) {
     (number, there.1.expect("has joined"))
 }
 
-/// Returns half a round trip in nanoseconds.
+/// Returns half the time of a round trip in nanoseconds.
 fn half_round_trip(rounds: u64, from: Instant) -> f64 {
     from.elapsed().as_nanos() as f64 / rounds as f64 / 2.0
 }
@@ -116,7 +116,7 @@ fn bare() -> f64 {
 fn fragments(bytes: usize, others: usize) -> f64 {
     let (mut a, mut b) = (start(), start());
     let (to_b, to_a) = meet(&mut a, &mut b);
-    // More peers that b watches.
+    // These are additional peers that `b` watches.
     let mut idle = Vec::new();
     for _ in 0..others {
         let mut other = start();
@@ -157,7 +157,7 @@ fn fragments(bytes: usize, others: usize) -> f64 {
     })
 }
 
-/// Returns the nanoseconds for each of many fragments in one direction.
+/// Returns the time per fragment, in nanoseconds, of many fragments in one direction.
 fn flood(bytes: usize, is_read: bool, count: u64) -> f64 {
     let (mut a, mut b) = (start(), start());
     let (to_b, _) = meet(&mut a, &mut b);

@@ -1,4 +1,5 @@
-//! Rings are polled from the first message on: not before, and no source's first message is missed.
+//! Tests that rings are polled from the first message on, but not before, and that no source's
+//! first message is missed.
 
 use super::*;
 
@@ -10,7 +11,7 @@ fn open(ranks: u32) -> Vec<End<Seq>> {
             min_free: 0,
         };
         end.append(memory, MeOptions::PUT);
-        // Consumes everything left over from the start.
+        // Consumes everything that is left over from the start.
         end.ni.progress();
         assert!(end.ni.ready().is_empty());
     }
@@ -57,7 +58,8 @@ fn a_sleeping_rank_wakes_for_an_activation() {
     assert_eq!(ends[0].poll().len(), 1);
 }
 
-/// Rings are not activated in a queue while it is being polled, but not forgotten either.
+/// Rings are not activated in a queue while that queue is being polled, but they are not forgotten
+/// either.
 #[test]
 fn an_activation_waits_while_its_queue_is_polled() {
     let ends = open(3);
@@ -76,7 +78,7 @@ fn an_activation_waits_while_its_queue_is_polled() {
     assert_eq!(a.watched(), 2);
 }
 
-/// A queue that is created when its peers already know its index.
+/// A queue may be created when its peers already know its index.
 #[test]
 fn a_message_may_come_before_its_queue_is_looked_at() {
     let ends = open(2);
@@ -90,7 +92,7 @@ fn a_message_may_come_before_its_queue_is_looked_at() {
     ends[0].ni.pt_open(late, Some(eq)).unwrap();
     assert_eq!(ends[1].ni.inject(&message), Ok(Submit::Posted));
     assert!(ends[0].ni.ready().intersects(Ready::queue(eq)));
-    // It matches nothing, so there is no event; the second poll frees the ring.
+    // The message matches nothing, so there is no event. The second poll frees the ring.
     for _ in 0..2 {
         assert_eq!(ends[0].ni.poll(eq, 3, |_| ()), 0);
     }

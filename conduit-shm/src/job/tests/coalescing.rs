@@ -1,11 +1,11 @@
-//! Receive coalescing: a receiver pauses during a flood, not if it sends in between, and no message
-//! is left behind.
+//! Tests of receive coalescing: a receiver pauses during a flood unless it sends in between, and no
+//! message is left behind.
 
 use conduit_core::threads::Lock;
 
 use super::*;
 
-/// Large enough for several slots.
+/// A length that takes several slots.
 const LARGE: usize = 200;
 
 /// A target for which pauses are enabled, and which takes large messages.
@@ -64,7 +64,7 @@ fn a_flood_is_rested_in_and_taken_in_full() {
     }
     assert_eq!(taken, 100);
     assert!(paused);
-    // The ring is free again.
+    // The ring must be free again.
     while b.pauses() {
         b.poll();
     }
@@ -91,7 +91,7 @@ fn who_answers_does_not_rest() {
     }
 }
 
-/// A waiting rank returns to a message in a ring that it does not poll yet.
+/// A waiting rank comes back for a message in a ring that it does not poll during a pause.
 #[test]
 fn a_rest_is_not_slept_through() {
     let (a, b) = resting_pair();

@@ -1,4 +1,4 @@
-//! Full queues, limits, and peers that violate the protocol.
+//! Tests of full queues, limits, and peers that violate the protocol.
 
 use proptest::prelude::*;
 
@@ -135,7 +135,7 @@ fn what_does_not_exist_is_an_error() {
     let md = a.bind(a.region.base, 100);
     let unbound = MdId(md.0.wrapping_add(1));
     let put_error = |put: Put| {
-        // SAFETY: nothing is submitted.
+        // SAFETY: no operation is submitted with the descriptor.
         unsafe { a.ni.put(&put).unwrap_err().to_string() }
     };
     let good = put(md, 8, Ack::Local, 0);
@@ -183,7 +183,7 @@ fn what_does_not_exist_is_an_error() {
     assert!(a.ni.pt_open(PtIndex(16), None).is_err());
     assert!(a.ni.pt_open(PtIndex(3), Some(EqId(1))).is_err());
     assert!(a.ni.me_unlink(MeId(u32::MAX)).is_err());
-    // SAFETY: refused.
+    // SAFETY: the operation is refused, so no memory is accessed.
     assert!(unsafe { a.ni.md_bind(a.region.base, 1, EqId(9)).is_err() });
     let beyond = MeMemory::Region {
         region: b.region.id,
@@ -239,12 +239,12 @@ fn forge(a: &End<Seq>, slots: u32, header: &Header, kind: u8, index: u8) {
     let slot = producer.slots().address(producer.slot(reserved));
     let frame = Frame::new(slots as u16, kind, index);
     let header = Header { frame, ..*header };
-    // SAFETY: the first slot of a reservation.
+    // SAFETY: the slot is the first one of the reservation just made.
     unsafe { header.write(slot) };
     producer.commit(reserved, frame);
 }
 
-/// Any word, but often near a valid value.
+/// Generates any word, but often one near a valid value.
 fn word() -> impl Strategy<Value = u64> {
     prop_oneof![
         0_u64..4,
@@ -285,13 +285,14 @@ proptest! {
                 flags,
                 ..Header::default()
             };
-            // A forged wrap marker, unknown to the ring's producer, would lose only that ring.
+            // A forged wrap marker, which the ring's producer does not know, would make only that
+            // ring unusable, so none is written.
             let index = if kind == KIND_SKIP { 0 } else { index };
             forge(&a, slots, &header, kind, index);
             b.poll();
             a.poll();
         }
-        // The ring still works.
+        // The ring must still work.
         assert_eq!(a.ni.inject(&inject(1, b"after")), Ok(Submit::Posted));
         prop_assert_eq!(b.poll().len(), 1);
         if b.ni.statistics().bad_messages > 0 {
@@ -300,7 +301,7 @@ proptest! {
     }
 }
 
-/// A forged wrap marker, unknown to the ring's producer, loses only that ring.
+/// A forged wrap marker, which the ring's producer does not know, makes only that ring unusable.
 #[test]
 fn a_forged_turn_harms_nobody_else() {
     let ends: Vec<End<Seq>> = world(3, &small());
@@ -349,7 +350,7 @@ fn a_broken_ring_leaves_the_others_going() {
     let producer = ends[0].ni.producer(1, 0).unwrap();
     let reserved = producer.reserve(1).unwrap();
     let slot = producer.slots().address(producer.slot(reserved));
-    // SAFETY: the first slot of a reservation. The frame has no slots.
+    // SAFETY: the slot is the first one of the reservation just made. The frame covers no slots.
     unsafe { header.write(slot) };
     producer.commit(reserved, header.frame);
     assert_eq!(ends[0].ni.inject(&inject(1, b"lost")), Ok(Submit::Posted));

@@ -1,5 +1,5 @@
-//! Lent rings: which sources get them, and that nothing is lost, duplicated or overtaken when they
-//! change hands.
+//! Tests of lent rings: which sources get them, and that nothing is lost, duplicated or overtaken
+//! when they change hands.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use super::*;
 use crate::job::message::{Header, LANE, LANE_OPENED};
 use crate::ring::Frame;
 
-/// With more messages than this a hot pair has its lane: two rounds, plus the messages sent during
-/// the negotiation.
+/// The number of messages after which a hot pair has its lane, which is that of two rounds, plus
+/// the messages sent during the negotiation.
 const ENOUGH: u32 = 4096;
 
 fn config(lanes: u32, force: u32) -> ShmConfig {
@@ -23,7 +23,8 @@ fn config(lanes: u32, force: u32) -> ShmConfig {
 /// Ranks that send numbered messages to each other.
 struct Ranks {
     ends: Vec<End<Seq>>,
-    /// By source and target: the number of the next message to be sent, and to be received.
+    /// For each source and target, the numbers of the next message to be sent and of the next one
+    /// to be received.
     next: Vec<Vec<(u32, u32)>>,
 }
 
@@ -43,7 +44,7 @@ impl Ranks {
         }
     }
 
-    /// Sends a message with `more` bytes after its number; returns false if there was no room.
+    /// Sends a message with `more` bytes after its number; returns `false` if there was no room.
     fn send(&mut self, from: usize, to: usize, more: usize, exchange: Exchange) -> bool {
         let number = &mut self.next[from][to].0;
         let message = Inject {
@@ -56,7 +57,7 @@ impl Ranks {
         is_sent
     }
 
-    /// A rank's turn; each message has to be the next one of its source.
+    /// Gives a rank its turn, and checks that each message is the next one of its source.
     fn poll(&mut self, at: usize) {
         let end = &self.ends[at];
         end.ni.progress();
@@ -70,7 +71,7 @@ impl Ranks {
         });
     }
 
-    /// Sends `count` messages, all of which arrive.
+    /// Sends `count` messages, all of which must arrive.
     fn flood(&mut self, from: usize, to: usize, count: u32) {
         let mut left = count;
         while left > 0 {
@@ -119,7 +120,7 @@ fn whoever_sends_most_gets_a_ring_of_its_own() {
     assert_eq!(ranks.statistics(2).promotions, 1);
 }
 
-/// In three rounds plus the negotiation, no matter how much earlier sources have sent.
+/// This takes three rounds plus the negotiation, no matter how much earlier sources have sent.
 #[test]
 fn whoever_becomes_hot_soon_has_a_ring() {
     let mut ranks = Ranks::new(12, &config(4, 0));
@@ -145,7 +146,7 @@ fn nobody_gets_one_where_all_send_alike() {
         }
     }
     ranks.settle();
-    // All eight are heavy enough for a free lane; those that have one keep it.
+    // All eight sources are heavy enough for a free lane. Those that have one keep it.
     let statistics = ranks.statistics(0);
     assert_eq!((statistics.promotions, statistics.recalls), (4, 0));
 }
@@ -172,7 +173,7 @@ fn a_source_that_is_asleep_is_in_nobody_s_way() {
     }
     assert_eq!(ranks.statistics(0).recalls, 1);
     assert!(!ranks.ends[2].ni.own_rings(0).0);
-    // It gives the lane back when it polls again.
+    // The rank gives the lane back when it polls again.
     ranks.settle();
     ranks.flood(2, 0, ENOUGH);
     assert!(ranks.ends[2].ni.own_rings(0).0);
@@ -192,7 +193,7 @@ fn the_death_of_a_holder_ends_all_changes() {
         ranks.flood(2, 0, 4 * ENOUGH);
         assert_eq!(ranks.statistics(0).offers, 1);
         assert!(!ranks.ends[2].ni.own_rings(0).0);
-        // The dead rank's leftovers are not counted as a fault.
+        // What is left of the dead rank's messages is not counted as a fault.
         ranks.flood(2, 1, ENOUGH);
         ranks.settle();
     }
@@ -204,7 +205,8 @@ fn nonsense_about_lanes_is_its_sender_s_fault() {
     ranks.flood(1, 0, ENOUGH);
     let statistics = ranks.statistics(0);
     let forged = [
-        // Invalid kind, length or generation; an announcement for a lane that has ended.
+        // The messages have an invalid kind, length or generation, or announce a lane that has
+        // ended.
         (LANE, 12, u64::MAX, 0),
         (LANE, 200, 1, 0),
         (LANE_OPENED, 0, u64::MAX, 0),
@@ -220,7 +222,7 @@ fn nonsense_about_lanes_is_its_sender_s_fault() {
         };
         let base = ranks.ends[2].ni.base(0, 0).unwrap();
         let reserved = base.reserve(1).unwrap();
-        // SAFETY: the slot of our reservation.
+        // SAFETY: the slot is the one that was just reserved.
         unsafe { header.write(base.slots().address(base.slot(reserved))) };
         base.commit(reserved, Frame::new(1, kind, 0));
     }
@@ -265,7 +267,7 @@ fn step(ranks: usize) -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Each message arrives once and in order, although rings change hands every few messages.
+    /// Each message arrives once and in order, even though rings change hands every few messages.
     #[test]
     fn order_is_kept_while_rings_change_hands(
         lanes in 1_u32..3,
@@ -302,7 +304,7 @@ fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
         ranks.flood(1, 0, 1);
     }
     ranks.ends[0].ni.progress();
-    // Looks up the ring, and then sends nothing.
+    // Looks up the ring, but then sends nothing.
     let eq = usize::from(ranks.ends[0].eq.0);
     assert!(ranks.ends[1].ni.producer(0, eq).is_some());
     ranks.ends[0].ni.recall_lanes();
@@ -317,7 +319,7 @@ fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
     assert_eq!(ranks.statistics(0).promotions, 2);
 }
 
-/// One pair alone: the ring comes and goes.
+/// With a single pair, the ring comes and goes.
 #[test]
 fn a_forced_switch_happens_again_and_again() {
     let mut ranks = Ranks::new(3, &config(1, 10));
@@ -341,7 +343,7 @@ fn a_forced_switch_happens_again_and_again() {
 }
 
 /// Measures how long a new hot pair waits for a ring. The hot pair changes again and again under a
-/// flood whose order is checked, among more ranks than rings. Takes a minute;
+/// flood whose order is checked, among more ranks than rings. This takes a minute.
 /// `CONDUIT_TEST_MESSAGES` sets the number of messages.
 #[test]
 #[ignore = "a measurement"]
@@ -349,7 +351,7 @@ fn a_hot_pair_that_changes_under_a_long_flood() {
     const RANKS: usize = 24;
     /// About a second of a flood.
     const TURN: u32 = 4_000_000;
-    /// One of this many messages is another rank's.
+    /// One in this many messages is another rank's.
     const OTHERS: u32 = 100;
     let all = std::env::var("CONDUIT_TEST_MESSAGES").map_or(100_000_000, |text| {
         text.parse::<u64>().expect("a number of messages")

@@ -1,6 +1,6 @@
-//! Worlds in one process. The conformance suite covers what every network must do; these tests
-//! cover the implementation: every path that bytes can take, full queues, peers that violate the
-//! protocol, threads, and start.
+//! Tests with worlds in one process. The conformance suite covers what every network must do; these
+//! tests cover the implementation: every path that bytes can take, full queues, peers that violate
+//! the protocol, threads, and start.
 
 mod activations;
 mod coalescing;
@@ -32,13 +32,13 @@ fn small() -> ShmConfig {
         max_message: 8 << 10,
         max_managed: 8 << 10,
         staging_pieces: 2,
-        // No pauses: a poll finds all that has arrived.
+        // There are no pauses, so a poll finds all that has arrived.
         max_coalescing: Duration::ZERO,
         ..ShmConfig::default()
     }
 }
 
-/// One rank with a region, a queue, and an index that is open on it.
+/// A rank with a region, a queue, and an index that is open on that queue.
 struct End<M: Mode> {
     ni: Shm<M>,
     eq: EqId,
@@ -59,7 +59,7 @@ fn world<M: Mode>(ranks: u32, config: &ShmConfig) -> Vec<End<M>> {
         .collect()
 }
 
-/// An event without borrows. It owns the bytes of a put.
+/// An event without borrows, which owns the bytes of a put.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Seen {
     Put {
@@ -161,7 +161,7 @@ impl<M: Mode> End<M> {
 
     /// Binds a descriptor of memory that outlives the test.
     fn bind(&self, base: *mut u8, len: usize) -> MdId {
-        // SAFETY: the callers keep the memory until the world is gone.
+        // SAFETY: the callers keep the memory valid until the world is dropped.
         unsafe { self.ni.md_bind(base, len, self.eq).unwrap() }
     }
 
@@ -175,16 +175,16 @@ impl<M: Mode> End<M> {
         unsafe { self.ni.get(&get).unwrap() }
     }
 
-    /// Returns bytes of the own region.
+    /// Returns bytes of this rank's own region.
     fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         assert!(offset + len <= self.region.len);
-        // SAFETY: within the region; no operation is in progress.
+        // SAFETY: the bytes lie within the region, and no operation on them is in progress.
         unsafe { std::slice::from_raw_parts(self.region.base.add(offset), len).to_vec() }
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) {
         assert!(offset + bytes.len() <= self.region.len);
-        // SAFETY: within the region; no operation is in progress.
+        // SAFETY: the bytes lie within the region, and no operation on them is in progress.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 bytes.as_ptr(),
@@ -241,7 +241,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the event of a put from rank 0 as created by [`put`].
+/// Returns the event of a put from rank 0 that [`put`] created.
 fn arrived(offset: u64, requested: usize, length: usize, data: &[u8]) -> Seen {
     Seen::Put {
         tag: 77,

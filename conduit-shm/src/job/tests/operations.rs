@@ -1,11 +1,12 @@
-//! Every operation by every path that its bytes can take.
+//! Tests of every operation by every path that its bytes can take.
 
 use super::*;
 
-/// Lengths on both sides of every boundary: slot, compact slot, inline, largest.
+/// Lengths on both sides of every boundary, which are those of a slot, of a compact slot, of inline
+/// payloads and of the largest messages.
 const LENGTHS: [usize; 12] = [0, 1, 31, 32, 33, 64, 127, 128, 129, 1000, 4096, 8192];
 
-/// Exclusive and shared rings.
+/// Configurations with exclusive and with shared rings.
 fn configs() -> [ShmConfig; 2] {
     [
         small(),
@@ -72,7 +73,8 @@ fn gets_bring_bytes_to_any_memory() {
             let md = a.bind(base, 8300);
             for length in LENGTHS {
                 for remote_offset in [0, 24] {
-                    // SAFETY: the descriptor's memory, to which no references exist.
+                    // SAFETY: the bytes lie in the descriptor's memory, to which no references
+                    // exist.
                     unsafe { base.write_bytes(0xee, 8300) };
                     let request = Get {
                         local_offset: 8,
@@ -82,7 +84,8 @@ fn gets_bring_bytes_to_any_memory() {
                     assert_eq!(a.get(request), Submit::Posted);
                     assert_eq!(b.poll(), [Seen::Get(77, 0, remote_offset, length)]);
                     assert_eq!(a.poll(), [Seen::Reply(9, Outcome::Done, length, 0)]);
-                    // SAFETY: as above.
+                    // SAFETY: the bytes lie in the descriptor's memory, to which no references
+                    // exist.
                     let got = unsafe { std::slice::from_raw_parts(base, 8300).to_vec() };
                     assert_eq!(got[..8], [0xee; 8]);
                     let expected = &pattern(8300, 3)[remote_offset as usize..][..length];
@@ -209,7 +212,7 @@ fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
     (receiver, senders)
 }
 
-/// Returns the events of one poll: sources of puts, and other events.
+/// Returns the sources of the puts that one poll delivered, and the other events.
 fn polled(receiver: &End<Seq>, limit: u32) -> Vec<String> {
     let mut all = Vec::new();
     receiver
@@ -454,7 +457,7 @@ fn windows_are_the_peers_regions() {
     let second = b.ni.region_create(1).unwrap();
     assert_eq!(second.len, 4096);
     let window = a.ni.window(1, second.id).unwrap();
-    // SAFETY: within the window; one thread.
+    // SAFETY: the bytes lie within the window, and only this thread accesses them.
     unsafe {
         window.base.add(4095).write(9);
         assert_eq!(second.base.add(4095).read(), 9);

@@ -1,5 +1,5 @@
-//! Replies in the slots of their requests: which replies use them, which don't, and that nothing is
-//! lost or delivered twice.
+//! Tests of replies in the slots of their requests: which replies use the slots, which don't, and
+//! that nothing is lost or delivered twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,8 +10,8 @@ use super::super::reply_slots::MOST;
 use super::*;
 use crate::ring::{Frame, Slots, publish_reply};
 
-/// Returns two ends with entries for messages, which have exchanged messages before: a reply slot
-/// is used only for indices that were used already.
+/// Returns two ends with entries for messages. The ends have already exchanged messages, because a
+/// reply slot is used only for indices that have been used.
 fn met() -> (End<Seq>, End<Seq>) {
     let (a, b) = pair(&small());
     for end in [&a, &b] {
@@ -49,7 +49,7 @@ fn reply(bytes: &[u8], hdr_data: u64) -> Inject<'_> {
 }
 
 impl End<Seq> {
-    /// Returns the position in the ring from a peer: its messages and Skips.
+    /// Returns the position in the ring from a peer, which counts the peer's messages and Skips.
     fn taken_from(&self, peer: Rank) -> u64 {
         let queue = self.ni.queues[usize::from(self.eq.0)].get().unwrap();
         let inbox = queue.inbox.try_lock().unwrap();
@@ -69,7 +69,7 @@ impl End<Seq> {
     }
 }
 
-/// Whether the event is that of [`reply`] at the other end, as the entry's only event.
+/// Returns whether the events are that of [`reply`] at the other end and no others.
 fn came(event: &Seen, source: Rank, bytes: &[u8], hdr: u64) -> bool {
     matches!(event, Seen::Put { source: from, hdr_data, data, .. }
         if (*from, *hdr_data, &data[..]) == (source, hdr, bytes))
@@ -145,7 +145,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
     }
     assert_eq!(a.ni.reply_slots.polls(), 2);
     assert_eq!(a.poll().len(), 1);
-    // Replies found by the second poll were just missed.
+    // Replies that the second poll finds were just missed.
     let steps = |end: &End<Seq>| end.ni.reply_slots.steps();
     let before = steps(&a);
     for _ in 0..10 {
@@ -157,7 +157,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(a.poll().len(), 1);
     }
     assert!(steps(&a) > before + 10, "{before}, {}", steps(&a));
-    // A rank that begins to wait late learns nothing.
+    // A rank that begins to wait late learns nothing about the delay.
     let before = steps(&a);
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
@@ -186,8 +186,8 @@ fn others_go_by_the_ring() {
     }
 }
 
-/// Messages of all kinds between offers, and replies that wait for long: nothing is lost or
-/// delivered twice.
+/// With messages of all kinds between offers, and replies that wait for a long time, nothing is
+/// lost or delivered twice.
 #[test]
 fn answers_wait_while_other_messages_go_on() {
     let (a, b) = met();
@@ -236,11 +236,11 @@ fn questions_in_vain_become_rare() {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         questions += u32::from(a.ni.reply_slots.is_offering());
         assert_eq!(b.poll().len(), 1);
-        // Makes sure that the message is known to be passed.
+        // Makes sure that the message is known to have been passed.
         b.poll();
     }
     assert!((5..200).contains(&questions), "{questions}");
-    // An offer that brings a reply makes them frequent again.
+    // An offer that brings a reply makes offers frequent again.
     let before = a.taken_from(1);
     for i in 0..5000 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
@@ -281,7 +281,8 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     assert_eq!(a.ni.poll(other, 3, |_| ()), 0);
     assert!(a.poll().is_empty());
     for i in 0..20 {
-        // In no particular order: the last queue does not predict the next one.
+        // The queues are used in no particular order, so that the last one does not predict the
+        // next.
         for there in [other, a.eq, a.eq, other, other] {
             let replies = match there == other {
                 true => [elsewhere(i)],
@@ -298,7 +299,7 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     }
 }
 
-/// The reply raises no event, but it is taken.
+/// The reply raises no event, but must still be taken.
 #[test]
 fn an_answer_may_go_to_an_index_without_a_queue() {
     const QUIET: PtIndex = PtIndex(2);
@@ -322,7 +323,7 @@ fn an_answer_may_go_to_an_index_without_a_queue() {
     }
 }
 
-/// A reply that uses up an entry, and replies that match none.
+/// One reply uses up an entry, and the others match none.
 #[test]
 fn an_answer_may_be_an_entrys_last() {
     let (a, b) = pair(&small());
@@ -340,7 +341,7 @@ fn an_answer_may_be_an_entrys_last() {
     for i in 0..3 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         b.poll_and_answer(&[reply(&[3; 16], i)]);
-        // One at a time: events deferred by a reply wait for the next poll.
+        // Events arrive one at a time, because events that a reply defers wait for the next poll.
         for _ in 0..4 {
             let before = events.len();
             let told = a.ni.poll(a.eq, 1, |event| events.push(seen(event)));
@@ -378,7 +379,7 @@ fn an_answer_is_not_slept_through() {
     assert!(!a.ni.is_anything_ready());
 }
 
-/// Laps end, early or not, and the replies still use the slots.
+/// Replies use the slots no matter whether laps end early.
 #[test]
 fn every_exchange_goes_by_the_slot() {
     let (a, b) = met();
@@ -453,7 +454,7 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
             })
         }));
         assert!(panicked.is_err());
-        // Not delivered, so it replies nothing.
+        // The message was not delivered, so nothing replies to it.
         assert_eq!(b.ni.inject(&reply(&[3], 2)), Ok(Submit::Posted));
         assert_eq!(a.poll().len(), 1 + usize::from(replies));
         assert_eq!(a.ni.inject(&inject(1, &[4])), Ok(Submit::Posted));
@@ -461,8 +462,8 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
     }
 }
 
-/// The ring has detected the missing reply itself, and the slot now contains bytes that look
-/// like one.
+/// The ring has itself detected that the reply is missing, and the slot now contains bytes that
+/// look like a reply.
 #[test]
 fn nothing_is_awaited_where_nobody_asks() {
     let (a, b) = met();
@@ -484,7 +485,7 @@ fn nothing_is_awaited_where_nobody_asks() {
     }
 }
 
-/// Modes, rings and targets without reply slots.
+/// Some modes, rings and targets have no reply slots.
 #[test]
 fn others_ask_in_vain() {
     fn ask_and_answer<M: Mode>(config: &ShmConfig, target: Rank) {
@@ -521,15 +522,15 @@ fn others_ask_in_vain() {
     ask_and_answer::<conduit_core::threads::Par>(&small(), 1);
 }
 
-/// Writes a malformed reply: the frame, and the source and length if they differ from the
-/// request's.
+/// Writes a malformed reply with this frame. If the source and the length are given, they replace
+/// those of the request.
 fn write_nonsense(b: &End<Seq>, frame: Frame, second_word: Option<u64>) {
     let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
     let inbox = queue.inbox.try_lock().unwrap();
     let ring = &inbox.rings[0].ring;
     let (slot, _) = ring.peek().unwrap();
     if let Some(value) = second_word {
-        // SAFETY: the slot's second word.
+        // SAFETY: the address is that of the slot's second word.
         let second = unsafe { &*ring.slots().address(slot).add(8).cast::<AtomicU64>() };
         second.store(value, Ordering::Relaxed);
     }

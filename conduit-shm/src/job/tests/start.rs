@@ -1,5 +1,5 @@
-//! Start through the exchange, with threads as ranks: the same calls as with processes, except for
-//! the process id.
+//! Tests of the start through the exchange, with threads as ranks. The calls are the same as with
+//! processes, except for the process id.
 
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -84,7 +84,8 @@ fn ranks_map_each_other() {
     for end in &ends {
         for (peer, region) in (0..).zip(&regions) {
             let window = end.window(peer, region.id).unwrap();
-            // SAFETY: within windows of one process, one thread.
+            // SAFETY: the bytes lie within windows of this process, and only this thread accesses
+            // them.
             unsafe {
                 window.base.write(peer as u8 + 1);
                 assert_eq!(region.base.read(), peer as u8 + 1);
@@ -145,7 +146,7 @@ fn memory_that_could_shrink_is_not_mapped() {
         table: table.clone(),
     });
     let other = std::thread::spawn(move || {
-        // Has the right size, but no seals.
+        // This file has the right size, but no seals.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let memory = memfd_create("other", flags).unwrap();
         ftruncate(&memory, Layout::new(&small()).total as u64).unwrap();

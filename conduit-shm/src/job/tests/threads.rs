@@ -1,4 +1,4 @@
-//! Ends in separate threads, and several threads at one end.
+//! Tests with ranks in separate threads, and with several threads in one rank.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! Sleeping and waking. The tests assert that everything arrives, not how soon.
+//! Tests of sleeping and waking. They assert that everything arrives, but not how soon.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn stores_into_a_window_are_announced() {
     let ends = world::<Par>(2, &small());
     let (a, b) = (&ends[0], &ends[1]);
     let window = a.ni.window(1, b.region.id).unwrap();
-    // SAFETY: aligned, within the region, accessed only by atomics.
+    // SAFETY: the word is aligned, lies within the region, and is accessed only by atomics.
     let (there, here) = unsafe {
         (
             AtomicBool::from_ptr(window.base.cast()),

@@ -1,4 +1,4 @@
-//! Processes of the same user that violate the protocol.
+//! Tests with processes of the same user that violate the protocol.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -229,7 +229,7 @@ fn greetings_that_are_wrong_are_refused() {
         probe_value: 5,
         ..TERMS
     };
-    // It succeeds; but the probe is not at the announced address.
+    // The handshake succeeds, but the probe is not at the announced address.
     victim.joined += 1;
     let socket = stranger(&victim.server);
     let hello = Packet::Hello {
@@ -252,7 +252,7 @@ fn greetings_that_are_wrong_are_refused() {
     victim.check();
 }
 
-/// The process has not ended, so it may still copy this process's memory.
+/// The peer's process has not ended, so it may still copy this process's memory.
 #[test]
 fn a_peer_with_a_session_that_begins_another_one_breaks_the_protocol() {
     let mut server = Process::new();
@@ -318,7 +318,7 @@ fn answers_that_are_wrong_are_failures() {
             &[],
             network(Refusal::Peers),
         ),
-        // Refused again and again, in favour of an attempt that does not exist.
+        // The attempt is refused again and again, in favour of an attempt that does not exist.
         (
             Packet::Refused(Refusal::Duplicate),
             &[],
@@ -359,7 +359,7 @@ fn with_writer(write: impl FnOnce(&[Producer<RingView>; 2], &Pair)) -> (Process,
     socket::send(&socket, &hello, &both).unwrap();
     server.pump();
     let pair = &files.memory.0;
-    // SAFETY: the rings are dropped before the pair.
+    // SAFETY: the views are not used after the pair is dropped.
     let rings = [COMMANDS, DATA].map(|channel| unsafe {
         Producer::new(pair.ring(true, channel), pair.extent(), Discipline::Thread)
     });
@@ -373,7 +373,8 @@ fn records_that_make_no_sense_end_the_session() {
     let lengths = "a record has invalid lengths";
     let order = "a record does not follow from those before it";
     type Case = (usize, (u8, u32), usize, usize, &'static str);
-    // Channel, kind and length, bytes of the header and of the payload.
+    // Each record is given by its channel, its kind and length, and the bytes of its header and
+    // payload.
     let cases: [Case; 12] = [
         (COMMANDS, (WHOLE, 49), 0, 48, lengths),
         (COMMANDS, (WHOLE, u32::MAX), 0, 0, lengths),
@@ -399,7 +400,7 @@ fn records_that_make_no_sense_end_the_session() {
             let header = vec![0; header];
             assert!(record::write(&rings[channel], what, &header, bytes, |_| {}));
         });
-        // The ring's own kind is a Skip, not a record.
+        // The ring's own kind is a Skip rather than a record.
         let expected = match what.0 {
             0 => vec![],
             _ => vec![(number, Failure::Broken(reason))],
@@ -436,7 +437,7 @@ fn records_that_make_no_sense_end_the_session() {
 #[test]
 fn bits_and_heads_that_are_wrong_harm_nobody() {
     let mut victim = Victim::new();
-    // All bits of all words, including those of no peer.
+    // All bits of all words are set, including bits that belong to no peer.
     for word in victim.server.local.front.ready_set().words {
         word.store(u64::MAX, Ordering::Relaxed);
     }
@@ -461,7 +462,7 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
         }
         victim.check();
     }
-    // The consumer's claims of what it has freed.
+    // The heads are the consumer's claims of what it has freed.
     for head in [1, 1 << 10, u64::MAX, 1 << 63] {
         let (mut a, b, to_b, to_a) = connected();
         let session = a.local.peers.session(to_b).unwrap();
@@ -488,7 +489,7 @@ proptest! {
     ) {
         let (server, _) = with_writer(|rings, pair| {
             for (slot, word, value) in words {
-                // SAFETY: within the ring, aligned.
+                // SAFETY: the word lies within the ring and is aligned.
                 unsafe {
                     let slot = pair.ring(true, channel).address(slot);
                     slot.add(word * 8).cast::<u64>().write_volatile(value);
@@ -500,7 +501,7 @@ proptest! {
                     break;
                 };
                 let first = ring.slots().address(ring.slot(reserved));
-                // SAFETY: the record's second word.
+                // SAFETY: the address is that of the record's second word.
                 unsafe { first.add(8).cast::<u32>().write_volatile(length % (40 * SLOT as u32)) };
                 ring.commit(reserved, Frame::new(slots, kind, index));
             }
@@ -542,7 +543,7 @@ fn without_descriptors_peers_are_refused_by_name() {
     let to_server = other.connect(&victim.server);
     let new = Process::new();
     let to_new = victim.client.connect(&new);
-    // The attempt has all that it needs; then no descriptors are left.
+    // At this point, the attempt has all that it needs, and no descriptors are left.
     assert_eq!(other.send(to_server, b"h", b""), Err(Refused::Full));
     let mut taken = Vec::new();
     while let Ok(file) = std::fs::File::open("/dev/null") {

@@ -1,4 +1,4 @@
-//! Several ends of the network within one process, driven manually.
+//! Tests with several ends of the network within one process, which are driven manually.
 
 mod hostile;
 mod rings;
@@ -16,7 +16,7 @@ use conduit_portals::transport::open::OpenTransport;
 
 use super::{Local, LocalConfig};
 
-/// Rounds after which a test fails.
+/// The number of rounds after which a test fails.
 const MANY: u32 = 1_000_000;
 
 /// A fragment: its header and its payload.
@@ -157,7 +157,7 @@ impl Process {
     }
 }
 
-/// Sends, pumping both, until it is accepted.
+/// Tries to send a fragment until it is accepted, and runs passes at both ends in between.
 fn send_to(from: &mut Process, to: &mut Process, number: Rank, header: &[u8], payload: &[u8]) {
     for _ in 0..MANY {
         match from.send(number, header, payload) {

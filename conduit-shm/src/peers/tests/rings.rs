@@ -1,4 +1,4 @@
-//! Traffic through the rings, checked against queues as the model.
+//! Tests that check traffic through the rings against queues as the model.
 
 use std::collections::VecDeque;
 
@@ -9,9 +9,9 @@ use super::*;
 /// The next action of a test.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A copied fragment with this many bytes of header and payload.
+    /// The sender sends a copied fragment with this many bytes of header and payload.
     Copied(usize, usize),
-    /// A fragment to be read, likewise.
+    /// The sender queues a fragment to be read, with this many bytes of header and payload.
     Read(usize, usize),
     /// The sender transmits.
     Transmit,
@@ -83,7 +83,7 @@ proptest! {
                 Step::Sleep => {
                     b.handler.refused.clear();
                     if b.local.prepare_sleep() && b.local.receive(&mut b.handler) {
-                        // Only fragments that it had refused before.
+                        // Only fragments that the receiver has already refused may be left.
                         take(&mut b, &mut model);
                     }
                 }

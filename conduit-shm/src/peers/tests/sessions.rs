@@ -1,4 +1,4 @@
-//! How sessions begin and end.
+//! Tests of how sessions begin and end.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -44,7 +44,7 @@ fn who_is_not_there_is_unreachable_at_the_next_pass() {
     assert_eq!(a.send(number, b"h", b""), Err(Refused::NoSuchRank));
 }
 
-/// As with a stopped process.
+/// The backlog is full, as with a stopped process.
 #[test]
 fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     let (mut a, b) = (Process::new(), Process::new());
@@ -104,7 +104,7 @@ fn a_session_ends_and_the_number_stays() {
     send_to(&mut a, &mut b, to_b, b"again", b"");
     assert_eq!(await_message(&mut b, &mut a, to_a).0, b"again");
     assert!(a.failures().is_empty() && b.handler.joined.len() == 1);
-    // Also before the peer has replied.
+    // This also holds before the peer has replied.
     let other = Process::new();
     let to_other = a.connect(&other);
     assert_eq!(a.send(to_other, b"h", b""), Err(Refused::Full));
@@ -114,7 +114,7 @@ fn a_session_ends_and_the_number_stays() {
     assert!(a.failures().is_empty());
 }
 
-/// As after kill -9.
+/// The process ends without a goodbye, as after kill -9.
 #[test]
 fn who_ends_without_a_word_has_ended() {
     let (mut a, b, to_b, _) = connected();
@@ -126,7 +126,7 @@ fn who_ends_without_a_word_has_ended() {
 
 #[test]
 fn both_connect_at_once_and_have_one_session() {
-    // No matter which address is smaller, and which side polls first.
+    // The result must not depend on which address is smaller and which side polls first.
     for turn in 0..8 {
         let (mut a, mut b) = match turn % 2 {
             0 => (Process::new(), Process::new()),
@@ -166,7 +166,7 @@ fn both_connect_at_once_and_have_one_session() {
     }
 }
 
-/// Both connect; one gives up while the other has deferred to it.
+/// Both processes connect, and one gives up while the other has deferred to it.
 #[test]
 fn who_defers_to_an_attempt_that_is_given_up_goes_on_itself() {
     for first in [0, 1] {
@@ -216,7 +216,7 @@ fn a_process_is_started_again_by_its_name() {
         drop(server);
         server = Process::named(&name);
         if life % 2 == 0 {
-            // The new process sends first.
+            // In this case, the new process sends first.
             let back = server.connect(&client);
             send_to(&mut server, &mut client, back, b"new", &[life]);
             assert_eq!(await_message(&mut client, &mut server, number).1, [life]);
@@ -230,7 +230,7 @@ fn a_process_is_started_again_by_its_name() {
     }
 }
 
-/// The old session still exists when the new process connects.
+/// The old session may still exist when the new process connects.
 #[test]
 fn who_was_restarted_replaces_itself() {
     let name = format!("test-replace-{}", std::process::id());
@@ -324,7 +324,7 @@ fn mappings() -> usize {
         .count()
 }
 
-/// In a separate process, because other tests use descriptors, too.
+/// This runs in a separate process, because other tests use descriptors, too.
 #[test]
 fn many_come_and_go_and_leave_nothing() {
     const CLIENTS: usize = 300;
@@ -358,7 +358,7 @@ fn many_come_and_go_and_leave_nothing() {
             client.pump();
             assert_eq!(client.next(0).unwrap().1, which.to_le_bytes());
         }
-        // One descriptor, and two mappings, on either side of each session.
+        // A session takes one descriptor and two mappings on either side.
         assert_eq!(open_descriptors() - alone.0, 2 * clients);
         assert_eq!(mappings() - alone.1, 4 * clients);
         for (client, which) in all.iter_mut().zip(0..) {

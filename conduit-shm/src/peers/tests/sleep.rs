@@ -1,4 +1,4 @@
-//! Sleeping until something arrives, and waking sleepers.
+//! Tests of sleeping until something arrives, and of waking sleepers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -39,7 +39,7 @@ fn a_sleeper_is_woken_once_and_finds_everything() {
     for count in 0..3u8 {
         assert_eq!(b.next(to_a).unwrap().1, [count]);
     }
-    // The wake-up has been taken; a process that is awake gets no other.
+    // The wake-up has been taken, and a process that is awake gets no other.
     b.pump();
     assert!(!is_woken(&b));
     a.send(to_b, b"h", b"").unwrap();
@@ -58,7 +58,7 @@ fn what_a_handler_has_refused_keeps_nobody_awake() {
     a.pump();
     b.pump();
     assert!(b.local.prepare_sleep());
-    // A fragment on the other channel wakes it.
+    // A fragment on the other channel wakes the process.
     a.send(to_b, b"c", b"").unwrap();
     assert!(is_woken(&b));
     b.pass();
@@ -139,7 +139,7 @@ fn two_sleepers_lose_no_wake_up() {
     });
 }
 
-/// The same with a long fragment, whose sender repeatedly waits for room.
+/// This sends a long fragment, whose sender repeatedly waits for room.
 #[test]
 fn a_long_fragment_goes_between_sleepers() {
     const LENGTH: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! Fragments of all sizes, full rings, and handlers without room.
+//! Tests of fragments of all sizes, full rings, and handlers without room.
 
 use super::*;
 
@@ -171,7 +171,7 @@ fn abandoned_memory_is_not_read() {
     assert_eq!(a.handler.sent, []);
 }
 
-/// More peers than are watched; they send in turns.
+/// There are more peers than are watched, and they send in turns.
 #[test]
 fn many_peers_are_heard() {
     const PEERS: usize = 20;
