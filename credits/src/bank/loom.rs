@@ -113,7 +113,7 @@ fn loom_a_pace_is_kept() {
             part.note_requests(1, 1);
             (0..2).filter(|_| part.begin_revoke(APART, 1)).count()
         });
-        // Two requests: the second part is too early, or just in time.
+        // Only two requests arrive, so only one of the peers may be asked.
         assert_eq!(begun[0] + begun[1], 1, "{begun:?}");
         bank.want(9, false);
         bank.note_requests(APART, 1);

@@ -44,7 +44,7 @@ fn who_is_not_there_is_unreachable_at_the_next_pass() {
     assert_eq!(a.send(number, b"h", b""), Err(Refused::NoSuchRank));
 }
 
-/// The backlog is full, as with a stopped process.
+/// The peer accepts no connections, as a stopped process does.
 #[test]
 fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     let (mut a, b) = (Process::new(), Process::new());
