@@ -1,9 +1,10 @@
-//! The body of an AM: arguments, a long's descriptor, payload.
+//! The body of an AM, which holds the arguments, a long's descriptor and the payload.
 //!
 //! | part | bytes | in |
 //! |---|---|---|
 //! | arguments, if there are two or more (a single one is in the header) | 4 each, in the ranks' byte order | all categories |
-//! | padding | up to a multiple of 16, unspecified contents; a short may end before it | all categories |
+//! | padding | up to a multiple of 16 bytes, unspecified contents; a short may end before it | all
+//! categories |
 //! | [`Long`] | 16 | long |
 //! | payload | the rest | medium, packed long |
 //!
@@ -21,8 +22,8 @@ const ALIGN: usize = 16;
 pub enum Body {}
 
 impl Body {
-    /// Returns the bytes that `nargs` arguments take in the body, with padding: a multiple of 16, 0
-    /// for 0 and 1 arguments, 64 for 16.
+    /// Returns the number of bytes that `nargs` arguments take in the body, including padding. It
+    /// is a multiple of 16: 0 for 0 and 1 arguments, 64 for 16.
     #[inline]
     #[must_use]
     pub const fn args_len(nargs: usize) -> usize {
@@ -57,7 +58,7 @@ impl Body {
     /// next part starts. Leaves the padding unchanged.
     ///
     /// # Panics
-    /// If `body` is too short for the arguments; the caller has chosen both.
+    /// If `body` is too short for the arguments. The caller controls both.
     #[inline]
     pub fn write_args(args: &[u32], body: &mut [u8]) -> usize {
         let bytes = Body::of_short(args);
@@ -69,13 +70,13 @@ impl Body {
     /// arguments and a long's descriptor. A single argument is in the header; it is copied to
     /// `single`, and the returned slice refers to it.
     ///
-    /// The arguments are read in place because a 64-bit argument assembled from two halves would be
-    /// loaded whole before the halves have left the store buffer, and the load would wait for
-    /// everything ahead of them there.
+    /// The arguments are read in place, not copied. A handler may load two arguments as one 64-bit
+    /// word; if they had just been copied one by one, that load would have to wait until both
+    /// copies, and all stores before them, had left the processor's store buffer.
     ///
     /// # Errors
-    /// If the header has more than [`MAX_ARGS`] arguments, or the body ends before the payload
-    /// would start (for a short: before the arguments end) or isn't aligned to 4.
+    /// If the header has more than [`MAX_ARGS`] arguments, the body ends before the payload would
+    /// start (for a short: before the arguments end), or the body isn't aligned to 4 bytes.
     #[inline(always)]
     pub fn read_args<'a>(
         header: &Header,
@@ -90,7 +91,7 @@ impl Body {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     nargs: usize,
-    /// Bytes of arguments in the body.
+    /// The number of bytes that the arguments take in the body, including padding.
     args: usize,
     /// Offset of the payload.
     payload: usize,
@@ -122,11 +123,11 @@ impl Layout {
         })
     }
 
-    /// Returns the arguments and the payload of a body, like [`Body::read_args`].
+    /// Returns the arguments and the payload of a body, as [`Body::read_args`] does.
     ///
     /// # Errors
     /// If the body ends before the payload would start (for a short: before the arguments end) or
-    /// isn't aligned to 4.
+    /// isn't aligned to 4 bytes.
     #[inline(always)]
     pub fn read<'a>(
         &self,
@@ -142,7 +143,7 @@ impl Layout {
     /// Checks that a body of `length` bytes is long enough.
     ///
     /// # Errors
-    /// If it ends before the payload would start (for a short: before the arguments end).
+    /// If the body ends before the payload would start (for a short: before the arguments end).
     #[inline]
     pub const fn check(&self, length: usize) -> Result<(), HeaderError> {
         if length < self.needed {
@@ -158,7 +159,7 @@ impl Layout {
     /// argument if there is only one.
     ///
     /// # Errors
-    /// If the body isn't aligned to 4.
+    /// If the body isn't aligned to 4 bytes.
     ///
     /// # Panics
     /// If the body is too short for the arguments.
@@ -171,7 +172,8 @@ impl Layout {
         }
     }
 
-    /// Returns the descriptor in the body of a long; `None` if the body is too short to hold one.
+    /// Returns the descriptor in the body of a long, or `None` if the body is too short to hold
+    /// one.
     #[inline(always)]
     #[must_use]
     pub fn long(&self, body: &[u8]) -> Option<Long> {
@@ -187,19 +189,20 @@ impl Layout {
     }
 }
 
-/// A long's destination and length; in every long's body, after the arguments.
+/// A long's destination and length, which follow the arguments in every long's body.
 ///
 /// On the wire: destination, then length, each 64 bits, little endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Long {
-    /// Destination, as an offset in the receiver's segment in bytes. Delivered for empty longs too.
+    /// Destination, as an offset in bytes in the receiver's segment. Empty longs carry one too, and
+    /// their handlers receive it.
     pub dest: u64,
     /// Length of the data in bytes.
     pub length: u64,
 }
 
 impl Long {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const LEN: usize = 16;
 
     /// Returns the descriptor's bytes.
@@ -224,7 +227,7 @@ impl Long {
     /// payload starts.
     ///
     /// # Panics
-    /// If `body` is too short for both; the caller has chosen it.
+    /// If `body` is too short for the arguments and the descriptor. The caller controls its length.
     #[inline]
     pub fn write(&self, nargs: usize, body: &mut [u8]) -> usize {
         let start = Body::args_len(nargs);

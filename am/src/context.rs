@@ -13,19 +13,19 @@ pub enum Context {
     ReplyHandler,
     /// In a handler of either kind.
     Handler,
-    /// Between preparing an AM's payload and its commit or cancel; as restricted as a reply handler
-    /// (GASNet-EX).
+    /// Between preparing an AM's payload and committing or cancelling it. GASNet-EX restricts the
+    /// thread as it does in a reply handler.
     Prepared,
 }
 
 /// An operation that depends on the thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Send a request, or prepare one; also any put, get or remote atomic.
+    /// Send or prepare a request, or start a put, get or remote atomic.
     Request,
-    /// Send a reply, or prepare one.
+    /// Send or prepare a reply.
     Reply,
-    /// Wait for something that only polling brings.
+    /// Wait for something that only polling can bring about.
     Block,
     /// Poll the network.
     Poll,
@@ -50,8 +50,8 @@ pub enum ContextError {
 }
 
 impl Context {
-    /// Checks that the thread may send or prepare a request, or start a put or get. Only outside
-    /// handlers.
+    /// Checks that the thread may send or prepare a request, or start a put or get. This is allowed
+    /// only outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -60,8 +60,8 @@ impl Context {
         self.only(Context::Outside, Operation::Request)
     }
 
-    /// Checks that the thread may send or prepare a reply, given whether the handler has `replied`
-    /// before. Only once, in a request handler.
+    /// Checks that the thread may send or prepare a reply: only in a request handler, and only if
+    /// the handler has not `replied` yet.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`] elsewhere, [`ContextError::AlreadyReplied`] the second time.
@@ -73,8 +73,8 @@ impl Context {
         }
     }
 
-    /// Checks that the thread may wait for an operation, a barrier or an access region. Only
-    /// outside handlers.
+    /// Checks that the thread may wait for an operation, a barrier or an access region. This is
+    /// allowed only outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -83,7 +83,7 @@ impl Context {
         self.only(Context::Outside, Operation::Block)
     }
 
-    /// Checks that the thread may poll. Only outside handlers.
+    /// Checks that the thread may poll. This is allowed only outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -92,7 +92,8 @@ impl Context {
         self.only(Context::Outside, Operation::Poll)
     }
 
-    /// Checks that the thread may commit or cancel a payload. Only after preparing one.
+    /// Checks that the thread may commit or cancel a payload. This is allowed only after a payload
+    /// has been prepared.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].

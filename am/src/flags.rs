@@ -5,7 +5,7 @@ use std::fmt;
 /// The kind of an AM, which says what it carries besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
-    /// Nothing.
+    /// No payload.
     Short,
     /// A payload in a buffer that is valid while the handler runs.
     Medium,
@@ -38,7 +38,8 @@ bitflags::bitflags! {
         const REQUEST = 0x08;
         /// A long whose data follows its arguments in the same message.
         const PACKED = 0x10;
-        /// In a request: the reply need not go to a chunk. In a reply: it belongs to no chunk.
+        /// In a request: the reply need not be written to a chunk. In a reply: the reply belongs to
+        /// no chunk.
         const NO_CHUNK = 0x20;
         /// The implied reply: a short that runs no handler.
         const IMPLIED = 0x40;
@@ -47,7 +48,7 @@ bitflags::bitflags! {
     }
 }
 
-/// One bit per value of the flag byte: whether that value is valid.
+/// A bit for each value of the flag byte, set if the value is valid.
 const VALID: [u64; 4] = {
     let mut table = [0; 4];
     let mut bits = 0;
@@ -94,8 +95,9 @@ impl Flags {
         }
     }
 
-    /// Returns whether a conforming sender can have set these flags: exactly one category; packed
-    /// or in place only for a long, never both; implied only for a short reply.
+    /// Returns whether a conforming sender can have set these flags. Exactly one category must be
+    /// set. A long may be packed or in place, but not both; nothing else may be either. Only a
+    /// short reply may be implied.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {

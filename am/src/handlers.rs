@@ -1,8 +1,8 @@
-//! The handler table: 256 ids, and the rules by which handlers get theirs.
+//! The handler table, which has 256 ids, and the rules by which handlers get their ids.
 //!
 //! | ids | owner |
 //! |---|---|
-//! | 0 | none; in a registration: assign an id |
+//! | 0 | none; in a registration, requests an automatic id |
 //! | 1..=127 | the library |
 //! | 128..=255 | the client |
 
@@ -11,12 +11,12 @@ use crate::{Category, Flags, Header, MAX_ARGS, Role};
 /// First id of the client's range, which ends at 255.
 pub const CLIENT_FIRST: u8 = 128;
 
-/// In a [`Registration`]: assign an id automatically.
+/// The value of [`Registration::id`] that requests an automatic id.
 pub const AUTOMATIC: u8 = 0;
 
 bitflags::bitflags! {
-    /// The AMs that may run a handler. An AM needs one bit of each group: its category and its
-    /// role.
+    /// The AMs that may run a handler. An AM may run it only if the bit of the AM's category and
+    /// the bit of its role are both set.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Accepts: u8 {
         /// Shorts.
@@ -48,8 +48,8 @@ impl Accepts {
         })
     }
 
-    /// Returns the bits that an AM with these (valid) flags needs. The category bits are the same
-    /// in both bytes.
+    /// Returns the bits that an AM with these (valid) flags needs. [`Flags`] and [`Accepts`] use
+    /// the same category bits.
     #[inline]
     const fn needed_by(flags: Flags) -> Accepts {
         let role = if flags.contains(Flags::REQUEST) {
@@ -94,7 +94,7 @@ impl<H> Entry<H> {
     /// Checks that the AM with this header may run the handler.
     ///
     /// # Errors
-    /// If its category, role or argument count is not what the handler was registered for.
+    /// If the AM's category, role or argument count is not what the handler was registered for.
     #[inline(always)]
     pub fn check(&self, header: &Header) -> Result<(), CallError> {
         if !self.accepts.contains(Accepts::needed_by(header.flags)) {
@@ -149,14 +149,14 @@ pub enum CallError {
 /// A handler to be registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration<H> {
-    /// The requested id; [`AUTOMATIC`] is replaced by the assigned one.
+    /// The requested id; [`AUTOMATIC`] is replaced by the assigned id.
     pub id: u8,
     /// The table entry.
     pub entry: Entry<H>,
 }
 
 impl<H> Registration<H> {
-    /// Registers `handler` as `id` for all AMs, see [`Entry::new`].
+    /// Returns a registration of `handler` under `id` for all AMs; see [`Entry::new`].
     #[inline]
     #[must_use]
     pub const fn new(id: u8, handler: H) -> Registration<H> {
@@ -167,7 +167,7 @@ impl<H> Registration<H> {
     }
 }
 
-/// The reason why a registration failed; no handler of the call is registered.
+/// The reason why a registration failed. None of the call's handlers is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The id is not in the range that the caller may use.
@@ -175,19 +175,19 @@ pub enum RegisterError {
     OutOfRange {
         /// Index in the caller's list.
         index: usize,
-        /// The id there.
+        /// The id at that index.
         id: u8,
         /// First id allowed.
         first: u8,
         /// Last id allowed.
         last: u8,
     },
-    /// The id is taken, by an earlier call or earlier in the list.
+    /// The id is already taken, by an earlier call or by an earlier entry of the list.
     #[error("handler id {id} (entry {index} of the list) is already taken")]
     Duplicate {
         /// Index in the caller's list.
         index: usize,
-        /// The id there.
+        /// The id at that index.
         id: u8,
     },
     /// The handler requires more arguments than an AM can have.
@@ -197,15 +197,15 @@ pub enum RegisterError {
     TooManyArgs {
         /// Index in the caller's list.
         index: usize,
-        /// The argument count there.
+        /// The argument count at that index.
         nargs: u8,
     },
     /// The list asks for more automatic ids than are free.
     #[error("{wanted} automatic handler ids requested; only {free} are free")]
     Full {
-        /// Automatic ids in the caller's list.
+        /// The number of automatic ids that the caller's list requests.
         wanted: usize,
-        /// Ids left in the client's range after the fixed ones.
+        /// The number of ids left in the client's range once the list's fixed ids are assigned.
         free: usize,
     },
 }
@@ -239,7 +239,7 @@ impl<H: Clone> Table<H> {
     /// back. May be called again for more handlers.
     ///
     /// # Errors
-    /// [`RegisterError`]; leaves table and list unchanged.
+    /// [`RegisterError`]; the table and the list are then unchanged.
     pub fn register(&mut self, list: &mut [Registration<H>]) -> Result<(), RegisterError> {
         let taken = self.check(list, CLIENT_FIRST, 255, true)?;
         let mut free = (CLIENT_FIRST..=255)
@@ -247,7 +247,7 @@ impl<H: Clone> Table<H> {
             .filter(|&id| !taken[usize::from(id)]);
         for registration in list {
             if registration.id == AUTOMATIC {
-                // `check` has counted the free ids.
+                // `check` has made sure that there are enough free ids.
                 let Some(id) = free.next() else { break };
                 registration.id = id;
             }
@@ -260,7 +260,7 @@ impl<H: Clone> Table<H> {
     /// of the protocol.
     ///
     /// # Errors
-    /// [`RegisterError`]; leaves the table unchanged.
+    /// [`RegisterError`]; the table is then unchanged.
     pub fn register_reserved(&mut self, list: &[Registration<H>]) -> Result<(), RegisterError> {
         self.check(list, 1, CLIENT_FIRST - 1, false)?;
         list.iter()

@@ -44,10 +44,10 @@ pub struct Header {
     /// request, or the chunk that this reply was written to. Without meaning ([`NO_CHUNK`] by
     /// convention) if [`Flags::NO_CHUNK`] is set.
     pub chunk: u32,
-    /// The single argument. If there are several, they are in the body and this is one of them, or
-    /// 0 by convention.
+    /// The argument, if there is only one. If there are several, all of them are in the body, and
+    /// by convention this field is one of them or 0.
     pub arg0: u32,
-    /// Pairs a long with its separate data: 24 bits, [`NO_LID`] if none.
+    /// The LID that pairs a long with its separate data: 24 bits, or [`NO_LID`] if there is none.
     pub lid: u32,
 }
 
@@ -76,7 +76,7 @@ pub enum HeaderError {
         /// The argument count.
         nargs: u8,
     },
-    /// A long with separate data lacks the LID that pairs them.
+    /// A long with separate data lacks the LID that pairs it with its data.
     #[error("long with separate data has no LID")]
     NoLid,
     /// The body ends before the arguments or a long's descriptor do.
@@ -84,10 +84,10 @@ pub enum HeaderError {
     BodyTooShort {
         /// Length of the body in bytes.
         length: usize,
-        /// Length that argument count and category require.
+        /// Minimum length for this argument count and category.
         needed: usize,
     },
-    /// The body is not aligned to 4, which is an error of the network.
+    /// The body is not aligned to 4 bytes, which is an error of the network.
     #[error("active message with a body that is not aligned to 4 bytes")]
     Misaligned,
     /// A packed long announces more data than it carries.
@@ -123,7 +123,7 @@ impl Header {
     ///
     /// # Errors
     /// If the words are not those of an AM, its flags contradict each other, it has too many
-    /// arguments or lacks a LID.
+    /// arguments, or it lacks a LID that it needs.
     // Always inlined: a header returned through memory is written byte by byte and read back as
     // words, which stalls the processor.
     #[inline(always)]
@@ -210,7 +210,7 @@ impl Header {
 pub struct DataHeader {
     /// Request or reply.
     pub role: Role,
-    /// Pairs the data with its header: 24 bits, not 0.
+    /// The LID that pairs the data with its header: 24 bits, not 0.
     pub lid: u32,
 }
 

@@ -2,7 +2,7 @@
 //! handlers they run, and what a handler may do.
 //!
 //! The crate does no I/O, reads no clock, starts no thread and takes no lock. After construction
-//! only the pairing of longs allocates. The engine drives it:
+//! only the pairing of longs allocates. The engine drives the crate as follows:
 //!
 //! * sending: [`Header::encode`] returns the match bits and the header data; [`Body::write_args`]
 //!   (and [`Long::write`]) write the front of the body; the payload follows at

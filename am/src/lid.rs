@@ -12,7 +12,7 @@ use crate::{LID_MASK, NO_LID, Rank};
 /// A generator of a sender's LIDs: 24 bits, never [`NO_LID`], wrapping to 1 after 2^24 − 1.
 ///
 /// One generator serves all targets and both roles. A LID is reused only after all others have been
-/// used, which is far more than the sender's chunks allow in flight.
+/// used. There are far more LIDs than longs that the sender's chunks allow in flight.
 #[derive(Clone, Debug)]
 pub struct LidGenerator {
     last: u32,
@@ -48,23 +48,24 @@ pub enum Pairing<T> {
     Wait,
     /// Both halves have arrived: run the handler with the header's data.
     Ready(T),
-    /// No room to wait. Cannot happen if all senders keep to their credits and the capacity follows
-    /// from them, see [`LidCache::new`]. Returns the header's data to the caller.
+    /// There is no room to keep this half. This cannot happen if all senders keep to their credits
+    /// and the capacity was derived from those credits; see [`LidCache::new`]. Returns the header's
+    /// data to the caller.
     Full(Option<T>),
     /// The same half has arrived before, which is the sender's error. Returns the header's data to
     /// the caller.
     Duplicate(Option<T>),
 }
 
-/// The halves of longs that wait for their other half.
+/// The halves of longs that are waiting for their other half.
 ///
-/// A map that grows with the number of waiting halves, up to its capacity. In a large job the
+/// The map grows with the number of waiting halves, up to its capacity. In a large job the
 /// capacity, which follows from the credits of all peers, far exceeds the number that ever waits at
 /// once.
 #[derive(Clone, Debug)]
 pub struct LidCache<T> {
-    /// Keyed by source and LID; the header's data if the header waits, `None` if the long's data
-    /// does.
+    /// The waiting halves by source and LID. A value is the header's data if the header is waiting,
+    /// and `None` if the long's data is.
     waiting: HashMap<(Rank, u32), Option<T>>,
     capacity: usize,
 }
@@ -73,8 +74,8 @@ impl<T> LidCache<T> {
     /// Creates a cache for up to `capacity` waiting halves. Allocates nothing until the first one
     /// waits.
     ///
-    /// Each long with separate data costs its sender two credits. Half of the credits lent, plus
-    /// one for each chunk that a reply may go to, is therefore always enough.
+    /// Each long with separate data costs its sender two credits. A capacity of half the credits
+    /// lent, plus one for each chunk that a reply may go to, is therefore always enough.
     #[must_use]
     pub fn new(capacity: usize) -> LidCache<T> {
         LidCache {

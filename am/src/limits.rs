@@ -1,4 +1,4 @@
-//! Payload limits, from the size of a chunk and the number of arguments.
+//! Payload limits, which follow from the size of a chunk and the number of arguments.
 //!
 //! GASNet requires a limit to be at least 512 bytes, the same on all ranks, constant for the job,
 //! and not to grow with the argument count. The limits here meet this because the chunk size is a
@@ -17,7 +17,7 @@ pub const MIN_CHUNK: usize =
 /// Maximum length of a long in bytes, whatever its argument count: its data is one put, not bound
 /// to a chunk.
 ///
-/// The same limit as in GASNet's conduits for shared memory and libfabric; it fits the C
+/// It is the same limit as in GASNet's conduits for shared memory and libfabric; it fits the C
 /// interface's types everywhere.
 pub const MAX_LONG: usize = i32::MAX as usize;
 

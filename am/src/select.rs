@@ -1,6 +1,7 @@
 //! The low four bits of the match bits: which memory descriptor a message is for.
 //!
-//! Match entries ignore all other bits (except [`BOUND`]'s), which are free to carry the operation.
+//! Match entries ignore all other bits (except those that [`BOUND`] adds), so those bits can carry
+//! the operation.
 
 /// The segment, as the target of puts and gets (no events).
 pub const RAR: u8 = 0;
@@ -21,7 +22,7 @@ pub const SYS: u8 = 5;
 /// Memory of a rank other than its segment, as the target of puts and gets (no events). The number
 /// of the endpoint to which it is bound is [above](BOUND_SHIFT) the selector and is not ignored.
 pub const BOUND: u8 = 7;
-/// The shift of that number.
+/// The shift of the endpoint's number in the match bits of a [`BOUND`] message.
 pub const BOUND_SHIFT: u32 = 4;
 
 /// The bits that match entries must not ignore.

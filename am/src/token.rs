@@ -7,23 +7,24 @@ use crate::{Context, ContextError, Flags, Header, Rank, Role};
 /// The message that a handler runs for. Created on arrival, passed to the handler, dropped when the
 /// handler returns.
 ///
-/// Belongs to the thread that runs the handler (not `Sync`), so that `replied` needs no atomic
-/// operation.
+/// A token belongs to the thread that runs the handler (it is not `Sync`), so `replied` needs no
+/// atomic operation.
 ///
-/// The order of the fields matters: the compiler may read a byte at a multiple of four as four
-/// bytes. If those were just written one by one, the processor's store buffer can't forward them
-/// together. `replied` is read by itself.
+/// The order of the fields matters. The compiler may load a byte at an offset divisible by four
+/// together with the three bytes that follow. If the four bytes have just been written one by one,
+/// the processor's store buffer can't forward them to that load. `replied` is at such an offset
+/// because it is always read by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Token {
     /// The sender's rank, to which a reply goes.
     pub source: Rank,
-    /// The requester's chunk, see [`Header::chunk`].
+    /// The requester's chunk; see [`Header::chunk`].
     pub chunk: u32,
     /// Whether the handler has replied. If a request's handler returns without a reply, the engine
     /// sends the implied one.
     pub replied: Cell<bool>,
-    /// The message's credit byte; a request's determines what its reply returns.
+    /// The message's credit byte. In a request, it determines the credits that the reply returns.
     pub credit: u8,
     /// The message's flags.
     pub flags: Flags,

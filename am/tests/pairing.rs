@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(cache.len(), reference.len());
             prop_assert_eq!(cache.is_empty(), reference.is_empty());
         }
-        // Everything that waits is still found.
+        // Every half that is still waiting is found.
         for ((source, lid), half) in reference {
             let paired = match half {
                 Some(header) => cache.arrive_data(source, lid) == Pairing::Ready(header),

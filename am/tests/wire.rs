@@ -118,7 +118,7 @@ proptest! {
     fn no_words_panic_and_what_is_accepted_is_what_was_sent(
         match_bits: u64,
         hdr_data: u64,
-        // Random words rarely form an AM, so make them nearly one.
+        // Whether the words are made nearly an AM; random words rarely form one.
         nearly: bool,
         body in prop::collection::vec(any::<u8>(), 0..160),
     ) {
