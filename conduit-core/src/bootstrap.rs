@@ -1,5 +1,5 @@
-//! The launcher's side channel, which a rank uses before the network works: its rank, an allgather,
-//! a barrier.
+//! The launcher's side channel, which a rank uses before the network works to learn its rank and to
+//! perform allgathers and barriers.
 //!
 //! The facade implements it over PMI; tests implement it in memory.
 
@@ -23,7 +23,7 @@ pub trait Bootstrap {
     fn size(&self) -> u32;
     /// Collects every rank's bytes on all ranks, in rank order. Lengths may differ.
     fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError>;
-    /// Blocks until all ranks have called it.
+    /// Blocks until all ranks have made this call.
     fn barrier(&mut self) -> Result<(), BootstrapError>;
 }
 

@@ -1,7 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory, the processor may perform them ([`Calls::has_processor_atomics`]). They are
-//! then atomic with respect to those that the network performs at the memory's owner.
+//! On mapped memory the processor performs the atomics. They are atomic with respect to those that
+//! the network performs at the memory's owner.
 
 use super::AtomicRequest;
 use crate::engine::report::Awaits;
@@ -42,7 +42,7 @@ impl Old {
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// Returns whether the processor performs the atomics on mapped memory; otherwise the network
-    /// does.
+    /// performs them.
     pub fn has_processor_atomics(self) -> bool {
         self.engine.atomics.by_processor
     }
@@ -53,7 +53,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         self.atomic_fetch_in("atomic_fetch", target, offset, request)
     }
 
-    /// Performs an atomic as part of the call `operation`, the name that errors and reports use.
+    /// Performs an atomic as a part of another call. Errors and reports name that call.
     #[inline]
     pub fn atomic_fetch_in(
         self,
@@ -66,7 +66,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         match self.atomic_start(operation, target, offset, request, old, None, wait)? {
             Started::Done(value) => Ok(value),
             Started::Going(op) => self.engine.rma().wait_op(operation, op),
-            // Only an immediate atomic can be refused.
+            // Never reached: only an immediate atomic can be refused.
             Started::Refused => Ok(0),
         }
     }
@@ -92,7 +92,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         }
     }
 
-    /// Starts an atomic that doesn't fetch. Returns `None` if it was not started.
+    /// Starts an atomic that doesn't fetch. Returns `None` if the atomic was not started.
     #[inline]
     pub fn atomic_nb(
         self,
@@ -114,12 +114,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         )
     }
 
-    /// Starts an atomic whose old value is written to `result`, in the type's size and in native
-    /// byte order. Returns `None` if it was not started.
+    /// Starts an atomic whose old value is written to `result`, in this machine's byte order and
+    /// with the type's size. Returns `None` if the atomic was not started.
     ///
     /// # Safety
     /// `result` must be valid for a write of that many bytes, and must be neither read nor written,
-    /// until the handle, this thread's implicit operations or the access region has been
+    /// until the handle, or this thread's implicit operations (or access region), have been
     /// synchronised. It need not be aligned.
     #[inline]
     pub unsafe fn atomic_fetch_nb(
@@ -146,7 +146,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     #[inline]
     #[expect(
         clippy::too_many_arguments,
-        reason = "passes on the arguments of the calls"
+        reason = "passes on the arguments of the public calls"
     )]
     fn atomic_begin(
         self,
@@ -168,8 +168,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             Started::Done(value) => {
                 if let Old::To(base) = old {
                     let ty = request.ty;
-                    // SAFETY: guaranteed by the caller of `atomic_fetch_nb`, which has not
-                    // returned.
+                    // SAFETY: the caller of `atomic_fetch_nb`, which has not returned, guarantees
+                    // that the place is valid for this write.
                     unsafe { ResultPlace { base, ty }.write(value) };
                 }
                 Some(Handle::DONE)
@@ -180,12 +180,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         })
     }
 
-    /// Performs an atomic on this rank's own segment and returns the old value. It is atomic with
-    /// respect to the atomics of all ranks. Handlers may call it too.
+    /// Performs an atomic on this rank's own segment and returns the old value. May be called in
+    /// handlers. The operation is atomic with respect to the atomics of all ranks.
     ///
     /// # Errors
-    /// Fails if the number lies outside the segment or is misaligned. In a handler, also fails if
-    /// the network performs the job's atomics.
+    /// If the number lies outside the segment or is misaligned, or if a handler makes this call in
+    /// a job that uses the network's own atomics.
     #[inline]
     pub fn atomic_own(
         self,
@@ -197,8 +197,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         if !self.engine.atomics.by_processor {
             return self.atomic_fetch_in(operation, self.job().rank, offset, request);
         }
-        // SAFETY: an aligned number of this rank's segment, which others access as in
-        // `atomic_start`.
+        // SAFETY: `place` is the address of an aligned number in this rank's segment. Others access
+        // the number with atomics, or race by the program's own choice.
         Ok(unsafe { request.apply(place) })
     }
 
@@ -217,8 +217,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// Returns the address of a range of this rank's segment in this process.
     ///
     /// # Errors
-    /// Fails if the range does not lie in the segment, if no segment is attached, or with segment
-    /// everything.
+    /// If the range does not lie in the segment, no segment is attached, or the job uses segments
+    /// of everything.
     #[inline]
     pub fn own_range(
         self,
@@ -235,7 +235,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(own.0.wrapping_add(offset))
     }
 
-    /// Fails with segment everything, where no check can tell whether a range is valid memory.
+    /// Fails if the job uses segments of everything, because no check can then tell whether a range
+    /// is valid memory.
     pub(crate) fn check_segments(self, operation: &'static str) -> Result<()> {
         match self.engine.memory.is_everything() {
             false => Ok(()),
@@ -268,8 +269,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         Ok(segment)
     }
 
-    /// Starts an atomic. `class` names the implicit operations that it belongs to; it is `None` if
-    /// the atomic has a handle.
+    /// Starts an atomic. `class` names the implicit operations that the atomic belongs to; it is
+    /// `None` if the atomic has a handle.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "an atomic needs all of these")]
     fn atomic_start(
@@ -284,9 +285,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     ) -> Result<Started> {
         let segment = self.remote_number(operation, target, offset, request.ty)?;
         if self.engine.atomics.by_processor && !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window (`remote`) and is aligned: a window starts at a
-            // page, as the segment does, or is the segment. Others access the number by atomics, or
-            // the program itself has chosen to race.
+            // SAFETY: `remote_number` checked that the number lies in the window and that its
+            // offset is aligned. The address is aligned because the window is the segment or starts
+            // at a page, as the segment does. Others access the number with atomics, or race by the
+            // program's own choice.
             let old = unsafe { request.apply(segment.window.0.add(offset)) };
             return Ok(Started::Done(old));
         }
@@ -314,8 +316,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             && let Some(address) = self.engine.memory.address_at_once(remote)
         {
             let number = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: aligned (`remote_number`). The program guarantees that it is valid memory
-            // accessed by atomics, as with a put.
+            // SAFETY: `remote_number` checked the alignment. As with a put, the program guarantees
+            // that the number is valid memory; it also guarantees that others access the number
+            // with atomics.
             let old = unsafe { request.apply(number) };
             return Ok(Started::Done(old));
         }
@@ -397,6 +400,6 @@ fn aligned(
 enum Started {
     Done(u64),
     Going(OpId),
-    /// Not started, because it would have blocked.
+    /// The atomic would have blocked.
     Refused,
 }

@@ -1,7 +1,8 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor does them, unless the network has its own. In that case the
-//! network does all of them, because only those are atomic with respect to each other.
+//! On mapped memory the processor performs them, unless the network has atomics of its own. In that
+//! case the network performs all of them, because its atomics are atomic only with respect to each
+//! other.
 
 pub(crate) mod calls;
 
@@ -16,7 +17,7 @@ pub struct AtomicRequest {
     pub op: AtomicOp,
     /// The number's type.
     pub ty: AtomicType,
-    /// The operand; the low half for 32-bit types.
+    /// The operand, which is in the low half for 32-bit types.
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
@@ -35,7 +36,7 @@ impl AtomicRequest {
             operand,
             comparand,
         } = *self;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees what `apply_atomic` requires.
         unsafe { apply_atomic(number, op, ty, operand, comparand) }
     }
 }

@@ -16,8 +16,8 @@ use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
-    /// Announces this rank's arrival at a barrier. Stores made before it are visible to all ranks
-    /// after their wait.
+    /// Announces this rank's arrival at a barrier. Stores made before this call are visible to all
+    /// ranks after their wait.
     pub fn barrier_notify(self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
     }
@@ -41,14 +41,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         })
     }
 
-    /// Polls once and finishes the barrier like [`Calls::barrier_wait`], without waiting. `None`:
-    /// not all ranks have arrived.
+    /// Polls once and finishes the barrier as [`Calls::barrier_wait`] does, but without waiting.
+    /// Returns `None` if not all ranks have arrived yet.
     pub fn barrier_try(self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.engine.poll()?;
         self.barrier_test(value)
     }
 
-    /// Tests the barrier like [`Calls::barrier_try`], without polling.
+    /// Tests the barrier as [`Calls::barrier_try`] does, but without polling.
     pub fn barrier_test(self, value: Value) -> Result<Option<BarrierOutcome>> {
         self.job().check_process()?;
         self.engine
@@ -62,21 +62,21 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.meet("barrier", value)
     }
 
-    /// Performs a barrier as a part of another call, which errors and reports name.
+    /// Performs a barrier as a part of another call. Errors and reports name that call.
     #[inline]
     pub fn meet(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.arrive(operation, value)?;
         self.await_barrier(operation, value)
     }
 
-    /// Returns how the last barrier ended for all ranks; `None` before the first.
+    /// Returns how the last barrier ended for all ranks, or `None` before the first barrier.
     pub fn barrier_result(self) -> Option<BarrierOutcome> {
         self.engine.barriers.last()
     }
 
-    /// Starts a barrier of all ranks as a team: without ids, independent of the split-phase
-    /// barrier. Several may be in progress; they end in the order in which they were started.
-    /// Returns its number, from 1.
+    /// Starts a barrier of all ranks as a team and returns its number, counted from 1. Team
+    /// barriers have no ids and are independent of the split-phase barrier. Several may be in
+    /// progress; they end in the order in which they were started.
     pub fn team_barrier_start(self) -> Result<u64> {
         self.engine
             .check_outside(TEAM_BARRIER, am::Operation::Request)?;
@@ -104,19 +104,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.team_barrier_wait(number)
     }
 
-    /// Waits until all ranks have called it and all messages sent before by any rank have been
-    /// handled: requests and their replies. Collective. If threads continue to send meanwhile, it
-    /// waits for their messages too.
+    /// Waits until all ranks have made this call, and all requests that any rank sent before its
+    /// call, and their replies, have been handled. Collective. If threads continue to send
+    /// meanwhile, the call waits for their messages too.
     ///
-    /// Consists of two [barriers](Self::barrier), and nothing else if no request is in flight. It
-    /// must not be called between notify and wait. The barriers match no others: if some ranks call
-    /// a barrier or [`Calls::finish`] instead, all ranks get a mismatch.
+    /// The call consists of two [barriers](Self::barrier), and nothing else if no request is in
+    /// flight. It must not be made between notify and wait. Its barriers match no others: if some
+    /// ranks call a barrier or [`Calls::finish`] instead, all ranks get a mismatch.
     pub fn quiesce(self) -> Result<BarrierOutcome> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// Waits like [`Calls::quiesce`], but matches only itself: the last operation of the ranks
-    /// with each other.
+    /// Waits as [`Calls::quiesce`] does, but matches only other calls of `finish`. This is the last
+    /// operation of the ranks with each other.
     pub fn finish(self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)
     }

@@ -23,7 +23,7 @@ pub struct CellIndex {
 /// The shape of a dissemination among `size` ranks: its rounds, and the positions of their cells.
 ///
 /// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines
-/// of 64 bytes; the first cell must be aligned to such a line. All ranks need the same size and
+/// of 64 bytes; the first cell must be aligned to such a line. All ranks must use the same size and
 /// radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

@@ -1,4 +1,4 @@
-//! The split-phase barrier, as a state machine without I/O: start from [`Barrier`].
+//! The split-phase barrier, as a state machine without I/O. The entry point is [`Barrier`].
 //!
 //! # Algorithm
 //! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round
@@ -45,7 +45,7 @@ pub use value::{Calls, Value};
 /// A call that the barrier's state does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarrierError {
-    /// Notify before the previously notified barrier has been finished.
+    /// Notify was called before the previously notified barrier has been finished.
     #[error(
         "rank {rank}: barrier_notify called twice without barrier_wait or a successful barrier_try"
     )]
@@ -53,7 +53,8 @@ pub enum BarrierError {
         /// The calling rank.
         rank: u32,
     },
-    /// [`Value::Quiesce`] or [`Value::Finish`] while a notified barrier is unfinished.
+    /// Notify was called with [`Value::Quiesce`] or [`Value::Finish`] while a notified barrier was
+    /// unfinished.
     #[error(
         "rank {rank}: a notified barrier is not completed by barrier_wait or a successful barrier_try"
     )]
@@ -61,7 +62,7 @@ pub enum BarrierError {
         /// The calling rank.
         rank: u32,
     },
-    /// Wait or try without a preceding notify.
+    /// Wait or try was called without a preceding notify.
     #[error("rank {rank}: barrier_wait or barrier_try called without barrier_notify")]
     NoNotify {
         /// The calling rank.
@@ -72,9 +73,9 @@ pub enum BarrierError {
 /// The outcome of a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarrierOutcome {
-    /// All ids were the same, and this one; `None` if all ranks were anonymous.
+    /// All ids were equal to this one, or all ranks were anonymous (`None`).
     Match(Option<u32>),
-    /// Ids differed, or a rank requested a mismatch (`GASNET_ERR_BARRIER_MISMATCH`), or ranks made
+    /// Ids differed, a rank requested a mismatch (`GASNET_ERR_BARRIER_MISMATCH`), or ranks made
     /// different calls.
     Mismatch(Calls),
 }
@@ -93,9 +94,9 @@ impl From<Value> for BarrierOutcome {
 enum Phase {
     /// Between a wait and the next notify.
     Idle,
-    /// Notified; messages are missing.
+    /// Notified, but messages are missing.
     Pending,
-    /// All messages have arrived; the caller has not waited yet.
+    /// All messages have arrived, but the caller has not waited yet.
     Complete,
 }
 
@@ -109,21 +110,22 @@ pub struct Barrier {
     layout: Layout,
     rank: u32,
     phase: Phase,
-    /// Barriers notified so far; words carry the low 24 bits.
+    /// The number of barriers notified so far. Words carry its low 24 bits.
     epoch: u64,
     /// The merged value of this epoch so far.
     merged: Value,
     round: u32,
     /// `radix^round`.
     distance: u32,
-    /// The first sender of this round whose message is missing: `slot · distance` ranks behind.
+    /// The slot of the first sender of this round whose message is missing. That sender is `slot ·
+    /// distance` ranks behind.
     slot: u32,
     last: Option<BarrierOutcome>,
 }
 
 impl Barrier {
-    /// Creates the machine of `rank`, one of `size`, before the first barrier. See [`Layout::new`]
-    /// for `size` and `radix`.
+    /// Creates the machine of `rank`, one of `size` ranks, in its state before the first barrier.
+    /// See [`Layout::new`] for `size` and `radix`.
     #[must_use]
     pub fn new(rank: u32, size: u32, radix: u32) -> Self {
         let layout = Layout::new(size, radix);
@@ -152,8 +154,8 @@ impl Barrier {
         self.layout.cells()
     }
 
-    /// Starts a barrier with this rank's value. Passes each message to `send`: target rank, cell
-    /// there, word.
+    /// Starts a barrier with this rank's value. Passes each message to `send` as the target rank,
+    /// the position of the cell there, and the word.
     ///
     /// # Errors
     /// [`BarrierError::NotifyTwice`] or [`BarrierError::Between`] if the previous barrier has not
@@ -188,8 +190,8 @@ impl Barrier {
     /// Takes the messages that have arrived and advances as many rounds as they allow. `cell` loads
     /// one of this rank's cells (with acquire ordering); `send` is as for [`notify`](Self::notify).
     ///
-    /// Returns true if the barrier is complete and can be [finished](Self::finish); false while it
-    /// is pending, and if none has been notified.
+    /// Returns true if the barrier is complete and can be [finished](Self::finish), and false while
+    /// it is pending or if no barrier has been notified.
     #[inline]
     pub fn advance(
         &mut self,
@@ -210,7 +212,7 @@ impl Barrier {
             if self.round == self.layout.rounds() {
                 self.complete();
             } else {
-                // Below the size, because the round exists.
+                // Cannot overflow: the new distance is below the size, because the round exists.
                 self.distance *= self.layout.radix();
                 self.slot = 1;
                 self.send_round(&mut send);
@@ -246,11 +248,12 @@ impl Barrier {
         })
     }
 
-    /// Finishes a complete barrier (the wait or try side); `None` while it is not complete.
+    /// Finishes a complete barrier (the wait or try side). Returns `None` while the barrier is not
+    /// complete.
     ///
-    /// `value` is the value passed to wait. An id there must be the one that all ranks agreed on,
-    /// if any; the caller may be anonymous in notify and named in wait, and vice versa (GASNet-EX
-    /// allows both). Only this caller sees a mismatch of this kind, and the barrier ends
+    /// `value` is the value passed to wait. If it is an id, it must be the id that all ranks agreed
+    /// on, if any. The caller may be anonymous in notify and named in wait, and vice versa
+    /// (GASNet-EX allows both). Only this caller sees a mismatch of this kind; the barrier ends
     /// nevertheless.
     ///
     /// # Errors
@@ -271,7 +274,7 @@ impl Barrier {
         }
     }
 
-    /// Returns how the last completed barrier ended for all ranks, whatever was passed to wait;
+    /// Returns how the last completed barrier ended for all ranks, whatever was passed to wait, or
     /// `None` before the first (`gasnet_barrier_result`).
     #[must_use]
     pub fn last(&self) -> Option<BarrierOutcome> {

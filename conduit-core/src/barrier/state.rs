@@ -1,7 +1,8 @@
-//! A rank's barriers: state machines of [`crate::barrier`], with cells in the control regions.
+//! A rank's barriers, which are state machines of [`crate::barrier`] with cells in the control
+//! regions.
 //!
-//! A rank stores directly to the cells of mapped peers, and sends other peers each word in a system
-//! message.
+//! A rank stores words directly to the cells of mapped peers. To other peers, it sends each word in
+//! a system message.
 //!
 //! There are two independent barriers: GASNet-1's split-phase barrier, which quiescence uses too,
 //! and the barrier of all ranks as a team, which GASNet-EX allows to be in progress at the same
@@ -22,12 +23,12 @@ use crate::threads::{Lock, Mode};
 struct Side<M: Mode> {
     machine: M::Lock<RepeatedBarrier>,
     running: AtomicBool,
-    /// The index of its first cell.
+    /// The index of this barrier's first cell.
     cells: usize,
 }
 
-/// A barrier that is repeated, with the number of repetitions started and the number ended. Several
-/// team barriers may have been started before the first of them ends.
+/// A barrier that is repeated, the number of repetitions that have been started, and the number
+/// that have ended. Several team barriers may be started before the first of them ends.
 struct RepeatedBarrier {
     barrier: Barrier,
     started: u64,
@@ -100,8 +101,8 @@ impl<M: Mode> Barriers<M> {
         side.arrive(kernel, operation, &mut side.machine.lock().barrier, value)
     }
 
-    /// Finishes the split-phase barrier if all have arrived, and compares `value` with the value
-    /// that they agreed on.
+    /// Finishes the split-phase barrier if all ranks have arrived, and compares `value` with the
+    /// value that they agreed on.
     pub(crate) fn finish<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -115,12 +116,12 @@ impl<M: Mode> Barriers<M> {
         outcome.map_err(|reason| error(kernel, operation, reason))
     }
 
-    /// Returns how the last split-phase barrier ended for all ranks; `None` before the first.
+    /// Returns how the last split-phase barrier ended for all ranks, or `None` before the first.
     pub(crate) fn last(&self) -> Option<BarrierOutcome> {
         self.sides[SPLIT].machine.lock().barrier.last()
     }
 
-    /// Starts another team barrier and returns its number, from 1.
+    /// Starts another team barrier and returns its number, counted from 1.
     pub(crate) fn start_team<N: Ni>(&self, kernel: &Kernel<N, M>) -> Result<u64> {
         let side = &self.sides[TEAM];
         let mut machine = side.machine.lock();
@@ -243,7 +244,7 @@ fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word:
     }
 }
 
-/// Stores a word that arrived in a system message in its barrier cell.
+/// Stores a word, which arrived in a system message, in its barrier cell.
 pub(crate) fn receive<N: Ni, M: Mode>(kernel: &Kernel<N, M>, source: Rank, cell: u32, word: u64) {
     if (cell as usize) < kernel.control.cells() {
         kernel.control.cell(cell as usize).store(word, Release);

@@ -165,7 +165,7 @@ fn run(size: u32, radix: u32, first_epoch: u64, epochs: usize, ids: usize, seed:
     let mut steps = 0;
     while finished.iter().any(|&count| count < epochs) {
         steps += 1;
-        assert!(steps < 3_000_000, "no end: {finished:?}");
+        assert!(steps < 3_000_000, "the barriers did not end: {finished:?}");
         if !world.flying.is_empty() && random.below(10) < delivery {
             let index = random.below(world.flying.len());
             world.deliver(index);
@@ -236,7 +236,7 @@ proptest! {
                 prop_assert_eq!(machine.finish(Value::Anonymous), Ok(None));
             }
         }
-        // Following the ranks that each waits for leads to the late one.
+        // Each rank waits for another. Following these links leads to the late rank.
         let mut rank = (late + 1) % size as usize;
         for _ in 0..size {
             if rank == late {

@@ -11,7 +11,7 @@ const QUIESCE: u8 = 3;
 const FINISH: u8 = 4;
 
 bitflags::bitflags! {
-    /// Calls that may meet in a barrier.
+    /// A set of calls that may meet in a barrier.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Calls: u8 {
         /// A barrier, whatever its id.
@@ -51,13 +51,13 @@ pub enum Value {
     Anonymous,
     /// An id: the bits of GASNet's `int`, see [`Value::named`].
     Named(u32),
-    /// One of the two barriers by which a rank waits until all messages have been handled; matches
-    /// nothing else.
+    /// One of the two barriers by which a rank waits until all messages have been handled. It
+    /// matches nothing else.
     Quiesce,
-    /// The same at the end of the job.
+    /// Same as [`Value::Quiesce`], at the end of the job. It matches nothing else.
     Finish,
-    /// A mismatch of the calls that have met. [`Calls::BARRIER`] alone: two different ids, or a
-    /// rank that requested this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
+    /// A mismatch of the calls that have met. If these are [`Calls::BARRIER`] alone, ids differed
+    /// or a rank requested this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
     Mismatch(Calls),
 }
 
@@ -69,11 +69,11 @@ impl Value {
         Self::Named(id.cast_unsigned())
     }
 
-    /// Joins two values: an id replaces anonymous, other different values are a mismatch, and a
-    /// mismatch collects the calls of all values merged into it.
+    /// Merges two values. An id replaces anonymous. Any other two different values become a
+    /// mismatch, and a mismatch collects the calls of all values merged into it.
     ///
-    /// Commutative, associative and idempotent: values may arrive in any order, and the last round
-    /// of a dissemination may bring some of them twice.
+    /// Merging is commutative, associative and idempotent: values may arrive in any order, and the
+    /// last round of a dissemination may bring some of them twice.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -85,7 +85,7 @@ impl Value {
         }
     }
 
-    /// Returns the calls that it represents.
+    /// Returns the calls that this value represents.
     fn calls(self) -> Calls {
         match self {
             Self::Anonymous | Self::Named(_) => Calls::BARRIER,
@@ -95,8 +95,9 @@ impl Value {
         }
     }
 
-    /// Returns the word that carries this value in an epoch: epoch in the upper 24 bits, then 8
-    /// bits for the kind of value, then 32 bits for the id or, for a mismatch, the calls.
+    /// Returns the word that carries this value in an epoch. The epoch is in the upper 24 bits,
+    /// followed by 8 bits for the kind of value, then 32 bits for the id or, for a mismatch, the
+    /// calls.
     #[inline]
     pub(super) fn word(self, epoch: u64) -> u64 {
         let (flags, id) = match self {
@@ -109,8 +110,8 @@ impl Value {
         (epoch & EPOCH_MASK) << 40 | u64::from(flags) << 32 | u64::from(id)
     }
 
-    /// Decodes the value in a word; `None` if the word is not of this epoch. An unknown kind counts
-    /// as a mismatch, which ends the barrier with an outcome that the caller sees.
+    /// Decodes the value in a word. Returns `None` if the word is not of this epoch. An unknown
+    /// kind counts as a mismatch, which ends the barrier with an outcome that the caller sees.
     #[inline]
     pub(super) fn from_word(word: u64, epoch: u64) -> Option<Self> {
         if word >> 40 != epoch & EPOCH_MASK {
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Ranks need not know each other's calls for all of these to be reported.
+    /// All calls that met are reported, even if no rank knows the calls of all others.
     #[test]
     fn a_mismatch_names_all_calls_that_met() {
         let text = |values: &[Value]| match values.iter().copied().reduce(Value::merge) {

@@ -35,9 +35,9 @@ pub enum ReduceOp {
     Add,
     /// The product.
     Mult,
-    /// The smaller. If either is NaN, one of the two.
+    /// The smaller element, or either of the two if one is NaN.
     Min,
-    /// The larger. If either is NaN, one of the two.
+    /// The larger element, or either of the two if one is NaN.
     Max,
     /// `x & y`, of integers.
     And,
@@ -47,12 +47,12 @@ pub enum ReduceOp {
     Xor,
 }
 
-/// A function that reduces two vectors of equally many whole elements, element by element; the
-/// result replaces the second.
+/// A function that reduces two vectors with the same number of whole elements, element by element.
+/// The result replaces the second vector.
 pub type Fold = fn(&[u8], &mut [u8]);
 
-/// Returns the function of an operation; `None` if it is not defined for the type (bit operations
-/// on floats).
+/// Returns the function of an operation, or `None` if the operation is not defined for the type
+/// (bit operations on floats).
 #[must_use]
 pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
     macro_rules! integers {
@@ -103,7 +103,8 @@ pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
                 ReduceOp::Mult => {
                     Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x * y))
                 }
-                // One instruction of most processors, unlike `f32::min` with its rule for NaN.
+                // This is one instruction on most processors. `f32::min` is not, because of its
+                // rule for NaN.
                 ReduceOp::Min => Some(|l, r| {
                     each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| {
                         if x < y { x } else { y }

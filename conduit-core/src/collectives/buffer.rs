@@ -34,8 +34,9 @@ impl Buffer {
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
-    /// Maximum number of buffers kept, and their maximum size.
+    /// Maximum number of buffers kept.
     most: usize,
+    /// Maximum size in bytes of a buffer that is kept.
     largest: usize,
 }
 

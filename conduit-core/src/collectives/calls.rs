@@ -1,9 +1,9 @@
-//! Collective operations: machines of [`crate::collectives`], whose messages are active messages of
-//! the library's own handlers.
+//! Collective operations, which are machines of [`crate::collectives`]. Their messages are active
+//! messages to the library's own handlers.
 //!
 //! Handlers pass arriving messages to the machine. Every poll sends the machine's outgoing
-//! messages, as immediate requests; they stay with the machine while credits or the network have no
-//! room.
+//! messages, as immediate requests. Messages for which there is no credit, or no room in the
+//! network, stay with the machine.
 
 use am::Context;
 use am::handlers::{Accepts, Registration};
@@ -22,14 +22,15 @@ use crate::ni::Ni;
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
 
-/// Data of a part. Arguments: team, part, signature, offset.
+/// The handler id of a part's data. Arguments: team, part, signature, offset.
 const DATA: u8 = 1;
-/// A ready message. Arguments: team, part, signature.
+/// The handler id of a ready message. Arguments: team, part, signature.
 const READY: u8 = 2;
-/// The reply to data whose sender needs to know that it was taken. Arguments: team, part.
+/// The handler id of the reply to data whose sender needs to know that the data was taken.
+/// Arguments: team, part.
 const TAKEN: u8 = 3;
 
-/// Maximum number of their arguments. A team takes two.
+/// Maximum number of arguments of these handlers. A team takes two arguments.
 pub(crate) const MOST_ARGS: usize = 5;
 
 /// Returns the registrations of the library's handlers. Their ids are part of the protocol.
@@ -60,7 +61,7 @@ pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
 }
 
 fn on_data<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
-    // Always matches, because the handler table has checked the message.
+    // The pattern always matches, because the handler table has checked the message.
     let (&[first, count, part, signature, offset], Payload::Medium(payload)) =
         (call.args(), call.payload())
     else {
@@ -105,26 +106,27 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Starts an operation that moves data and does not reduce: a broadcast, which copies `bytes`
-    /// bytes at `source` of the root to `result` of all ranks of a team; or an operation on blocks
-    /// of `bytes` bytes, with one block per rank of the team on the side that has one for each: a
-    /// scatter, gather, gather to all, or exchange. At ranks that give or receive nothing, the
-    /// pointer is ignored.
+    /// Starts an operation that moves data and does not reduce. A broadcast copies `bytes` bytes at
+    /// `source` of the root to `result` of all ranks of a team. A scatter, gather, gather to all or
+    /// exchange moves blocks of `bytes` bytes; a pointer to blocks for all ranks refers to one
+    /// block per rank of the team. `source` is ignored at ranks that contribute nothing, and
+    /// `result` at ranks that receive nothing.
     ///
     /// In a broadcast, `source` may equal `result` at a rank that has both. In a gather, `source`
     /// may be the location of the rank's own block in `result`.
     ///
     /// Collective: all ranks of the team start the same operations in the same order. They progress
-    /// with every poll of any rank; several may be in flight. Those with [`Completion::Implicit`]
-    /// belong to this thread's implicit collectives, or to its access region.
+    /// with every poll of any rank; several may be in flight. Operations with
+    /// [`Completion::Implicit`] belong to this thread's implicit collectives, or to its access
+    /// region.
     ///
     /// # Errors
-    /// No such team or rank; a total size that overflows; all operation ids are in use.
+    /// If there is no such team or rank, the total size overflows, or all operation ids are in use.
     ///
     /// # Safety
-    /// Until the operation has ended, `result` is valid for writes and `source` for reads of their
-    /// bytes; nothing else writes either of them, and nothing else reads `result`. They overlap
-    /// only as described.
+    /// Until the operation has ended, `result` must be valid for writes and `source` for reads of
+    /// their bytes; nothing else may write to either of them, and nothing else may read `result`.
+    /// The two may overlap only as described above.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation needs all of these"
@@ -161,13 +163,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         self.start_collective(operation, team, shape, memory, sync, completion)
     }
 
-    /// Starts a barrier of a team: it ends at no rank before all have started it.
+    /// Starts a barrier of a team. The barrier ends at no rank before all ranks of the team have
+    /// started it.
     ///
     /// Collective, like [`Calls::move_nb`]. The team of all ranks has a faster, independent
     /// barrier: [`Calls::team_barrier_start`].
     ///
     /// # Errors
-    /// No such team; all operation ids are in use.
+    /// If there is no such team, or all operation ids are in use.
     pub fn barrier_nb(self, team: TeamId) -> Result<Handle> {
         let (memory, sync) = (CallerMemory::nothing(), Sync::default());
         let completion = Completion::Handle;
@@ -182,23 +185,23 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         }
     }
 
-    /// Starts a reduction: reduces the elements of all ranks of a team, those with the same index
-    /// with each other. The result goes to one rank of the team, or to all (`to` is `None`).
-    /// `source` may equal `result`, on all ranks that receive the result or on none.
+    /// Starts a reduction of the elements of all ranks of a team. Elements with the same index are
+    /// reduced with each other. The result goes to one rank of the team, or to all ranks if `to` is
+    /// `None`. `source` may equal `result`, either on all ranks that receive the result or on none.
     ///
     /// Reducing the same data again yields the same bits, and all ranks receive the same. If the
-    /// reduction keeps the order of the ranks and its result goes to one, each rank allocates
-    /// memory for a result while it is in flight.
+    /// reduction keeps the order of the ranks and its result goes to one rank, each rank allocates
+    /// memory for a result while the reduction is in flight.
     ///
     /// Collective, like [`Calls::move_nb`].
     ///
     /// # Errors
-    /// No such rank; an operation that is not defined for its type; elements of 0 or too many
-    /// bytes; all operation ids are in use.
+    /// If there is no such rank, the operation is not defined for its type, an element has 0 or too
+    /// many bytes, or all operation ids are in use.
     ///
     /// # Safety
-    /// See [`Calls::move_nb`], with `count` elements each; `result` is ignored at ranks that
-    /// receive none.
+    /// Same as [`Calls::move_nb`]; `source` and `result` hold `count` elements each. `result` is
+    /// ignored at ranks that receive nothing.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation needs all of these"
@@ -229,7 +232,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             } => {
                 let checks = self.job().has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
-                    // The context of a handler that may not reply, because the machine is in use.
+                    // Runs the function in the context of a reply handler, which may neither send
+                    // nor wait, because the machine is in use.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
                     function(left, right);
                 });
@@ -255,8 +259,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             own: Vec::new(),
         };
         if let Some(root) = to.filter(|_| in_order) {
-            // The order determines the root. The result therefore goes to all ranks, most of which
-            // discard it.
+            // Keeping the ranks' order determines the tree's root. The result therefore goes to all
+            // ranks, and all but the requested one discard it.
             let team = self.team(team)?;
             if root >= team.size {
                 return Err(refuse(format!(
@@ -329,8 +333,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         })
     }
 
-    /// Sends the outgoing messages of collective operations, as far as there is room. Returns the
-    /// number of messages sent.
+    /// Sends the outgoing messages of collective operations while there is room. Returns the number
+    /// of messages sent.
     #[cold]
     pub(crate) fn advance_collectives(self) -> u32 {
         self.engine

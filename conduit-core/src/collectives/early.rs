@@ -1,4 +1,4 @@
-//! Messages for parts that this rank has not started.
+//! Messages for parts that this rank has not started yet.
 
 use std::collections::HashMap;
 

@@ -15,13 +15,13 @@ use crate::ni::Rank;
 struct Operation<O> {
     shape: Shape,
     operand: O,
-    /// The name reported at its end.
+    /// The name that is reported when the operation ends.
     name: Option<u64>,
-    /// Whether it begins only when all earlier operations are over.
+    /// Whether the operation begins only when all earlier operations are over.
     waits: bool,
-    /// Bytes of the parts made so far.
+    /// The number of bytes in the parts made so far.
     split: usize,
-    /// Parts that have been made and are not over.
+    /// The number of parts that have been made and are not over.
     running: usize,
 }
 
@@ -52,7 +52,7 @@ pub struct Outgoing {
     pub part: u32,
     /// The value on which all ranks must agree for the part.
     pub signature: u32,
-    /// Offset and length of the data within the part, in bytes; `None`: a ready message.
+    /// Offset and length of the data within the part, in bytes; `None` for a ready message.
     pub data: Option<(usize, usize)>,
     transfer: Transfer,
 }
@@ -74,31 +74,33 @@ enum Next {
 pub struct TeamMachine<O> {
     team: Team,
     limits: Limits,
-    /// Started operations that are not over; the first one is number `first_operation`. `None`:
-    /// over.
+    /// Started operations. The first one has the number `first_operation`. An operation that is
+    /// over is `None`.
     operations: VecDeque<Option<Operation<O>>>,
     first_operation: u64,
     /// The operation of which the next part is made.
     splitting: u64,
-    /// The window: parts in flight; the first one is number `first_part`. `None`: over, or being
-    /// handled.
+    /// The window of parts in flight. The first one has the number `first_part`. A part that is
+    /// over, or that is being handled at the moment, is `None`.
     parts: VecDeque<Option<Box<Part>>>,
     first_part: u32,
     early: EarlyMessages,
     outbox: VecDeque<Transfer>,
     ended: VecDeque<(u64, O)>,
     pool: Pool,
-    /// Finished parts kept for reuse; at most a window of them.
+    /// Finished parts kept for reuse, at most as many as the window has.
     #[expect(clippy::vec_box, reason = "the boxes themselves are reused")]
     spare: Vec<Box<Part>>,
 }
 
 impl<O: Operand> TeamMachine<O> {
-    /// Creates the machine of a team before its first operation. All ranks need the same limits.
+    /// Creates the machine of a team before its first operation. All ranks must use the same
+    /// limits.
     #[must_use]
     pub fn new(team: Team, limits: Limits) -> Self {
         let limits = limits.sane();
-        // Early data has at least one byte.
+        // Early data has at least one byte per message, so `early` also limits the number of
+        // messages.
         let records = limits.window as usize * team.size as usize + limits.early;
         Self {
             early: EarlyMessages::new(records, limits.early),
@@ -128,12 +130,12 @@ impl<O: Operand> TeamMachine<O> {
         self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
     }
 
-    /// Starts an operation; `name`, if any, is returned when it [has ended](Self::ended). If it
-    /// `waits`, it begins at this rank only when all earlier operations are over here: after a
-    /// barrier, when all ranks have reached it.
+    /// Starts an operation; `name`, if any, is returned when the operation [has
+    /// ended](Self::ended). If it `waits`, it begins at this rank only when all earlier operations
+    /// are over here. If the last of them is a barrier, all ranks have then reached the barrier.
     ///
     /// # Errors
-    /// Messages that have already arrived for it do not match it.
+    /// If messages that have already arrived for the operation do not match it.
     pub fn start(
         &mut self,
         shape: Shape,
@@ -152,8 +154,8 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// Takes an operation that has ended: its name, and its memory, which the machine will not
-    /// access again.
+    /// Removes an operation that has ended, and returns its name and its memory. The machine will
+    /// not access that memory again.
     pub fn ended(&mut self) -> Option<(u64, O)> {
         self.ended.pop_front()
     }
@@ -164,14 +166,14 @@ impl<O: Operand> TeamMachine<O> {
         !self.outbox.is_empty()
     }
 
-    /// Returns how many messages can be tried before one is tried again.
+    /// Returns the number of messages that can be tried before one is tried again.
     #[must_use]
     pub fn outgoing_count(&self) -> usize {
         self.outbox.len()
     }
 
-    /// Returns the next message to be sent. It counts as being sent until [`TeamMachine::sent`];
-    /// there may be several.
+    /// Returns the next message to be sent. The message counts as being sent until
+    /// [`TeamMachine::sent`] is called. Several messages may be in this state.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         let transfer = self.outbox.pop_front()?;
         let place = self.place(transfer.part)?;
@@ -205,7 +207,7 @@ impl<O: Operand> TeamMachine<O> {
     }
 
     /// Returns the bytes of a message that is being sent. They stay in place, unchanged, until
-    /// [`TeamMachine::sent`].
+    /// [`TeamMachine::sent`] is called.
     #[must_use]
     pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
         let found = outgoing.data.and_then(|(from, length)| {
@@ -223,7 +225,8 @@ impl<O: Operand> TeamMachine<O> {
         found.unwrap_or(&[])
     }
 
-    /// Records whether a message has been sent. If not, it will be returned again.
+    /// Records whether a message has been sent. If not, [`outgoing`](Self::outgoing) will return
+    /// the message again.
     ///
     /// # Errors
     /// See [`TeamMachine::start`].
@@ -259,7 +262,8 @@ impl<O: Operand> TeamMachine<O> {
     /// must be notified that the data was taken.
     ///
     /// # Errors
-    /// The message is invalid here: another operation was started there, or the peer is faulty.
+    /// If the message does not match this rank's operations, because `source` has started another
+    /// operation or is faulty.
     pub fn on_data(
         &mut self,
         source: Rank,
@@ -289,7 +293,8 @@ impl<O: Operand> TeamMachine<O> {
         Ok(told)
     }
 
-    /// Handles a ready message from `source`: it has room for a part's data, or requests it again.
+    /// Handles a ready message from `source`, which has room for a part's data or requests the data
+    /// again.
     ///
     /// # Errors
     /// See [`TeamMachine::on_data`].
@@ -343,8 +348,8 @@ impl<O: Operand> TeamMachine<O> {
         (place < self.parts.len()).then_some(place)
     }
 
-    /// Checks an early message. Part numbers wrap; one that is less than half their range ahead
-    /// belongs to a future part.
+    /// Checks an early message. Part numbers wrap, so a number that is less than half their range
+    /// ahead belongs to a future part.
     fn check_early(&self, source: Rank, number: u32) -> Result<(), Violation> {
         let next = self.first_part.wrapping_add(self.parts.len() as u32);
         if number.wrapping_sub(next) >= 1 << 31 {
@@ -390,7 +395,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Makes the next part of the started operations; `None`: all have been made.
+    /// Makes the next part of the started operations. Returns `None` if all parts have been made.
     fn next_part(&mut self) -> Option<Next> {
         let number = self.first_part.wrapping_add(self.parts.len() as u32);
         let (limits, size) = (self.limits, self.team.size);
@@ -469,7 +474,7 @@ impl<O: Operand> TeamMachine<O> {
         }
         let tree = match shape.kind {
             CollectiveKind::ReduceToAll if shape.in_order => Tree::downwards(size),
-            // The parts of a long one have different roots, so that the ranks share the work.
+            // The parts of a long reduction have different roots, so that the ranks share the work.
             CollectiveKind::ReduceToAll => Tree::new(size, index % size),
             kind => Tree::new(size, kind.root().unwrap_or(0)),
         };
@@ -537,8 +542,8 @@ impl<O: Operand> TeamMachine<O> {
         (part, Ok(()))
     }
 
-    /// Returns the neighbour that sent a message about a part, after checking that it is one and
-    /// that both mean the same operation.
+    /// Returns the neighbour that sent a message about a part. Fails if the sender is not a
+    /// neighbour, or if the two ranks mean different operations.
     fn check(
         &self,
         part: &Part,
@@ -580,7 +585,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(told)
     }
 
-    /// Handles data on its way down.
+    /// Handles data that moves down the tree.
     fn deliver_result(
         &mut self,
         part: &mut Part,
@@ -605,7 +610,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Handles data on its way up.
+    /// Handles data that moves up the tree.
     fn deliver_operand(
         &mut self,
         part: &mut Part,
@@ -681,7 +686,7 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Allows the child whose turn it is to send its data, if that must be announced.
+    /// Sends a ready message to the child whose turn it is, if the part's data must be announced.
     fn ask(&mut self, part: &Part) {
         if !part.eager {
             self.send_ready(part, LinkId::Child(part.turn));
@@ -763,7 +768,7 @@ impl<O: Operand> TeamMachine<O> {
         };
         let allowed = match passing {
             Some(Passing::Announced) => true,
-            // It was sent and refused.
+            // The data was sent and may have been refused.
             Some(Passing::Eager { .. }) => matches!(link.out, Out::Sent | Out::Done),
             _ => false,
         };
@@ -777,7 +782,7 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Puts a part back after it has been handled, or ends it. Its slot is empty.
+    /// Puts a part that has been handled back into its empty slot, or ends the part if it is over.
     fn put_back(&mut self, place: usize, mut part: Box<Part>) {
         if !part.is_over() {
             self.parts[place] = Some(part);
@@ -791,7 +796,7 @@ impl<O: Operand> TeamMachine<O> {
         self.part_over(operation);
     }
 
-    /// Ends a part of an operation; its slot is empty.
+    /// Ends a part of operation `number`. The part's slot must be empty.
     fn part_over(&mut self, number: u64) {
         while let Some(None) = self.parts.front() {
             self.parts.pop_front();
@@ -824,14 +829,14 @@ impl<O: Operand> TeamMachine<O> {
         self.early.held()
     }
 
-    /// Starts with a part number other than 0, for the tests of wrapping.
+    /// Makes the part numbers start at `number`, for the tests of wrapping.
     #[cfg(test)]
     pub(super) fn starting_at(mut self, number: u32) -> Self {
         self.first_part = number;
         self
     }
 
-    /// Returns whether nothing is left over.
+    /// Returns whether the machine has no state left from operations.
     #[cfg(test)]
     pub(super) fn is_at_rest(&self) -> bool {
         self.operations.is_empty()

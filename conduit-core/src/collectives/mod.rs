@@ -1,14 +1,15 @@
-//! The collective operations of a team, as a state machine without I/O: start from [`TeamMachine`].
+//! The collective operations of a team, as a state machine without I/O. The entry point is
+//! [`TeamMachine`].
 //!
 //! # Algorithm
 //! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to
 //! one rank up, a reduction to all ranks up and then down. Each rank reduces its own data with that
 //! of its children in a fixed order, so a reduction of the same data yields the same bits every
 //! time, and all ranks receive the same. A reduction that keeps the ranks' order has the last rank
-//! as its root, and each rank's children are below it. A rank that has reduced a subtree thus has
-//! the data of consecutive ranks, and a child's data precedes its own. Where each pair of ranks has
-//! data of its own (scatter, gather, exchange), it goes directly from one to the other, step by
-//! step: `pair`.
+//! as its root, and each rank's children have lower ranks than itself. A rank that has reduced a
+//! subtree thus has the data of consecutive ranks, in which its children's data precedes its own.
+//! Where each pair of ranks has data of its own (scatter, gather, exchange), the data goes directly
+//! from one rank to the other, step by step; see `pair`.
 //!
 //! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is
 //! larger). Parts are the units of the protocol: all ranks start a team's operations in the same
@@ -36,7 +37,7 @@
 //!   its operand waits for the result.
 //!
 //! Each ready message and each refusal concerns a part that is still in flight at the other side,
-//! because it can't end there before this side has answered. A rank therefore records at most
+//! because the part can't end there before this side has answered. A rank therefore records at most
 //! `window` of them for each rank of the team (in fact, for each rank that is its neighbour in some
 //! tree), a few words each. In total, a rank keeps at most
 //!
@@ -102,7 +103,7 @@ pub enum CollectiveKind {
     GatherAll,
     /// Sends a block from every rank to every rank, on both sides in rank order.
     Exchange,
-    /// Ends at no rank before all ranks have started it. Reduces one byte without meaning.
+    /// Ends at no rank before all ranks have started it. It is a reduction of one byte without meaning.
     #[default]
     Barrier,
 }
@@ -148,12 +149,13 @@ impl CollectiveKind {
         matches!(self, Self::ReduceToOne { .. }) || self.reduces_to_all()
     }
 
-    /// Returns whether it reduces to all; a barrier is a reduction of nothing.
+    /// Returns whether the operation is a reduction to all ranks. A barrier is one, of a byte
+    /// without meaning.
     fn reduces_to_all(self) -> bool {
         matches!(self, Self::ReduceToAll | Self::Barrier)
     }
 
-    /// Returns whether each pair of ranks has data of its own. Otherwise data moves along a tree.
+    /// Returns whether each pair of ranks has data of its own. If not, data moves along a tree.
     fn is_of_pairs(self) -> bool {
         match self {
             Self::Broadcast { .. } | Self::ReduceToOne { .. } => false,
@@ -187,22 +189,22 @@ impl CollectiveKind {
 pub struct Shape {
     /// The kind of operation.
     pub kind: CollectiveKind,
-    /// Bytes of an element, which is never split between two calls of [`Operand::reduce`]; 1
-    /// without a reduction. At most [`Shape::MAX_ELEMENT`], not 0.
+    /// The size of an element in bytes, from 1 to [`Shape::MAX_ELEMENT`]; 1 without a reduction. An
+    /// element is never split between two calls of [`Operand::reduce`].
     pub element: usize,
-    /// The number of elements of each rank; if each pair of ranks has data of its own, of each
-    /// pair.
+    /// The number of elements of each rank, or of each pair of ranks if each pair has data of its
+    /// own.
     pub count: usize,
-    /// An arbitrary number for the elements' type and reduction; only compared.
+    /// An arbitrary number that stands for the elements' type and reduction. It is only compared.
     pub meaning: u32,
-    /// The elements of a [reduction to all](CollectiveKind::ReduceToAll) are reduced in the order
-    /// of the ranks, those of lower ranks on the left. Otherwise in an arbitrary order, the same
-    /// each time.
+    /// Whether the elements of a [reduction to all](CollectiveKind::ReduceToAll) are reduced in the
+    /// order of the ranks, with those of lower ranks on the left. Otherwise the order is arbitrary,
+    /// but the same each time.
     pub in_order: bool,
 }
 
 impl Shape {
-    /// Offsets within a part travel in 32 bits.
+    /// Maximum size of an element in bytes, because offsets within a part travel in 32 bits.
     pub const MAX_ELEMENT: usize = 1 << 31;
 
     /// The shape of a barrier.
@@ -218,14 +220,15 @@ impl Shape {
         self.element.saturating_mul(self.count)
     }
 
-    /// Returns the size of the longer of a rank's two vectors in a team of this size; `None` if it
-    /// overflows.
+    /// Returns the size of the longer of a rank's two vectors in a team of this size, or `None` if
+    /// the size overflows.
     pub(crate) fn bytes_in_all(&self, size: u32) -> Option<usize> {
         let bytes = self.element.checked_mul(self.count)?;
         bytes.checked_mul(self.steps(size))
     }
 
-    /// Returns how often the bytes go through a team of this size.
+    /// Returns the number of steps in a team of this size, each of which moves the operation's
+    /// bytes once.
     fn steps(&self, size: u32) -> usize {
         match self.kind.is_of_pairs() {
             true => size as usize,
@@ -253,7 +256,7 @@ impl Shape {
 
 /// A caller's memory, and the reduction of its elements.
 pub trait Operand {
-    /// Returns bytes that this rank contributes. Only called if it contributes any.
+    /// Returns bytes that this rank contributes. Called only if the rank contributes any.
     fn source(&self, offset: usize, len: usize) -> &[u8];
     /// Returns bytes of the result that have been [stored](Self::store) or [copied](Self::copy).
     fn result(&self, offset: usize, len: usize) -> &[u8];
@@ -267,19 +270,19 @@ pub trait Operand {
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);
 }
 
-/// Limits of a [`TeamMachine`]; all ranks of a team need the same ones. See the [module](self) for
-/// the memory that they allow.
+/// Limits of a [`TeamMachine`]. All ranks of a team must use the same limits. See the
+/// [module](self) for the memory that they allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum bytes of a part.
+    /// Maximum size of a part in bytes.
     pub part: usize,
-    /// Maximum parts in flight at a rank.
+    /// Maximum number of parts in flight at a rank.
     pub window: u32,
-    /// Maximum bytes of a message.
+    /// Maximum size of a message in bytes.
     pub piece: usize,
-    /// Maximum bytes of a part that is sent eagerly.
+    /// Maximum size in bytes of a part that is sent eagerly.
     pub eager: usize,
-    /// Maximum bytes kept of early data.
+    /// Maximum number of bytes of early data that are kept.
     pub early: usize,
 }
 
@@ -296,8 +299,8 @@ impl Limits {
         }
     }
 
-    /// Adjusts the limits: part, window and message size are not 0, and an eager part is one
-    /// message.
+    /// Adjusts the limits so that part, window and message size are not 0 and an eager part fits in
+    /// one message.
     fn sane(self) -> Self {
         let piece = self.piece.max(1);
         Self {
@@ -313,7 +316,8 @@ impl Limits {
         (self.part / shape.element * shape.element).max(shape.element)
     }
 
-    /// Returns the size of the largest message, and whether it is too small for an element.
+    /// Returns the size of the largest message, and whether that message is too small for an
+    /// element.
     fn piece_of(&self, shape: &Shape) -> (usize, bool) {
         match self.piece / shape.element {
             0 => (self.piece, true),
@@ -343,7 +347,7 @@ pub enum Violation {
     Unexpected {
         /// The peer.
         peer: Rank,
-        /// The message.
+        /// A description of the message.
         what: &'static str,
     },
 }

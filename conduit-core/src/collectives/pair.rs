@@ -1,9 +1,10 @@
 //! The schedule of operations that give each pair of ranks data of its own.
 //!
-//! Each takes as many steps as the team has ranks. In step *d* a rank sends at most one block and
-//! receives at most one. If all ranks send, it sends to the rank *d* places ahead and receives from
-//! the one *d* places behind, so that no rank is the target of all others at once. If only one rank
-//! sends or receives, its partner is *d* places ahead. Step 0 is a rank's block for itself.
+//! Each of these operations takes as many steps as the team has ranks. In step *d* a rank sends at
+//! most one block and receives at most one. If all ranks send, a rank sends to the rank *d* places
+//! ahead and receives from the rank *d* places behind, so that no rank is the target of all others
+//! at once. If only one rank sends or receives, its partner is *d* places ahead. Step 0 is a rank's
+//! block for itself.
 
 use crate::collectives::{CollectiveKind, Team};
 
@@ -19,7 +20,7 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Returns the work of a step. `step` and the root are below the team's size.
+    /// Returns the work of a step. `step` and the root must be below the team's size.
     pub(super) fn of(kind: CollectiveKind, team: &Team, step: u32) -> Self {
         let (rank, size) = (team.rank, team.size);
         let on = |from: u32| ((u64::from(from) + u64::from(step)) % u64::from(size)) as u32;
