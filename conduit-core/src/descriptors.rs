@@ -1,16 +1,16 @@
-//! Protection of the standard streams' descriptor numbers.
+//! Protects the descriptor numbers of the standard streams.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, IntoRawFd};
 
-/// The number of standard streams, which have the first descriptors.
+/// The number of standard streams, which use the lowest descriptor numbers.
 const STREAMS: i32 = 3;
 
-/// Opens `/dev/null` in place of closed standard streams, like Rust's runtime at program start.
+/// Opens `/dev/null` in place of closed standard streams, as Rust's runtime does at program start.
 /// Otherwise the network's descriptors would get these numbers, and the program would read packets
 /// as its input, or replace a socket when it sets up the stream.
 pub fn occupy_standard_streams() {
-    // The system returns the lowest free number.
+    // The system returns the lowest free descriptor number.
     while let Ok(file) = File::options().read(true).write(true).open("/dev/null")
         && file.as_raw_fd() < STREAMS
     {

@@ -3,11 +3,11 @@
 //! A child made by `fork` inherits everything that the rank has: its sockets, its rings in shared
 //! memory, its keys and the numbers of its next packets. Peers would take its packets for the
 //! rank's, sent under nonces that the rank uses too, and the rank would lose what the child
-//! receives. The child must therefore use none of it; it may `exec` or `_exit`. The words that are
-//! checked before the network is used lie in memory that a child finds zeroed ([`Pages`]), and zero
-//! means no. Where the rank checks such a word anyway, this costs no instruction and no system
-//! call. A child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`)
-//! zeroes nothing.
+//! receives. The child must therefore use none of this state; it may only `exec` or `_exit`. The
+//! words that are checked before the network is used lie in memory that a child finds zeroed
+//! ([`Pages`]), and zero means that the network must not be used. Because the rank checks such a word
+//! anyway, detection costs no further instruction and no system call. In a child that shares the
+//! rank's memory until it calls `exec` (`vfork`, `posix_spawn`), nothing is zeroed.
 
 mod pages;
 
@@ -28,9 +28,9 @@ pub struct Wiped<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: it owns its elements, as a boxed slice does.
+// SAFETY: a table owns its elements, as a boxed slice does.
 unsafe impl<T: Send> Send for Wiped<T> {}
-// SAFETY: as above; sharing it shares its elements.
+// SAFETY: a table owns its elements, and sharing the table shares only them.
 unsafe impl<T: Sync> Sync for Wiped<T> {}
 
 impl<T> Wiped<T> {
@@ -41,10 +41,11 @@ impl<T> Wiped<T> {
         of: PhantomData,
     };
 
-    /// Creates a table with these elements. Aborts like a vector if the system is out of memory.
+    /// Creates a table with these elements. Aborts, as a vector does, if the system is out of
+    /// memory.
     ///
     /// # Safety
-    /// All-zero bytes are a valid `T`.
+    /// All-zero bytes must be a valid `T`.
     pub unsafe fn new(places: Vec<T>) -> Self {
         const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() <= 4096) }
         if size_of_val(&*places) == 0 {
@@ -74,11 +75,11 @@ impl<T> Deref for Wiped<T> {
 
     #[inline(always)]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has written `len` elements, or there are none, and `first` is aligned; the
-        // pages live as long as `self`. Only the creation of a child writes them while this
-        // reference exists: it zeroes them before `fork` returns in the child, and zeros are valid
+        // SAFETY: `new` has written `len` elements, or there are none, and `first` is aligned. The
+        // pages live as long as `self`. While this reference exists, only the creation of a child
+        // writes the pages: it zeroes them before `fork` returns in the child, and zeros are valid
         // values (`new`). A thread that read an element before the fork may continue in the child
-        // with the value it read, which is valid too; it is refused at its next read.
+        // with that value, which is also valid; the rank's next check of the table refuses it.
         unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -93,8 +94,8 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may continue, checked by one comparison: false after a failure, and false in a
-/// child.
+/// Whether a rank may continue, checked by one comparison. It may not continue after a failure, nor
+/// in a child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 
@@ -105,13 +106,13 @@ impl Standing {
         reason = "instances are not interchangeable"
     )]
     pub fn new() -> Self {
-        // SAFETY: every byte is a valid value.
+        // SAFETY: every byte is a valid `AtomicU8`.
         Self(unsafe { Wiped::new(vec![AtomicU8::new(STANDS)]) })
     }
 
     #[inline(always)]
     fn word(&self) -> &AtomicU8 {
-        // SAFETY: `new` makes one element, see `Wiped`.
+        // SAFETY: `new` makes one element; see `Wiped` for its validity in a child.
         unsafe { self.0.first().as_ref() }
     }
 
@@ -145,7 +146,7 @@ impl Standing {
 mod tests {
     use super::*;
 
-    /// Runs `look` in a child and returns its result, passed as the exit code.
+    /// Runs `look` in a child and returns its result, which the child passes as its exit code.
     pub(super) fn in_a_child(look: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child of a process with threads calls only `look`, which loads and compares,
         // and `_exit`.
@@ -153,11 +154,11 @@ mod tests {
         assert!(child >= 0, "{}", std::io::Error::last_os_error());
         if child == 0 {
             let code = look().into();
-            // SAFETY: ends the child.
+            // SAFETY: `_exit` only ends the child.
             unsafe { libc::_exit(code) }
         }
         let mut status = 0;
-        // SAFETY: waits for the child just made; `status` is valid for a write.
+        // SAFETY: this waits for the child just made; `status` is valid for a write.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!(waited, child);
         assert!(libc::WIFEXITED(status));
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_table_is_zeros_in_a_child() {
-        // SAFETY: zero is a value.
+        // SAFETY: zero is a valid `u64`.
         let table = unsafe { Wiped::new((1..=2000u64).collect()) };
         assert_eq!((table.len(), table[1999]), (2000, 2000));
         assert!(in_a_child(
@@ -188,7 +189,7 @@ mod tests {
         ));
         assert!((1..).zip(&*table).all(|(value, place)| value == *place));
         assert!(Wiped::<u64>::EMPTY.is_empty());
-        // SAFETY: as above.
+        // SAFETY: zero is a valid `u64`.
         assert!(unsafe { Wiped::<u64>::new(Vec::new()) }.is_empty());
     }
 }

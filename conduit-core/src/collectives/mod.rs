@@ -103,7 +103,8 @@ pub enum CollectiveKind {
     GatherAll,
     /// Sends a block from every rank to every rank, on both sides in rank order.
     Exchange,
-    /// Ends at no rank before all ranks have started it. It is a reduction of one byte without meaning.
+    /// Ends at no rank before all ranks have started it. It is a reduction of one byte without
+    /// meaning.
     #[default]
     Barrier,
 }

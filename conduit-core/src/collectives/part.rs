@@ -1,4 +1,5 @@
-//! One part of an operation at one rank: what it waits for, and what it still has to pass on.
+//! One part of an operation at one rank, with the messages that it waits for and those that it
+//! still has to send.
 
 use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;
@@ -7,13 +8,13 @@ use crate::ni::Rank;
 /// The protocol by which data goes to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
-    /// After the receiver's ready message.
+    /// The data is sent after the receiver's ready message.
     Announced,
-    /// At once. A receiver that has to refuse the data requests it later by a ready message. If
-    /// `told`, the receiver acknowledges the data, because nothing else would show that it was
-    /// taken.
+    /// The data is sent at once. A receiver that has to refuse the data requests it later by a
+    /// ready message. If `told`, the receiver acknowledges the data, because nothing else would
+    /// show that the data was taken.
     Eager { told: bool },
-    /// At once: the receiver is known to wait for it.
+    /// The data is sent at once, because the receiver is known to wait for it.
     Expected,
 }
 
@@ -35,9 +36,9 @@ pub(super) enum Out {
 pub(super) struct TreeLink {
     pub(super) peer: Rank,
     pub(super) out: Out,
-    /// Whether its ready message has arrived.
+    /// Whether the neighbour's ready message has arrived.
     pub(super) ready: bool,
-    /// Its data, which arrived before its turn.
+    /// The neighbour's data, if it arrived before the neighbour's turn.
     pub(super) parked: Option<Buffer>,
 }
 
@@ -69,14 +70,14 @@ pub(super) struct Part {
     pub(super) kind: CollectiveKind,
     /// A word that must be the same on all ranks.
     pub(super) signature: u32,
-    /// First byte within the operation's vectors; for pairs, within the result.
+    /// The first byte of the part within the operation's vectors; for pairs, within the result.
     pub(super) start: usize,
-    /// For pairs: first byte within the source.
+    /// For pairs, the first byte of the part within the source.
     pub(super) source: usize,
-    /// Length in bytes; not 0.
+    /// Length in bytes, which is not 0.
     pub(super) len: usize,
-    /// Maximum bytes of a message; in a reduction, a multiple of the element size if a message can
-    /// hold an element.
+    /// Maximum size of a message in bytes. In a reduction, it is a multiple of the element size if
+    /// a message can hold an element.
     pub(super) piece: usize,
     /// Whether messages are smaller than an element, so that a child's data is assembled before it
     /// is reduced.
@@ -85,20 +86,20 @@ pub(super) struct Part {
     pub(super) parent: Option<TreeLink>,
     /// The children, smallest subtree first.
     pub(super) children: Vec<TreeLink>,
-    /// The partial result of a reduction; `None` at ranks without children.
+    /// The partial result of a reduction, or `None` at ranks without children.
     pub(super) sum: Option<Buffer>,
-    /// The child whose data is being reduced; children take turns in list order, so that a
-    /// reduction of the same data always yields the same bits.
+    /// The index of the child whose data is being reduced. Children take turns in list order, so
+    /// that a reduction of the same data always yields the same bits.
     pub(super) turn: usize,
     /// The data of that child while it is being assembled.
     pub(super) gathered: Option<Buffer>,
-    /// Bytes received from that child, later from the parent.
+    /// The number of bytes received from that child, and later from the parent.
     pub(super) got: usize,
     /// Whether the data of this rank's subtree has been reduced.
     pub(super) is_reduced: bool,
     /// Whether the result is in place.
     pub(super) has_result: bool,
-    /// The number of its messages that are being sent.
+    /// The number of the part's messages that are being sent.
     pub(super) in_hand: u32,
 }
 

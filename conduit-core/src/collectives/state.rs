@@ -1,5 +1,5 @@
-//! The collective operations of a rank: machines of [`crate::collectives`] over callers' memory,
-//! one per team, and the sending of their messages.
+//! The collective operations of a rank. There is one machine of [`crate::collectives`] per team,
+//! which accesses callers' memory. This module also sends the machines' messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -16,21 +16,22 @@ use crate::threads::{Lock, Mode};
 
 /// A reduction of elements.
 pub enum Reduction {
-    /// By a predefined operation.
+    /// A reduction by a predefined operation.
     Known(DataType, ReduceOp),
-    /// By the caller's function.
+    /// A reduction by the caller's function.
     Custom {
         /// The size of an element in bytes.
         element: usize,
-        /// Associative, and commutative unless `in_order`. Any thread that polls may call it, also
-        /// where other calls are refused.
+        /// The function, which must be associative, and commutative unless `in_order`. Any thread
+        /// that polls may call it, even where other calls are refused.
         function: ReduceFunction,
-        /// Whether the elements of lower ranks are on the left.
+        /// Whether the order of the ranks is kept, so that the elements of lower ranks are on the
+        /// left.
         in_order: bool,
     },
 }
 
-/// A function that reduces whole elements one by one; the result replaces the second.
+/// A function that reduces whole elements one by one. The result replaces the second argument.
 pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
 
 impl std::fmt::Debug for Reduction {
@@ -56,12 +57,12 @@ pub(crate) struct CallerMemory {
     pub(crate) source: *const u8,
     pub(crate) result: *mut u8,
     pub(crate) reducer: Reducer,
-    /// The memory that `result` points to, if it is not the caller's.
+    /// The memory that `result` points to, if that is not the caller's memory.
     pub(crate) own: Vec<u8>,
 }
 
 impl CallerMemory {
-    /// Returns the memory of a barrier, whose byte has no meaning.
+    /// Returns the memory of a barrier, which has one byte without meaning.
     pub(crate) fn nothing() -> Self {
         Self {
             source: std::ptr::null(),
@@ -79,9 +80,9 @@ impl CallerMemory {
 /// The byte that a barrier sends.
 const NOTHING: [u8; 1] = [0];
 
-// SAFETY: the memory is the caller's, who leaves it to the operation until its end, on whatever
-// thread that runs: the contract of `move_nb` and `reduce_nb`. The function may be called from any
-// thread (its type).
+// SAFETY: by the contract of `move_nb` and `reduce_nb`, the caller leaves the memory to the
+// operation until the operation ends, on whatever thread the operation runs. The reduction's
+// function is `Send`, so any thread may call it.
 unsafe impl Send for CallerMemory {}
 
 impl Operand for CallerMemory {
@@ -89,9 +90,10 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: only called where this rank contributes data, within its length, and only until
-        // the operation ends; so the memory is valid and the caller does not change it. If `source`
-        // equals `result`, results are stored only where operands have already been sent.
+        // SAFETY: this is called only where this rank contributes data, only within the data's
+        // length, and only until the operation ends. The memory is therefore valid, and the caller
+        // does not change it. If `source` equals `result`, results are stored only where operands
+        // have already been sent.
         unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
     }
 
@@ -99,7 +101,8 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: as above; these bytes have been stored.
+        // SAFETY: the caller keeps `result` valid until the operation ends, and these bytes have
+        // been stored.
         unsafe { std::slice::from_raw_parts(self.result.add(offset), len) }
     }
 
@@ -107,7 +110,8 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return;
         }
-        // SAFETY: as above, valid for writes. `bytes` is memory of the machine or of a message.
+        // SAFETY: the caller keeps `result` valid for writes until the operation ends. `bytes` is
+        // memory of the machine or of a message, so the two do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.result.add(offset), bytes.len())
         };
@@ -117,10 +121,12 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return;
         }
-        // SAFETY: as above, so both lie within the caller's memory.
+        // SAFETY: both offsets lie within the caller's memory, which is valid until the operation
+        // ends.
         let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
         if !std::ptr::eq(from, to) {
-            // SAFETY: as above. `copy` tolerates a caller that breaks the rule against other
+            // SAFETY: `from` is valid for reads and `to` for writes of `len` bytes until the
+            // operation ends. `copy` tolerates a caller that breaks the rule against other
             // overlaps.
             unsafe { std::ptr::copy(from, to, len) };
         }
@@ -135,20 +141,21 @@ impl Operand for CallerMemory {
     }
 }
 
-/// Synchronisation of an operation's access to other ranks' memory. A rank's own memory needs none,
-/// because no operation accesses it before it has been started there, or after it has ended there.
+/// Synchronisation of an operation's access to other ranks' memory. A rank's own memory needs no
+/// synchronisation, because no operation accesses it before it has been started there, or after it
+/// has ended there.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sync {
-    /// Whether it accesses no rank's memory before all ranks have started it.
+    /// Whether the operation accesses no rank's memory before all ranks have started it.
     pub before: bool,
-    /// Whether it ends at no rank before all of its accesses have ended.
+    /// Whether the operation ends at no rank before all of its accesses have ended.
     pub after: bool,
 }
 
 /// A rank's state in a team.
 struct Seat {
     machine: TeamMachine<CallerMemory>,
-    /// Whether it is in [`Teams::sending`].
+    /// Whether the team is in [`Teams::sending`].
     sends: bool,
 }
 
@@ -185,8 +192,8 @@ impl Teams {
 pub(crate) struct Collectives<M: Mode> {
     teams: M::Lock<Teams>,
     limits: Limits,
-    /// The holder of this lock sends. It holds a copy of the bytes being sent if other threads may
-    /// give the memory back.
+    /// The lock that a thread must hold to send. Its buffer holds a copy of the bytes being sent if
+    /// other threads may give the memory back to callers.
     sender: M::Lock<Vec<u8>>,
     /// Whether a machine has messages to send. Changed only while the machines are locked.
     outgoing: AtomicBool,
@@ -208,8 +215,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Returns whether a machine is in use; only where one thread is inside at a time. In that case
-    /// the reduction's function is running.
+    /// Returns whether a machine is in use, which means that a reduction's function is running.
+    /// Meaningful only where one thread at a time is inside the engine.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.teams.try_lock().is_none()
@@ -289,7 +296,7 @@ impl<M: Mode> Collectives<M> {
             return Err(no_team(kernel.job.rank, operation, team));
         };
         if team == TeamId::JOB {
-            return refuse("the team of all ranks stays");
+            return refuse("the team of all ranks can't be destroyed");
         }
         if !seat.machine.is_idle() {
             return refuse("operations of the team are in flight");
@@ -298,7 +305,7 @@ impl<M: Mode> Collectives<M> {
         Ok(())
     }
 
-    /// Starts an operation of a team, as a member of `group` if given.
+    /// Starts an operation of a team. The operation is a member of `group`, if one is given.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation needs all of these"
@@ -361,8 +368,8 @@ impl<M: Mode> Collectives<M> {
         Ok(op)
     }
 
-    /// Runs `act` on the machine of a team and handles the consequences. `None`: the job has
-    /// failed, before or now. `source` is the sender of the message concerned.
+    /// Runs `act` on the machine of a team and handles the consequences. Returns `None` if the job
+    /// has failed, before this call or during it. `source` is the sender of the message concerned.
     pub(crate) fn with_machine<N: Ni, R>(
         &self,
         kernel: &Kernel<N, M>,
@@ -370,7 +377,7 @@ impl<M: Mode> Collectives<M> {
         source: Rank,
         act: impl FnOnce(&mut TeamMachine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
-        // Callers' memory may be accessed.
+        // A failing call must wait for this thread, which may access callers' memory.
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         if !kernel.job.stands_for_all() {
             return None;
@@ -420,8 +427,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Returns the next team that has messages to send; it returns again while it has any. Teams
-    /// that were left are skipped.
+    /// Returns the next team that has messages to send. The team is returned again while it has
+    /// any. Skips teams that this rank has left.
     fn next_sender(&self) -> Option<TeamId> {
         let mut teams = self.teams.try_lock()?;
         while let Some(team) = teams.sending.pop_front() {
@@ -434,16 +441,16 @@ impl<M: Mode> Collectives<M> {
         None
     }
 
-    /// Sends the outgoing messages of collective operations, as far as there is room. Returns the
-    /// number of messages sent. Part of every poll.
+    /// Sends the outgoing messages of collective operations while there is room. Returns the number
+    /// of messages sent. Part of every poll.
     #[cold]
     pub(crate) fn advance<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
         mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // Another thread is sending, or this thread is further up its stack, because sending may
-        // poll.
+        // The lock is held if another thread is sending, or if this thread is sending further up
+        // its stack, because sending may poll.
         let Some(mut copy) = self.sender.try_lock() else {
             return 0;
         };
@@ -458,8 +465,8 @@ impl<M: Mode> Collectives<M> {
         sent
     }
 
-    /// Sends a team's outgoing messages, as far as there is room, and returns the number of
-    /// messages sent.
+    /// Sends a team's outgoing messages while there is room, and returns the number of messages
+    /// sent.
     fn send_for<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -483,8 +490,8 @@ impl<M: Mode> Collectives<M> {
                 Ok(machine.outgoing().map(|outgoing| {
                     let payload = machine.payload(&outgoing);
                     if M::PARALLEL {
-                        // While this thread sends, another may fail in its wait and give the memory
-                        // back.
+                        // While this thread sends, another thread may fail in its wait and give the
+                        // memory back to its caller.
                         copy.clear();
                         copy.extend_from_slice(payload);
                     }
@@ -499,8 +506,8 @@ impl<M: Mode> Collectives<M> {
                 &copy[..]
             } else {
                 // SAFETY: the machine keeps a message's bytes in place and unchanged until `sent`
-                // is called. They belong to the machine or to a caller, which is this thread inside
-                // a call.
+                // is called. The bytes belong to the machine, or to a caller that is this thread,
+                // which is still inside the call.
                 unsafe { &*payload }
             };
             match send(team, &outgoing, payload) {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use crate::ni::Rank;
 
-/// A team's name, the same at all its ranks and different from those of all their other teams: the
-/// job rank of its first member, and the number of names that this member had assigned before.
+/// A team's name. It is the same at all the team's ranks, and differs from the names of all other
+/// teams of these ranks. It consists of the job rank of the team's first member, and the number of
+/// names that this member had assigned, including this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TeamId {
     /// The first member's rank in the job.
     pub first: Rank,
-    /// The first member's count; 0 for the team of all ranks.
+    /// The number of names that the first member had assigned, including this one; 0 for the team
+    /// of all ranks.
     pub count: u32,
 }
 
@@ -24,7 +26,7 @@ impl TeamId {
 pub struct Team {
     /// The team's name.
     pub id: TeamId,
-    /// This rank's number in it.
+    /// This rank's number in the team.
     pub rank: u32,
     /// The number of members.
     pub size: u32,
@@ -32,7 +34,8 @@ pub struct Team {
     pub members: Members,
 }
 
-/// The ranks of a team. 4 bytes per member, and 4 more if their order is not the job's.
+/// The ranks of a team. A list takes 4 bytes per member, and 4 more if the members are not in
+/// ascending order.
 #[derive(Clone, Debug)]
 pub enum Members {
     /// All ranks of the job, in its order.
@@ -45,7 +48,7 @@ pub enum Members {
 #[derive(Debug)]
 pub struct These {
     ranks: Box<[Rank]>,
-    /// Indices sorted by rank; empty if the list is sorted itself.
+    /// Indices of the list sorted by rank; empty if the list itself is sorted.
     by_rank: Box<[u32]>,
 }
 
@@ -75,7 +78,7 @@ impl Team {
         }
     }
 
-    /// Returns the job rank of a team rank; `None`: the team has no such rank.
+    /// Returns the job rank of a team rank, or `None` if the team has no such rank.
     #[must_use]
     pub fn to_job(&self, rank: u32) -> Option<Rank> {
         match &self.members {
@@ -84,7 +87,7 @@ impl Team {
         }
     }
 
-    /// Returns the team rank of a job rank; `None`: not a member.
+    /// Returns the team rank of a job rank, or `None` if that rank is not a member.
     #[must_use]
     pub fn from_job(&self, rank: Rank) -> Option<u32> {
         match &self.members {
@@ -100,7 +103,7 @@ impl Team {
         }
     }
 
-    /// Returns the job rank of a team rank, which is below the team's size.
+    /// Returns the job rank of a team rank, which must be below the team's size.
     pub(super) fn job_rank(&self, rank: u32) -> Rank {
         match &self.members {
             Members::All => rank,

@@ -1,8 +1,8 @@
-//! Teams: creation from the ranks of a parent team, and destruction.
+//! The creation of teams from the ranks of a parent team, and their destruction.
 //!
-//! All ranks of the parent exchange, by one gather to all, how they take part. From that each
-//! determines the members of its own new team, so that no further messages are needed. A barrier of
-//! the parent comes last, so that all members of a new team are in it when it is used.
+//! All ranks of the parent tell each other, by one gather to all, how they take part. Each rank
+//! then determines the members of its own new team without further messages. A barrier of the
+//! parent comes last, so that all members of a new team have entered the team when it is used.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -19,17 +19,18 @@ const OPERATION: &str = "team_create";
 /// The way in which a rank takes part in the creation of teams.
 #[derive(Clone, Copy, Debug)]
 pub enum Join<'a> {
-    /// It becomes a member of no new team.
+    /// The rank becomes a member of no new team.
     None,
-    /// With all ranks that pass the same color, ordered by key, then by rank in the parent.
+    /// The rank joins all ranks that pass the same color. The members are ordered by key, then by
+    /// rank in the parent.
     Color {
         /// The team's color.
         color: u32,
         /// The rank's sort key.
         key: i32,
     },
-    /// With these ranks of the job, in this order; the caller is one of them. All of them pass the
-    /// same list.
+    /// The rank joins these ranks of the job, in this order. The caller must be one of them, and
+    /// all of them must pass the same list.
     Members(&'a [Rank]),
 }
 
@@ -41,7 +42,7 @@ struct Told {
     /// The color, or the checksum of the member list.
     which: u32,
     key: i32,
-    /// The count in the new team's name, if this rank is its first.
+    /// The count in the new team's name, if this rank is the team's first member.
     count: u32,
 }
 
@@ -65,7 +66,7 @@ impl Told {
     }
 }
 
-/// Returns the FNV-1a checksum, which rarely coincides for different lists.
+/// Returns the FNV-1a checksum of a list. Different lists rarely have the same checksum.
 fn checksum(members: &[Rank]) -> u32 {
     let bytes = members.as_bytes().iter();
     bytes.fold(0x811c_9dc5, |sum, &byte| {
@@ -75,14 +76,15 @@ fn checksum(members: &[Rank]) -> u32 {
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// Creates teams from the ranks of a team, at most one of which contains this rank. Waits until
-    /// all ranks of the parent have called it; the new team may be used at once.
+    /// all ranks of the parent have made this call. The new team may then be used at once.
     ///
-    /// Collective over the parent. A team takes 4 bytes per member, 8 if its order is not the
-    /// job's, plus about 700 bytes.
+    /// Collective over the parent. A team takes 4 bytes per member (8 if its members are not in
+    /// ascending order), plus about 700 bytes.
     ///
     /// # Errors
-    /// No such parent; a list that contains a rank twice, or a rank outside the parent, or not this
-    /// rank; or ranks that passed different lists. The other ranks do not learn of the error.
+    /// If there is no such parent; if the list contains a rank twice, contains a rank outside the
+    /// parent, or lacks this rank; or if ranks passed different lists. The other ranks do not learn
+    /// of the error.
     pub fn team_create(self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
         let from = self
             .engine
@@ -95,7 +97,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let mut told = vec![own; from.size as usize];
         let (to, bytes) = (told.as_mut_bytes().as_mut_ptr(), size_of::<Told>());
         let source = own.as_bytes().as_ptr();
-        // SAFETY: both live until the wait below has completed the operation, or has abandoned it.
+        // SAFETY: both buffers live until the wait below has completed the operation or abandoned
+        // it.
         let gathered = unsafe {
             self.move_nb(
                 parent,
@@ -116,7 +119,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         Ok(team)
     }
 
-    /// Determines this rank's team among those that the parent's ranks have asked for.
+    /// Determines this rank's team among the teams that the parent's ranks have asked for.
     fn team_of(self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
         let ranks: Box<[Rank]> = match join {
             Join::None => return Ok(None),
@@ -188,16 +191,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     /// Returns a team of which this rank is a member.
     ///
     /// # Errors
-    /// This rank is not a member of such a team.
+    /// If this rank is not a member of the team.
     pub fn team(self, team: TeamId) -> Result<Team> {
         self.engine.collectives.team(self.kernel(), "team", team)
     }
 
-    /// Leaves a team that has nothing in flight at this rank. Its other ranks may do so at any
-    /// time; the call does not wait for them.
+    /// Leaves a team that has nothing in flight at this rank. The team's other ranks may leave it
+    /// at any time; the call does not wait for them.
     ///
     /// # Errors
-    /// No such team, or the team of all ranks; operations are in flight.
+    /// If there is no such team, the team is that of all ranks, or operations are in flight.
     pub fn team_destroy(self, team: TeamId) -> Result<()> {
         self.job().check_process()?;
         self.engine
@@ -205,7 +208,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .leave(self.kernel(), "team_destroy", team)
     }
 
-    /// Performs a barrier of a team as a part of another call.
+    /// Performs a barrier of a team as a part of another call. Errors name that call.
     pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
             return self.engine.barriers().team_barrier();

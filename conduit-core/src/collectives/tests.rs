@@ -162,7 +162,8 @@ impl World {
         }
     }
 
-    /// Returns a rank's operand: for pairs, its blocks for each rank or for all.
+    /// Returns a rank's operand. For pairs, this is its block for each rank, or its block for all
+    /// ranks.
     fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
         let (shape, _) = &self.operations[operation];
         let blocks = match shape.kind {
@@ -244,8 +245,8 @@ impl World {
         self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
     }
 
-    /// A rank takes its next message; the message is posted or finds no room; then the result is
-    /// reported to the machine. Answers may arrive between the last two steps.
+    /// Makes a rank take its next message, posts the message or finds no room, and then reports the
+    /// result to the machine. Answers may arrive between the last two steps.
     fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
         let Some((outgoing, posted)) = self.sending[rank].take() else {
             self.sending[rank] = self.ranks[rank]
@@ -326,7 +327,7 @@ impl World {
     fn step(&mut self, random: &mut Random, laggard: usize) -> Result<bool, Violation> {
         let ranks = self.ranks.len();
         for attempt in 0.. {
-            // A laggard starts an operation only if nothing else may be left.
+            // A laggard starts an operation only if nothing else is likely to be left to do.
             let patient = attempt < 20 * ranks;
             let rank = random.below(ranks);
             match random.below(4) {
@@ -480,7 +481,8 @@ fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> 
     world
 }
 
-/// Following the ranks that each waits for leads to the one that has not started the operation.
+/// Each rank waits for another. Following these links leads to the rank that has not started the
+/// operation.
 fn run_without(late: usize, size: u32, limits: Limits, shape: Shape, seed: u64) {
     let mut world = World::new(size, limits, vec![(shape, false)], &mut Random(seed));
     let ranks = 0..size as usize;
@@ -629,7 +631,7 @@ fn a_rank_that_starts_something_else_is_named() {
         },
     ];
     for theirs in theirs {
-        // Whichever arrives first.
+        // Either message may arrive first.
         for early in [true, false] {
             let mut machine = machine(2, limits);
             let data = vector(2, &theirs);

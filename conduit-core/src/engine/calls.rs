@@ -1,5 +1,6 @@
-//! The calls of each subject, as views of the engine. They wait and therefore poll, which reaches
-//! all subjects; code that stays within a subject takes the kernel and is in the layers below.
+//! The calls of each subject, as views of the engine. Calls wait and therefore poll, and a poll
+//! reaches all subjects. Code that stays within one subject takes the kernel instead and is in the
+//! layers below.
 
 use std::marker::PhantomData;
 

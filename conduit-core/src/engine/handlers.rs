@@ -13,8 +13,8 @@ use crate::messages::reserve::ReplyReserve;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Ends the job when dropped, which happens only if the handler panics: the message must not be
-/// handled again, and threads that wait for its effect must get an error.
+/// Ends the job when dropped, which happens only if the handler panics. The message must not be
+/// handled again, and threads that wait for the handler's effect must get an error.
 struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
@@ -49,7 +49,7 @@ pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
         entry: Entry {
             handler: Handler(Arc::new(handler)),
             accepts,
-            // Fits: a message has at most `am::MAX_ARGS` arguments.
+            // The cast is lossless: a message has at most `am::MAX_ARGS` arguments.
             nargs: Some(nargs as u8),
             name: Some(name),
         },
@@ -84,7 +84,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 }
 
 /// Returns the registrations. With `checks`, each handler is wrapped so that it sets its thread's
-/// context; without, calls do not pay for the wrapper.
+/// context; without it, there is no wrapper and calls do not pay for one.
 fn checked<N: Ni + 'static, M: Mode>(
     list: &[Registration<Handler<N, M>>],
     checks: bool,

@@ -1,5 +1,5 @@
-//! The resources that an engine holds, for diagnosis: none once everything is synchronised and
-//! answered.
+//! The resources that an engine holds, for diagnosis. It holds none once everything is synchronised
+//! and answered.
 
 use crate::engine::Engine;
 use crate::kernel::error::Result;
@@ -11,21 +11,22 @@ use crate::threads::{Lock, Mode};
 /// for its next reply does not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
-    /// Send tickets (`GASNET_PORTAL_MSG_LIMIT`).
+    /// The number of send tickets (`GASNET_PORTAL_MSG_LIMIT`).
     pub tickets: u32,
-    /// Temporary memory descriptors (`GASNET_PORTAL_NUM_TMPMD`).
+    /// The number of temporary memory descriptors (`GASNET_PORTAL_NUM_TMPMD`).
     pub descriptors: u32,
-    /// ReqSB chunks (`GASNET_PORTAL_SB_CHUNKS`).
+    /// The number of ReqSB chunks (`GASNET_PORTAL_SB_CHUNKS`).
     pub request_chunks: u32,
-    /// RplSB chunks (`GASNET_PORTAL_RPL_CHUNKS`).
+    /// The number of RplSB chunks (`GASNET_PORTAL_RPL_CHUNKS`).
     pub reply_chunks: u32,
-    /// Operations that have not ended or not been synchronised (`CONDUIT_MAX_OPERATIONS`).
+    /// The number of operations that have not ended or not been synchronised
+    /// (`CONDUIT_MAX_OPERATIONS`).
     pub operations: u32,
-    /// Requests without a reply so far.
+    /// The number of requests without a reply so far.
     pub requests: u32,
-    /// Peers that were asked for credits and have not answered.
+    /// The number of peers that were asked for credits and have not answered.
     pub revokes: u32,
-    /// Longs to this rank of which one half has arrived.
+    /// The number of longs to this rank of which one half has arrived.
     pub half_longs: u32,
 }
 
@@ -33,13 +34,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Returns the resources in use now. Reads the credits that peers have returned; does not poll.
     ///
     /// # Errors
-    /// A peer has returned credits that it never had.
+    /// If a peer has returned credits that it never had.
     pub fn in_use(&self) -> Result<InUse> {
         self.messages
             .credits
             .collect_of(&self.kernel, 0..self.kernel.job.size)?;
-        // Another thread, or a handler's caller further up this thread's stack, may be serving
-        // requests.
+        // If the lock is held, another thread, or a handler's caller further up this thread's
+        // stack, is serving requests.
         let (ready_ticket, ready_chunk, half_longs) = match self.messages.arriving.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),

@@ -7,11 +7,11 @@
 //! | `start`, `exit` | start and end of a rank |
 //! | `poll`, `handlers` | the poll and the routing of its events; registration and execution of handlers |
 //! | `waiting`, `report` | the one wait; reports of what a rank waits for |
-//! | `in_use` | the resources it holds, for diagnosis |
+//! | `in_use` | the resources that the engine holds, for diagnosis |
 //!
-//! A subject's attempts never wait: they take the [kernel](crate::kernel) and know nothing of the
-//! engine. A call that waits must poll, and a poll reaches every subject; calls are therefore views
-//! of the engine, in their subjects' folders.
+//! The functions of a subject that only attempt something never wait. They take the
+//! [kernel](crate::kernel) and know nothing of the engine. A call that waits must poll, and a poll
+//! reaches every subject; calls are therefore views of the engine, in their subjects' folders.
 //!
 //! Where a peer's memory is mapped, the roles that GASNet's portals-conduit assigns to memory
 //! collapse: a put is a copy, a short or medium is one injected message, a long is a copy and a
@@ -61,7 +61,7 @@ pub struct Engine<N: Ni, M: Mode> {
 
 type Function<N, M> = dyn Fn(&Call<'_, N, M>);
 
-/// A client's handler: called with each message for its id, on whichever thread polls.
+/// A client's handler. It is called with each message for its id, on whichever thread polls.
 pub struct Handler<N: Ni, M: Mode>(pub(crate) Arc<Function<N, M>>);
 
 impl<N: Ni, M: Mode> Handler<N, M> {
@@ -73,7 +73,8 @@ impl<N: Ni, M: Mode> Handler<N, M> {
     /// Creates a handler for this mode.
     ///
     /// # Safety
-    /// The mode [runs](crate::threads::Runs) the function, or everything that it holds.
+    /// The mode must [run](crate::threads::Runs) the function, or everything that the function
+    /// holds.
     pub unsafe fn of_mode(function: impl Fn(&Call<'_, N, M>) + 'static) -> Self {
         Self(Arc::new(function))
     }
@@ -91,11 +92,11 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
     }
 }
 
-// SAFETY: a mode that is `Send` is not `Seq`. In the others functions are `Send` and `Sync`: `new`
-// requires it, as `of_mode` does through `Runs`, and this crate's own handlers capture nothing
-// else.
+// SAFETY: a mode that is `Send` is not `Seq`. In the other modes all functions are `Send` and
+// `Sync`: `new` requires it, `of_mode` requires it through `Runs`, and this crate's own handlers
+// capture nothing that isn't.
 unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: a mode that is `Sync` is not `Seq`, so the function is `Send` and `Sync`.
 unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
 
 /// A message passed to its handler.
@@ -123,26 +124,27 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.source
     }
 
-    /// Returns its arguments, in place like a [medium's bytes](Payload::Medium).
+    /// Returns the message's arguments. They are read in place, as a [medium's
+    /// bytes](Payload::Medium) are.
     #[inline]
     pub fn args(&self) -> &'a [u32] {
         self.args
     }
 
-    /// Returns its payload.
+    /// Returns the message's payload.
     #[inline]
     pub fn payload(&self) -> Payload<'a> {
         self.payload
     }
 
-    /// Returns whether it is a request, which may be replied to.
+    /// Returns whether the message is a request, which may be replied to.
     #[inline]
     pub fn is_request(&self) -> bool {
         self.token.role == am::Role::Request
     }
 
-    /// Returns the engine that runs the handler. With checks, every call that a handler may not
-    /// make is refused; without, only those that poll or have to wait.
+    /// Returns the engine that runs the handler. With checks, the engine refuses every call that a
+    /// handler may not make; without checks, only calls that poll or have to wait.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
@@ -161,7 +163,7 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Engine<N, M> {
 
 impl<N: Ni, M: Mode> Drop for Engine<N, M> {
     fn drop(&mut self) {
-        // The file belongs to the parent.
+        // The statistics file belongs to the parent.
         if !self.kernel.job.is_child() {
             self.messages
                 .credits
@@ -190,13 +192,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self.kernel.job
     }
 
-    /// Refuses, in any build, calls that poll, may wait, or leave memory of the caller with the
-    /// network, if made from handlers or between prepare and commit. They would not serve what is
+    /// Refuses, in any build, calls from handlers or between prepare and commit that poll, may
+    /// wait, or leave memory of the caller with the network. Such a call would not serve what is
     /// already being served, and might never return.
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.kernel.job.check_context(operation, what)?;
-        // The one thread holds the locks of what it serves, also in a reduction's function.
+        // The only thread holds the locks of what it serves, even while a reduction's function
+        // runs.
         let is_inside = match M::PARALLEL {
             true => polling::is_inside(),
             false => {
@@ -229,12 +232,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Stops all access to the program's memory, by completions and by the network. A caller that
-    /// gets an error also gets back the memory that it has passed to a call or an operation.
+    /// Stops all access to the program's memory by completions and by the network. A caller that
+    /// gets an error thus gets back the memory that it passed to a call or an operation.
     ///
     /// # Errors
-    /// The fault. In a child, [`Error::Forked`]: its memory is a copy, and the threads that polled
-    /// do not exist in it.
+    /// The fault, if there is one. In a child, [`Error::Forked`], because the child's memory is a
+    /// copy and the threads that polled do not exist in it.
     #[cold]
     pub(crate) fn abandon(&self) -> Result<()> {
         self.kernel.job.check_process()?;

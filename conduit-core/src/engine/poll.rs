@@ -1,6 +1,7 @@
-//! The poll: all of SYS, some of SAFE, and AM only while the resources for a reply are reserved.
+//! The poll, which serves all events of SYS, some of SAFE, and those of AM only while the resources
+//! for a reply are reserved.
 //!
-//! Routes events to their subjects by queue, tag and role. Code in a network's loop is
+//! The poll routes events to their subjects by queue, tag and role. Code in a network's loop is
 //! force-inlined, because a function call per message is expensive.
 
 use crate::barrier::state::receive;
@@ -15,9 +16,10 @@ use crate::ni::{Event, Ni, Outcome, Ready};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Serves the network once: system messages, completions and replies, requests. Runs handlers.
+    /// Serves the network once: system messages, then completions and replies, then requests. Runs
+    /// handlers.
     ///
-    /// Refused in handlers.
+    /// Fails in handlers.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -27,8 +29,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    /// Polls like [`Engine::poll`], for callers that do other work if nothing was found; returns
-    /// whether something was.
+    /// Polls as [`Engine::poll`] does, and returns whether anything was found. For callers that do
+    /// other work if nothing was found.
     #[inline]
     pub fn poll_some(&self) -> Result<bool> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -37,8 +39,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(found)
     }
 
-    /// Polls once, for up to `times` times the configured number of requests, and returns the
-    /// number of events. Most polls find nothing, so that is checked first.
+    /// Polls once, serves at most `times` times the configured number of requests, and returns the
+    /// number of events. Most polls find nothing, so that case is checked first.
     #[inline]
     pub(crate) fn poll_for(&self, times: u32) -> u32 {
         let requests = self.kernel.job.settings.most_requests();
@@ -64,11 +66,11 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     fn poll_queues(&self, ready: Ready, requests: u32) -> u32 {
         let kernel = &self.kernel;
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
-        // After `enter`, see `Polling`.
+        // The fault must be checked after `enter`; see `Polling`.
         if !kernel.job.stands_for_all() {
-            // After a fault only system messages are served. A call that fails gives its
-            // caller's buffers back although operations on them may be in flight, so no completion
-            // may access them any more.
+            // After a fault only system messages are served. A call that fails gives its buffers
+            // back to its caller although operations on them may be in flight, so no completion may
+            // access these buffers any more.
             return match kernel.job.is_child() {
                 true => 0,
                 false => self.poll_system(u32::MAX),
@@ -137,7 +139,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 value,
                 ..
             } => (token, outcome, value),
-            // At once: another thread may be polling, and the other buffers may be full.
+            // Relinks the buffer at once: another thread may be polling, and the other buffers may
+            // be full.
             Event::Free { tag: tag::RPL_RB } => {
                 return self.kernel.relink(index::SAFE, reply_buffer(&self.kernel));
             }

@@ -1,4 +1,4 @@
-//! The text of a rank's report of what it waits for, see
+//! The text of a rank's report of what it waits for; see
 //! [`Reports`](crate::kernel::reports::Reports).
 
 use std::backtrace::Backtrace;

@@ -17,7 +17,7 @@ use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
 
 impl<N: Ni + 'static, M: Mode> Engine<N, M> {
-    /// Sets up this rank on a network that has started. Collective: returns when all ranks accept
+    /// Sets up this rank on a network that has started. Collective. Returns once all ranks accept
     /// messages.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let (rank, size) = (ni.rank(), ni.size());

@@ -1,4 +1,4 @@
-//! The wait loop of a rank: it polls, and in between follows its
+//! The wait loop of a rank: it polls, and between polls follows its
 //! [`Backoff`](crate::kernel::backoff::Backoff).
 
 use std::time::Instant;
@@ -11,9 +11,9 @@ use crate::messages::inbox::WAITING;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// Dropped only by a panic in a waiting call's poll, usually a handler's, or in a caller's
-/// function. The call is abandoned, and its caller gets back the memory of the operations that it
-/// waits for.
+/// A guard that is dropped only by a panic in a waiting call's poll (usually a handler's panic) or
+/// in a caller's function. The call is then abandoned, and its caller gets back the memory of the
+/// operations that the call waits for.
 pub(crate) struct Unwinding<'a, N: Ni, M: Mode> {
     pub(crate) engine: &'a Engine<N, M>,
     pub(crate) operation: &'static str,
@@ -54,7 +54,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 
     /// Runs one round of a wait: a poll and, if that found nothing, the next step of the back-off.
-    /// Force-inlined, because a function call costs each message 27 instructions of 1,340.
+    /// Force-inlined, because a function call would add 27 instructions to the 1,340 that each
+    /// message takes.
     #[inline(always)]
     fn wait_once(
         &self,
@@ -96,8 +97,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         if duty != Duty::CheckPlace {
             return self.attend(waiter, operation, awaits, duty == Duty::CheckLiveness);
         }
-        // Refused like a poll. The caller may be half done, so this ends the job; calls that leave
-        // memory of the caller with the network were refused earlier.
+        // A wait is refused where a poll is. The caller may be half done, so this ends the job.
+        // Calls that leave memory of the caller with the network were refused earlier.
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(Error::Context { rank, reason, .. }) = checked {
             self.kernel.job.fail(Error::WaitRefused {
@@ -135,13 +136,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.wait_once("wait_until", Awaits::Condition, waiter)
     }
 
-    /// Polls and backs off until the condition holds. For conditions that handlers or peers' puts
-    /// make true.
+    /// Polls and backs off until the condition holds. Intended for conditions that handlers or
+    /// peers' puts make true.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
         self.wait_until_in("wait_until", condition)
     }
 
-    /// Waits like [`Engine::wait_until`], in an operation that reports and errors name.
+    /// Waits as [`Engine::wait_until`] does. Reports and errors name `operation`.
     pub fn wait_until_in(
         &self,
         operation: &'static str,
@@ -178,8 +179,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Follows up an idle poll of a program that only polls: occasional liveness checks, and yields
-    /// to other ranks.
+    /// Does the work after an idle poll of a program that only polls: it occasionally checks
+    /// liveness, and yields to other ranks.
     #[inline]
     pub(crate) fn polled_idly(&self) {
         let (yields, looks) = self.kernel.backoff.polled_idly();

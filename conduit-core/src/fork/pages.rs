@@ -1,10 +1,10 @@
 //! Memory that a child finds zeroed.
 //!
-//! The system zeroes it (`MADV_WIPEONFORK`), however the child is made. Where the system does not
-//! know this advice (Linux before 4.14, gVisor), a handler that the C library's `fork` runs in the
-//! child zeroes it; a bare `clone` does not run that handler. The handler takes no lock, because
-//! another thread may be anywhere in here when a child is made, and it only visits ranges that are
-//! never freed.
+//! The system zeroes the memory (`MADV_WIPEONFORK`), however the child is made. Where the system
+//! does not know this advice (Linux before 4.14, gVisor), a handler zeroes it, which the C
+//! library's `fork` runs in the child; a bare `clone` does not run that handler. The handler takes
+//! no lock, because another thread may be anywhere in this module when a child is made. It visits
+//! only entries that are never freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::iter;
@@ -28,14 +28,14 @@ impl Pages {
         }
     }
 
-    /// Allocates pages for a value of this layout, which is not empty. Aborts like a vector if the
-    /// system is out of memory.
+    /// Allocates pages for a value of this layout. Aborts, as a vector does, if the system is out
+    /// of memory.
     ///
     /// # Panics
     /// If the layout is empty, or aligned to more than a page.
     pub fn new(layout: Layout) -> Self {
         assert!(layout.size() > 0 && layout.align() <= 4096, "{layout:?}");
-        // SAFETY: a new mapping at an address of the system's choice.
+        // SAFETY: this makes a new mapping at an address of the system's choice.
         let mapped = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -53,7 +53,7 @@ impl Pages {
             },
             _ => handle_alloc_error(layout),
         };
-        // SAFETY: the mapping just made, of zeros.
+        // SAFETY: the range is the mapping just made, which holds only zeros.
         let wiped = unsafe { libc::madvise(mapped, pages.bytes, libc::MADV_WIPEONFORK) };
         if wiped != 0 && !is_handled(&pages) {
             handle_alloc_error(layout);
@@ -61,7 +61,8 @@ impl Pages {
         pages
     }
 
-    /// Returns the first byte. The caller may read and write the pages as long as `self` lives.
+    /// Returns the address of the first byte. The caller may read and write the pages as long as
+    /// `self` lives.
     #[inline(always)]
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -84,25 +85,26 @@ impl Drop for Pages {
             range.start.store(ptr::null_mut(), Relaxed);
             range.bytes.store(0, Release);
         }
-        // SAFETY: the mapping made by `new`. All users hold `self`, as `start` requires.
+        // SAFETY: the range is the mapping made by `new`. All users hold `self`, as `start`
+        // requires.
         unsafe { libc::munmap(start.cast(), self.bytes) };
     }
 }
 
 /// Pages that the handler zeroes.
 struct Range {
-    /// Null: not yet set, or removed.
+    /// Null if the range is not set yet, or has been removed.
     start: AtomicPtr<u8>,
-    /// 0: the entry is free for reuse.
+    /// 0 if the entry is free for reuse.
     bytes: AtomicUsize,
     next: Option<&'static Self>,
 }
 
-/// The newest range.
+/// The newest range, from which the others are linked.
 static RANGES: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
 
 fn newest() -> Option<&'static Range> {
-    // SAFETY: null, or a complete range that `is_handled` has leaked.
+    // SAFETY: the pointer is null, or refers to a complete range that `is_handled` has leaked.
     unsafe { RANGES.load(Acquire).as_ref() }
 }
 
@@ -110,7 +112,7 @@ fn ranges() -> impl Iterator<Item = &'static Range> {
     iter::successors(newest(), |range| range.next)
 }
 
-/// Registers these pages with the handler. `false`: no memory for a handler.
+/// Registers these pages with the handler. Returns `false` if there is no memory for a handler.
 #[cold]
 fn is_handled(pages: &Pages) -> bool {
     static HANDLED: OnceLock<bool> = OnceLock::new();
@@ -127,7 +129,7 @@ fn is_handled(pages: &Pages) -> bool {
     };
     let range = ranges().find(is_taken).unwrap_or_else(|| add(pages.bytes));
     // SYNC: Release, so that every reader of the range's start also sees its length. A child also
-    // sees the mapping, which was made before.
+    // sees the mapping, which was made before this store.
     range.start.store(pages.start.as_ptr(), Release);
     true
 }
@@ -140,7 +142,7 @@ fn add(bytes: usize) -> &'static Range {
     }));
     loop {
         let newest = RANGES.load(Acquire);
-        // SAFETY: as in `newest`.
+        // SAFETY: `newest` is null, or refers to a complete range that has been leaked.
         range.next = unsafe { newest.as_ref() };
         let added = RANGES.compare_exchange(newest, range, AcqRel, Relaxed);
         if added.is_ok() {
@@ -154,9 +156,10 @@ extern "C" fn wipe() {
     for range in ranges() {
         let start = range.start.load(Acquire);
         if !start.is_null() {
-            // SAFETY: a mapping of that many bytes: the rank enters it after it is mapped and
-            // removes it before it is unmapped. This process has no other thread, and this one is
-            // in `fork`. The owner guarantees that zeros are valid values.
+            // SAFETY: the range is a mapping of that many bytes, because the rank enters a range
+            // after it is mapped and removes it before it is unmapped. This process has no other
+            // thread, and this thread is in `fork`. The owner guarantees that zeros are valid
+            // values.
             unsafe { ptr::write_bytes(start, 0, range.bytes.load(Relaxed)) };
         }
     }
@@ -168,7 +171,8 @@ mod tests {
     use super::*;
     use crate::fork::{Standing, Wiped};
 
-    /// Makes the system refuse this advice to this thread and its children, as an old system would.
+    /// Makes the system refuse this advice to this thread and its children, as a system without the
+    /// advice would.
     fn refuse_to_wipe() {
         /// The offset of the low half of the third argument in `seccomp_data`.
         const ADVICE: u32 = 16 + 2 * 8;
@@ -188,7 +192,7 @@ mod tests {
             len: filter.len() as u16,
             filter: filter.as_mut_ptr(),
         };
-        // SAFETY: both calls affect this thread alone; the filter is read during the call.
+        // SAFETY: both calls affect only this thread; the filter is read during the call.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
@@ -207,10 +211,10 @@ mod tests {
             let pages = [(); 3].map(|()| Pages::new(layout));
             assert!(pages.iter().all(held));
             for pages in &pages {
-                // SAFETY: within the pages, which this test alone uses.
+                // SAFETY: the write lies within the pages, which only this test uses.
                 unsafe { pages.start().write_bytes(7, pages.bytes()) };
             }
-            // SAFETY: as above; read only.
+            // SAFETY: the read lies within the pages, which only this test uses.
             let bytes = |pages: &Pages| unsafe {
                 std::slice::from_raw_parts(pages.start().as_ptr(), pages.bytes()).to_vec()
             };
@@ -228,7 +232,7 @@ mod tests {
                 before,
                 "the second range's entry was reused"
             );
-            // SAFETY: zero is a value.
+            // SAFETY: zero is a valid `u64`.
             let table = unsafe { Wiped::new(vec![5u64; 2000]) };
             assert!(in_a_child(|| {
                 standing.is_child() && !standing.stands() && *table == [0; 2000]

@@ -1,7 +1,7 @@
-//! When a waiting rank spins, yields and sleeps: rules without a clock.
+//! The rules for when a waiting rank spins, yields and sleeps. They use no clock.
 //!
 //! Spinning is fastest if every rank has a core of its own; if there are more ranks than cores, the
-//! settings make a rank yield at once. Sleeping is for long waits: an arriving message wakes the
+//! settings make a rank yield at once. Sleeping is for long waits; an arriving message wakes the
 //! rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -11,28 +11,29 @@ use std::time::Duration;
 /// message of a few megabytes doesn't end in a sleep.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// Rounds of a wait between two checks whether to report it, and between two liveness checks.
-/// Rounds that found something count too, so that traffic of other ranks hides neither.
+/// The number of rounds of a wait between two checks whether to report it. Rounds that found
+/// something count too, so that traffic of other ranks hides neither reports nor liveness checks.
 const REPORT_INTERVAL: u16 = 1 << 8;
+/// The number of rounds of a wait between two liveness checks.
 const LIVENESS_INTERVAL: u16 = 1 << 14;
 
-/// A shorter spin than this means that ranks share cores. A program that waits by polling must then
+/// A spin limit below this means that ranks share cores. A program that waits by polling must then
 /// let others run too: it yields every `POLLS_A_YIELD` idle polls.
 const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
-/// A yield that takes this long has given the core to a computing process, which may keep it for
-/// long. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS` times
-/// instead of yielding.
+/// A yield that takes this long has given the core to a computing process, which may keep the core
+/// for a long time. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS`
+/// times instead of yielding.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 const SLEEPS: u32 = 64;
-/// After a long yield the next `WARY` yields are timed, later one in `TIMED`: timing costs a
-/// twentieth of a yield between ranks.
+/// After a long yield the next `WARY` yields are timed, and after those one in `TIMED`, because
+/// timing costs a twentieth of a yield between ranks.
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// Less than the pauses of networks that have no wake-up. Their timers may end a sleep earlier,
-/// which costs some yields.
+/// A sleep below this counts as short. It is less than the pauses of networks that have no wake-up.
+/// Their timers may end a sleep earlier, which costs some yields.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// The longest sleep between two polls.
 pub(crate) const SLEEP: Duration = Duration::from_millis(10);
@@ -65,14 +66,14 @@ pub(crate) enum Duty {
 
 /// The state of one wait.
 ///
-/// 8 bytes: the C interface's headers reserve that much.
+/// It takes 8 bytes, which is what the C interface's headers reserve.
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
-    /// Rounds begun. Wraps.
+    /// The number of rounds begun, which wraps.
     rounds: u16,
-    /// The wait's number among the lasting ones, see [`Reports`](crate::kernel::reports::Reports);
-    /// 0: none.
+    /// The wait's number among the lasting waits, or 0 if it has none; see
+    /// [`Reports`](crate::kernel::reports::Reports).
     pub(crate) number: u16,
 }
 
@@ -106,16 +107,17 @@ impl Waiter {
 pub(crate) struct Backoff {
     spin: u32,
     yields: u32,
-    /// Idle polls of a program that only polls.
+    /// The number of idle polls of a program that only polls.
     idle_polls: AtomicU32,
-    /// Yields since the last long one, and the number of sleeps left that replace yields.
+    /// The number of yields since the last long one.
     yield_count: AtomicU32,
+    /// The number of sleeps left that replace yields.
     sleeps: AtomicU32,
 }
 
 impl Backoff {
-    /// Takes the number of idle polls before the first yield, if set, and of yields before the
-    /// first sleep.
+    /// Creates the rules from the number of idle polls before the first yield, if set, and the
+    /// number of yields before the first sleep.
     pub(crate) fn new(spin: Option<u32>, yields: u32) -> Self {
         Self {
             spin: spin.unwrap_or(DEFAULT_SPIN),
@@ -133,7 +135,7 @@ impl Backoff {
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        // No pause at first, because a reply is often only nanoseconds away.
+        // There is no pause at first, because a reply is often only nanoseconds away.
         match waiter.idle <= 64 {
             true => Pause::None,
             false => Pause::Spin,
@@ -268,7 +270,7 @@ mod tests {
         let looks = duties(LIVENESS_INTERVAL);
         let dead = looks.iter().filter(|duty| **duty == Duty::CheckLiveness);
         assert_eq!((looks.len(), dead.count()), (64, 1));
-        // Also after the count has wrapped, for which one check is left out.
+        // The count also wraps, after which one check is left out.
         let looks = duties(u16::MAX);
         let of = |duty| looks.iter().filter(|one| **one == duty).count();
         assert_eq!((of(Duty::CheckPlace), of(Duty::CheckLiveness)), (1, 3));

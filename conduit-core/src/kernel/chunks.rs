@@ -1,7 +1,7 @@
-//! The resources of operations in flight: chunks of the send buffers, temporary descriptors.
+//! The resources of operations in flight: chunks of the send buffers, and temporary descriptors.
 //!
-//! All are counted and limited (seed, "Recognized environment variables"); when they are exhausted,
-//! the caller polls.
+//! All resources are counted and limited (seed, "Recognized environment variables"). When a
+//! resource is exhausted, the caller polls.
 
 use crate::kernel::control::SharedPtr;
 use crate::kernel::job::Job;
@@ -9,11 +9,11 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// A send buffer (ReqSB or RplSB): chunks of one size in network memory, with one descriptor over
-/// all of them.
+/// A send buffer (ReqSB or RplSB), which consists of chunks of one size in network memory, with one
+/// descriptor over all of them.
 pub(crate) struct SendBuffer<M: Mode> {
     base: SharedPtr,
-    /// Bytes of a chunk.
+    /// Size of a chunk in bytes.
     chunk: usize,
     /// Number of chunks.
     count: u32,
@@ -47,7 +47,7 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// Frees a chunk. A chunk that is not held ends the job.
+    /// Frees a chunk. Freeing a chunk that is not held ends the job.
     pub(crate) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
         if !self.pool.lock().give(chunk) {
             job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
@@ -56,7 +56,7 @@ impl<M: Mode> SendBuffer<M> {
 
     /// Returns the address of a chunk.
     pub(crate) fn at(&self, chunk: u32) -> *mut u8 {
-        // In bounds: chunk numbers come from a pool of `count`, all of which have memory.
+        // In bounds: chunk numbers come from a pool of `count`, chunks, all of which have memory.
         self.base.0.wrapping_add(self.offset(chunk))
     }
 
@@ -65,18 +65,18 @@ impl<M: Mode> SendBuffer<M> {
         chunk as usize * self.chunk
     }
 
-    /// Returns the offset of a chunk in units of 64 bytes, by which messages name chunks.
+    /// Returns the offset of a chunk in units of 64 bytes, which is how messages name chunks.
     pub(crate) fn units(&self, chunk: u32) -> u32 {
         (self.offset(chunk) / 64) as u32
     }
 
     /// Returns a chunk's number from its offset in units of 64 bytes. A wrong offset from a peer
-    /// yields a number that isn't held.
+    /// yields the number of a chunk that isn't held.
     pub(crate) fn number(&self, units: u32) -> u32 {
         (units as usize * 64 / self.chunk) as u32
     }
 
-    /// Returns the address of `length` bytes at this offset, if they lie in one chunk.
+    /// Returns the address of `length` bytes at this offset, if these bytes lie in one chunk.
     pub(crate) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
         let offset = usize::try_from(offset).ok()?;
         let in_one = offset < self.bytes() && length <= self.chunk - offset % self.chunk;
@@ -98,7 +98,7 @@ impl<M: Mode> SendBuffer<M> {
         self.pool.lock().set_bounce(chunk, bounce);
     }
 
-    /// Ends the get that bounces through a chunk, see [`ChunkPool::bounce`].
+    /// Ends the get that bounces through a chunk; see [`ChunkPool::bounce`].
     pub(crate) fn bounce(&self, chunk: u32) -> Bounce {
         self.pool.lock().bounce(chunk)
     }
@@ -118,7 +118,7 @@ impl<M: Mode> SendBuffer<M> {
 #[derive(Debug)]
 pub(crate) struct Descriptors<M: Mode> {
     pub(crate) tickets: Tickets,
-    /// At most one per ticket.
+    /// Descriptors to be released, at most one per ticket.
     unreleased: M::Lock<Vec<MdId>>,
 }
 
@@ -162,7 +162,8 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
-/// The free chunks of a send buffer, used in LIFO order, so that a chunk is likely to be cached.
+/// The free chunks of a send buffer. They are used in LIFO order, so that the next chunk is likely
+/// to be cached.
 ///
 /// Chunks are identified by number; only the buffer knows their addresses.
 #[derive(Debug)]
@@ -207,7 +208,8 @@ impl ChunkPool {
         Some(chunk)
     }
 
-    /// Frees a chunk. `false`: it was not held (a peer's message named a wrong one).
+    /// Frees a chunk. Returns `false` if the chunk was not held, because a peer's message named a
+    /// wrong chunk.
     #[must_use]
     fn give(&mut self, chunk: u32) -> bool {
         match self.held.get_mut(chunk as usize) {
@@ -226,7 +228,7 @@ impl ChunkPool {
 
     /// Ends the get that bounces through a chunk and returns the destination of its data. Returns
     /// [`Bounce::NONE`] if there is no such get: the number comes from a peer and must not lead to
-    /// memory that the caller has got back.
+    /// memory that its caller has got back.
     fn bounce(&mut self, chunk: u32) -> Bounce {
         let noted = self.bounce.get_mut(chunk as usize);
         noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))

@@ -1,4 +1,5 @@
-//! The handler, if any, that this thread runs (with checks), and whether it has a payload prepared.
+//! The context of this thread, which is recorded with checks: the handler that it runs, if any, and
+//! whether it has a payload prepared.
 
 use std::cell::Cell;
 

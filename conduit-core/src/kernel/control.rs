@@ -9,13 +9,14 @@ use crate::ni::{NiError, Rank, Window};
 pub struct SharedPtr(pub *mut u8);
 // SAFETY: this is only an address; code that dereferences it must justify the access.
 unsafe impl Send for SharedPtr {}
-// SAFETY: as above.
+// SAFETY: this is only an address; code that dereferences it must justify the access.
 unsafe impl Sync for SharedPtr {}
 
-/// A rank's control region, and those of the mapped peers: the barriers' cells, then for each rank
-/// the counter of the credits it has returned ([`crate::messages::flow::Returned`]).
+/// A rank's control region, and those of the mapped peers: each holds the barriers' cells and then,
+/// for each rank, the counter of the credits that this rank has returned
+/// ([`crate::messages::flow::Returned`]).
 ///
-/// 8 bytes per rank, plus the cells.
+/// A region takes 8 bytes per rank, plus the cells.
 #[derive(Debug)]
 pub(crate) struct Control {
     own: SharedPtr,
@@ -39,7 +40,7 @@ impl Control {
     /// mapped, and otherwise its window, if it has one.
     ///
     /// # Errors
-    /// A mapped peer whose region is missing or too small.
+    /// If the region of a mapped peer is missing or too small.
     pub(crate) fn map(
         &mut self,
         size: u32,
@@ -64,9 +65,9 @@ impl Control {
 
     fn word(&self, base: SharedPtr, index: usize) -> &AtomicU64 {
         // SAFETY: `base` is a control region, which lives as long as the network, and thus as long
-        // as the engine that owns both the network and `self`. It is only accessed as atomic words.
-        // The callers ensure that `index` is one of the words that `start` created (cells + ranks).
-        // The region is page-aligned.
+        // as the engine that owns both the network and `self`. The region is only accessed as
+        // atomic words. The callers ensure that `index` is one of the words that `start` created
+        // (cells + ranks). The region is page-aligned.
         unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
     }
 

@@ -8,9 +8,9 @@ use crate::settings::InJobError;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error above the network. Each names the rank or setting concerned and the engine's name of
-/// the operation. The text omits the operation and the calling rank, which the layer above adds in
-/// its own terms.
+/// An error above the network. Each error holds the rank or setting concerned and the engine's name
+/// of the operation. Its text omits the operation and the calling rank, which the layer above adds
+/// in its own terms.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -39,11 +39,11 @@ pub enum Error {
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// Offset given, bytes.
+        /// The offset given, in bytes.
         offset: usize,
-        /// Length given, bytes.
+        /// The length given, in bytes.
         length: usize,
-        /// The target's segment, bytes.
+        /// The size of the target's segment in bytes.
         segment: usize,
     },
     /// Memory that is not bound to this endpoint, or not published to this rank.
@@ -66,9 +66,9 @@ pub enum Error {
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// Address given.
+        /// The address given.
         address: u64,
-        /// Length given, bytes.
+        /// The length given, in bytes.
         length: usize,
         /// The target's bound memory.
         bound: Bound,
@@ -78,9 +78,9 @@ pub enum Error {
     NoMemory {
         /// The target.
         rank: Rank,
-        /// Address given.
+        /// The address given.
         address: usize,
-        /// Length given, bytes.
+        /// The length given, in bytes.
         length: usize,
         /// The system's description of the error.
         reason: String,
@@ -102,9 +102,9 @@ pub enum Error {
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// Offset given, bytes.
+        /// The offset given, in bytes.
         offset: usize,
-        /// The integer's size, bytes.
+        /// The integer's size in bytes.
         size: usize,
     },
     /// A value call with a width that does not fit a register.
@@ -112,7 +112,7 @@ pub enum Error {
     ValueWidth {
         /// The call.
         operation: &'static str,
-        /// Bytes given.
+        /// The number of bytes given.
         bytes: usize,
     },
     /// Too many arguments for an AM.
@@ -120,7 +120,7 @@ pub enum Error {
     TooManyArgs {
         /// The call.
         operation: &'static str,
-        /// Arguments given.
+        /// The number of arguments given.
         count: usize,
         /// [`am::MAX_ARGS`].
         limit: usize,
@@ -132,17 +132,17 @@ pub enum Error {
         operation: &'static str,
         /// The target.
         rank: Rank,
-        /// Bytes given.
+        /// The number of bytes given.
         length: usize,
-        /// The limit, which the limit functions return.
+        /// The limit in bytes, as the limit functions return it.
         limit: usize,
     },
     /// An AM for a handler that is not registered, or not for this kind of message. Ends the job.
     #[error("an active message from rank {source_rank}: {reason}")]
     BadMessage {
-        /// The rank that received it.
+        /// The rank that received the message.
         rank: Rank,
-        /// The rank that sent it.
+        /// The rank that sent the message.
         source_rank: Rank,
         /// The reason.
         reason: String,
@@ -155,7 +155,7 @@ pub enum Error {
         /// The handler's id, and its name if it has one.
         handler: String,
     },
-    /// Another panic while a call waited. Ends the job.
+    /// A panic other than a handler's while a call waited. Ends the job.
     #[error("{operation} was interrupted by a panic")]
     Panicked {
         /// The call.
@@ -190,13 +190,13 @@ pub enum Error {
     SegmentSize {
         /// This rank.
         rank: Rank,
-        /// Bytes requested.
+        /// The number of bytes requested.
         bytes: usize,
         /// The page size.
         page: usize,
     },
-    /// A call that is not allowed in its context: from a handler, a second reply, … (some only in
-    /// debug builds).
+    /// A call that is not allowed in its context: for example a call from a handler, or a second
+    /// reply. Some are detected only in debug builds.
     #[error("{reason}")]
     Context {
         /// The call.
@@ -227,7 +227,7 @@ pub enum Error {
         what: &'static str,
         /// The number of objects.
         limit: u64,
-        /// The setting of the limit.
+        /// The setting that determines the limit.
         setting: &'static str,
     },
     /// A handle that is already synchronised, or of another kind.
@@ -238,7 +238,8 @@ pub enum Error {
         /// This rank.
         rank: Rank,
     },
-    /// Access regions do not nest, and allow no implicit synchronisation inside.
+    /// A violated rule of access regions: they do not nest, and allow no implicit synchronisation
+    /// inside.
     #[error("{rule}")]
     AccessRegion {
         /// The call.
@@ -312,7 +313,7 @@ pub enum Error {
     /// A rank ended the job by `exit`.
     #[error("rank {by} has ended the job with code {code}")]
     Exited {
-        /// The rank that ended it.
+        /// The rank that ended the job.
         by: Rank,
         /// The exit code.
         code: i32,

@@ -1,6 +1,6 @@
-//! Names of operations: compact ids, and the handles that callers hold.
+//! The names of operations: compact ids, and the handles that callers hold.
 
-/// A 24-bit id with its 8-bit generation above. Never 0.
+/// A 24-bit id with its 8-bit generation in the upper bits. It is never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpId(u32);
 
@@ -11,7 +11,7 @@ impl OpId {
         Self(u32::from(generation) << 24 | (index + 1))
     }
 
-    /// Returns its index in the table.
+    /// Returns the operation's index in the table.
     pub(crate) fn index(self) -> usize {
         (self.0 & Self::MAX) as usize - 1
     }
@@ -29,10 +29,10 @@ impl OpId {
     }
 }
 
-/// An operation in flight. It must be synchronised: until then it keeps an operation id, and its
-/// memory still belongs to the network.
+/// The handle of an operation in flight. It must be synchronised. Until then the operation keeps
+/// its id, and its memory still belongs to the network.
 ///
-/// Dropping it leaks the operation id; it does not cancel the operation.
+/// Dropping a handle leaks the operation id; it does not cancel the operation.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an operation is complete only when its handle has been synchronised"]
 pub struct Handle(pub(crate) Option<OpId>);
@@ -52,9 +52,9 @@ impl Handle {
         self.0.map_or(0, OpId::bits)
     }
 
-    /// Converts a number from [`Handle::into_bits`] back to its handle; to be used once. Any other
-    /// number yields a stale handle, which fails when it is synchronised, or the handle of another
-    /// operation, whose owner then loses it.
+    /// Converts a number from [`Handle::into_bits`] back to its handle. Each number must be
+    /// converted at most once. Any other number yields a stale handle, which fails when it is
+    /// synchronised, or the handle of another operation, whose owner then loses it.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))
     }
