@@ -5,9 +5,9 @@
 //! rank's, sent under nonces that the rank uses too, and the rank would lose what the child
 //! receives. The child must therefore use none of this state; it may only `exec` or `_exit`. The
 //! words that are checked before the network is used lie in memory that a child finds zeroed
-//! ([`Pages`]), and zero means that the network must not be used. Because the rank checks such a word
-//! anyway, detection costs no further instruction and no system call. In a child that shares the
-//! rank's memory until it calls `exec` (`vfork`, `posix_spawn`), nothing is zeroed.
+//! ([`Pages`]), and zero means that the network must not be used. Because the rank checks such a
+//! word anyway, detection costs no further instruction and no system call. In a child that shares
+//! the rank's memory until it calls `exec` (`vfork`, `posix_spawn`), nothing is zeroed.
 
 mod pages;
 

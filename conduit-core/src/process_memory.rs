@@ -22,7 +22,7 @@ type Call = unsafe extern "C" fn(
 
 /// Returns this process's id.
 pub fn this() -> Pid {
-    // Fits: the system's numbers are of this type.
+    // The cast is lossless: the system's process ids are of this type.
     std::process::id().cast_signed()
 }
 
@@ -33,8 +33,8 @@ pub fn this() -> Pid {
 /// permitted. Some of the bytes may have been written.
 ///
 /// # Safety
-/// `source` is valid for reads of `len` bytes. The provider of the address guarantees that nothing
-/// in that process relies on the contents of the range.
+/// `source` must be valid for reads of `len` bytes. The provider of the address must guarantee that
+/// nothing in that process relies on the contents of the range.
 pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
     // SAFETY: the call only reads the local memory, which the caller guarantees to be valid.
     unsafe {
@@ -54,9 +54,9 @@ pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -
 /// See [`write()`].
 ///
 /// # Safety
-/// `destination` is valid for writes of `len` bytes.
+/// `destination` must be valid for writes of `len` bytes.
 pub unsafe fn read(destination: *mut u8, process: Pid, address: u64, len: usize) -> io::Result<()> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `destination` is valid for writes of `len` bytes.
     unsafe { copy(libc::process_vm_readv, process, address, destination, len) }
 }
 
@@ -71,7 +71,7 @@ pub fn is_readable(address: u64, len: usize) -> bool {
         return len == 0;
     };
     let pages = (address / PAGE..=last / PAGE).map(|page| libc::iovec {
-        // Fits: it is an address of this process, or else the system refuses it.
+        // The cast is lossless: this is an address of this process, or else the system refuses it.
         iov_base: std::ptr::without_provenance_mut(address.max(page * PAGE) as usize),
         iov_len: 1,
     });
@@ -111,7 +111,7 @@ pub fn is_writable(address: u64) -> bool {
     // be woken spuriously, which futexes allow.
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28 | libc::FUTEX_OP_CMP_EQ << 24 | 0x7ff;
     static NOBODY: AtomicU32 = AtomicU32::new(0);
-    // Fits: it is an address of this process, or else the system refuses it.
+    // The cast is lossless: this is an address of this process, or else the system refuses it.
     let word: *mut u32 = std::ptr::without_provenance_mut(address as usize);
     // SAFETY: the system checks the address. The word's value does not change.
     let done = unsafe {
@@ -132,7 +132,7 @@ pub fn is_writable(address: u64) -> bool {
 const MOST_VECTORS: usize = 256;
 
 /// # Safety
-/// `local` is valid for the access of `call` to `len` bytes.
+/// `local` must be valid for the access of `call` to `len` bytes.
 unsafe fn copy(
     call: Call,
     process: Pid,
@@ -166,7 +166,8 @@ unsafe fn copy(
     Ok(())
 }
 
-/// Copies a message's bytes to an address of this process; false if that is not writable memory.
+/// Copies a message's bytes to an address of this process. Returns false if the range is not
+/// writable memory.
 pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
     // SAFETY: the source is a slice; whoever attached everything guarantees that the address may be
     // written.
@@ -245,7 +246,7 @@ mod tests {
         unsafe { write(this(), pages.at(0), ones.as_ptr(), 8).unwrap() };
         assert!(is_writable(pages.at(4)));
         let mut back = [0; 8];
-        // SAFETY: as above.
+        // SAFETY: `back` has 8 bytes.
         unsafe { read(back.as_mut_ptr(), this(), pages.at(0), 8).unwrap() };
         assert_eq!(back, ones, "left as they were");
         for address in [0, 16, pages.at(PAGE), 1 << 63, u64::MAX - 3] {

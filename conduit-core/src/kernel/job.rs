@@ -18,16 +18,16 @@ pub struct Job<N: Ni> {
     pub(crate) rank: Rank,
     pub(crate) size: u32,
     pub(crate) settings: Settings,
-    /// Bytes of a chunk of the send buffers.
+    /// Size in bytes of a chunk of the send buffers.
     pub(crate) chunk: usize,
-    /// By rank: whether requests to it need no check and go straight into a mapped queue. All false
-    /// once the job has failed, with checks, and in a child. 1 byte per rank.
+    /// For each rank, whether requests to it need no check and go straight into a mapped queue. All
+    /// are false once the job has failed, with checks, and in a child. 1 byte per rank.
     short_cuts: Wiped<AtomicBool>,
     /// Send tickets: for messages whose bytes are still in this rank's memory.
     pub(crate) tickets: Tickets,
     /// The threads inside a poll, in PAR.
     pub(crate) polling: Polling,
-    /// Falls at a permanent failure, which `fault` describes. Every call checks it.
+    /// Falls at a permanent failure, which `fault` describes. Every call checks whether it stands.
     standing: Standing,
     fault: OnceLock<Error>,
     /// The rank that ends the job, the code, and when this rank ends because of it.
@@ -119,7 +119,7 @@ impl<N: Ni> Job<N> {
     pub(crate) fn fail(&self, error: Error) {
         let _ = self.fault.set(error);
         self.standing.fall();
-        // Short cuts do not check for a fault.
+        // Shortcuts do not check for a fault.
         for short_cut in &*self.short_cuts {
             short_cut.store(false, Relaxed);
         }
@@ -127,8 +127,8 @@ impl<N: Ni> Job<N> {
 
     /// Records that another rank ends the job. If its code is 0, this rank has a grace period to
     /// end by itself: the last rank that learns of a barrier may still have something to write.
-    /// After a failure it ends at once, because a launcher other than ours may kill the ranks at
-    /// once.
+    /// After a failure this rank ends at once, because a launcher other than ours may kill the
+    /// ranks at once.
     #[cold]
     pub(crate) fn exited(&self, by: Rank, code: i32) {
         let grace = match code {
@@ -166,8 +166,8 @@ impl<N: Ni> Job<N> {
         });
     }
 
-    /// Requests retries by every poll: something could not be done, and no event will announce when
-    /// it can.
+    /// Requests that the next poll retry something that could not be done, because no event will
+    /// announce when it can be done.
     #[inline]
     pub(crate) fn want_poll(&self) {
         self.wants_poll.store(true, Relaxed);
@@ -232,7 +232,7 @@ impl<N: Ni> Job<N> {
     pub(crate) fn find_short_cuts(&mut self) {
         let is_mapped = |rank| !self.has_checks() && self.is_mapped(self.ni.reach(rank));
         let short_cuts = (0..self.size).map(|rank| AtomicBool::new(is_mapped(rank)));
-        // SAFETY: zero is false.
+        // SAFETY: zero is a valid `AtomicBool`, which is false.
         self.short_cuts = unsafe { Wiped::new(short_cuts.collect()) };
     }
 
@@ -251,7 +251,8 @@ impl<N: Ni> Job<N> {
     }
 }
 
-/// Returns the number of send tickets; without a limit, the largest number that can be counted.
+/// Returns the number of send tickets, which without a limit is the largest number that can be
+/// counted.
 pub(crate) fn send_tickets(settings: &Settings) -> u32 {
     match settings.msg_limit {
         0 => u32::MAX / 2,

@@ -1,4 +1,4 @@
-//! The table of operations in flight: 24-bit compact ids, completion by counting.
+//! The table of operations in flight, which have compact 24-bit ids and complete by counting.
 //!
 //! An operation counts its outstanding pieces. It is one of three kinds:
 //! - *explicit*: ends with its last piece, then waits for its handle to be synchronised;
@@ -22,7 +22,8 @@ use crate::threads::{Lock, Mode};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Nothing,
-    /// The temporary descriptor over its local memory, released when it ends.
+    /// The temporary descriptor over the operation's local memory, released when the operation
+    /// ends.
     Descriptor(MdId),
     /// The destination and type of an atomic's old value.
     Result(ResultPlace),
@@ -38,10 +39,11 @@ pub(crate) struct ResultPlace {
 
 impl ResultPlace {
     /// # Safety
-    /// The operation that owns this destination has not been synchronised.
+    /// The operation that owns this destination must not have been synchronised.
     pub(crate) unsafe fn write(self, value: u64) {
         let base = self.base.0;
-        // SAFETY: valid for a write of the type's size: the caller that started the operation
+        // SAFETY: the caller that started the operation keeps `base` valid for a write of the
+        // type's size until the operation is synchronised. The write needs no alignment.
         // guarantees this until the operation is synchronised. The write needs no alignment.
         unsafe {
             match self.ty.size() {
@@ -86,7 +88,7 @@ pub(crate) struct Operations<M: Mode> {
 
 impl<M: Mode> Operations<M> {
     /// Creates the table for at most `limit` operations, of which the rank needs one itself.
-    /// `None`: `limit` is 0.
+    /// Returns `None` if `limit` is 0.
     pub(crate) fn new(limit: u32) -> Option<Self> {
         let mut table = Table::new(limit);
         let detached = table.begin_group(true)?;
@@ -96,9 +98,9 @@ impl<M: Mode> Operations<M> {
         })
     }
 
-    /// Begins an operation. Fails if all ids are in use: they are freed when their owner
-    /// synchronises them, which waiting here would not achieve. `peer` is the rank that completes
-    /// it; `None`: several do.
+    /// Begins an operation. Fails if all ids are in use: ids are freed when their owners
+    /// synchronise the operations, so waiting here would not free any. `peer` is the rank that
+    /// completes the operation, or `None` if several ranks do.
     pub(crate) fn begin<N: Ni>(
         &self,
         job: &Job<N>,
@@ -142,7 +144,7 @@ impl<M: Mode> Operations<M> {
         self.table.lock().hold(op, Held::Descriptor(md));
     }
 
-    /// Sets the destination in the caller's memory for its old value.
+    /// Sets the destination in the caller's memory for an atomic's old value.
     pub(crate) fn set_result(&self, op: OpId, place: ResultPlace) {
         self.table.lock().hold(op, Held::Result(place));
     }
@@ -167,13 +169,13 @@ impl<M: Mode> Operations<M> {
         let _ = table.take(op);
     }
 
-    /// Returns whether it has ended or is already synchronised.
+    /// Returns whether the operation has ended or is already synchronised.
     pub(crate) fn has_ended(&self, op: OpId) -> bool {
         self.table.lock().is_done(op) != Some(false)
     }
 
-    /// Ends it if it has completed, and returns its value (the result of a fetching atomic;
-    /// otherwise unspecified).
+    /// Ends the operation if it has completed, and returns its value (the result of a fetching
+    /// atomic; otherwise unspecified).
     pub(crate) fn take<N: Ni>(
         &self,
         job: &Job<N>,
@@ -291,7 +293,7 @@ impl Table {
     }
 
     /// Begins an operation with one piece outstanding: its initiation, which ends with
-    /// [`Table::finish`]. `None`: all ids are in use.
+    /// [`Table::finish`]. Returns `None` if all ids are in use.
     fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {
             Some(group) => OperationKind::Member { group },
@@ -332,7 +334,7 @@ impl Table {
         if let Some(slot) = self.slot(op) {
             slot.value = value;
             if let Held::Result(place) = slot.held {
-                // SAFETY: it is in the table, so it has not been synchronised.
+                // SAFETY: the operation is in the table, so it has not been synchronised.
                 unsafe { place.write(value) };
             }
         }
@@ -362,14 +364,14 @@ impl Table {
         }
     }
 
-    /// Returns whether it has ended. `None`: the handle is stale.
+    /// Returns whether the operation has ended, or `None` if its id is stale.
     fn is_done(&mut self, op: OpId) -> Option<bool> {
         let slot = self.slot(op)?;
         Some(slot.outstanding == 0 && slot.kind != OperationKind::Group { open: true })
     }
 
-    /// Returns the number of unfinished operations per peer: of `of`, which may be a group, or of
-    /// all.
+    /// Returns the number of unfinished operations per peer: those of `of`, which may be a group,
+    /// or all operations.
     fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         let mut counts = BTreeMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -405,8 +407,8 @@ impl Table {
         }
     }
 
-    /// Removes an operation that has ended, and returns its value. `None`: it has not ended, or the
-    /// handle is stale.
+    /// Removes an operation that has ended, and returns its value. Returns `None` if the operation
+    /// has not ended, or its id is stale.
     fn take(&mut self, op: OpId) -> Option<u64> {
         if self.is_done(op) != Some(true) {
             return None;

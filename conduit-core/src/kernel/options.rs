@@ -3,7 +3,7 @@
 /// Whether an initiation may wait for resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Blocking {
-    /// Poll until it can start.
+    /// Poll until the operation can start.
     #[default]
     Wait,
     /// Don't start if that would block (GASNet-EX's immediate flag). Exact for everything on mapped

@@ -6,18 +6,19 @@ use std::sync::atomic::Ordering::SeqCst;
 
 /// The number of threads inside a poll, in [`crate::threads::Par`].
 ///
-/// A call that fails gives its caller's buffers back, so no completion may access them any more.
-/// A thread that polls has either seen the fault and accesses none, or is counted here, and the
-/// failing call waits until it is out. (SYNC: the count is raised before the fault is checked, and
-/// the fault is recorded before the count is checked, all sequentially consistent: at least one
-/// side sees the other.)
+/// A call that fails gives its caller's buffers back, so no completion may access these buffers any
+/// more. A thread that polls has either seen the fault and accesses no buffer, or is counted here,
+/// and the failing call waits until it is out. (SYNC: the count is raised before the fault is
+/// checked, and the fault is recorded before the count is checked, all sequentially consistent: at
+/// least one side sees the other.)
 #[derive(Debug, Default)]
 pub(crate) struct Polling {
     threads: AtomicU32,
 }
 
 thread_local! {
-    /// Polls of any engine that this thread is inside: a handler may make calls that fail.
+    /// The number of polls, of any engine, that this thread is inside. A handler may make calls
+    /// that fail.
     static INSIDE: Cell<u32> = const { Cell::new(0) };
 }
 

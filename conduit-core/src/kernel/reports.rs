@@ -22,26 +22,27 @@ use crate::ni::Rank;
 use crate::settings::{REPORT_SIGNALS, Settings};
 use crate::stderr;
 
-/// Maximum number of tracked waits, a power of two; beyond it, the oldest begin anew.
+/// Maximum number of tracked waits, a power of two. If there are more waits, tracking of the oldest
+/// ones begins anew.
 const MOST_WAITS: u16 = 256;
 
 /// A wait that has not been checked for this long has ended without notice: the caller left its own
 /// loop.
 const GONE: Duration = Duration::from_secs(10);
 
-/// How long the reports thread leaves it to the waits to answer: a healthy wait checks a hundred
-/// times as often.
+/// How long the reports thread lets the waits answer before it answers itself. A healthy wait
+/// checks a hundred times as often.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has been checked at least once.
 #[derive(Debug, Clone, Copy)]
 struct Lasting {
-    /// The wait's number, from which its index in the list follows. 0: ended.
+    /// The wait's number, from which its index in the list follows; 0 if the wait has ended.
     number: u16,
     since: Instant,
     /// Time of the last check.
     seen: Instant,
-    /// Duration after which it reports on its own.
+    /// Duration after which the wait reports without a request.
     next: Option<Duration>,
     /// The last request answered, or the last one that was over before this wait began.
     answered: u32,
@@ -60,7 +61,7 @@ struct WaitState {
     /// The operation in which this rank waits without polling, and since when.
     elsewhere: Option<Lasting>,
     operation: &'static str,
-    /// The stack of its call, if stacks are on.
+    /// The stack of that operation's call, if stacks are on.
     stack: Option<Backtrace>,
     closed: bool,
 }
@@ -137,7 +138,7 @@ impl WaitState {
         }
         if let Some(next) = wait.next.filter(|next| waited >= *next) {
             due = true;
-            // At least twice as long as it has waited so far.
+            // Waits at least twice as long as the wait has lasted so far.
             wait.next = Some(waited.max(next) * 2);
         }
         due.then_some(waited)
@@ -167,7 +168,7 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
-    /// Starts the reports. `None`: no setting asks for any, and nothing is installed.
+    /// Starts the reports. Returns `None`, and installs nothing, if no setting asks for reports.
     pub(crate) fn start(settings: &Settings, rank: Rank, size: u32) -> Result<Option<Self>> {
         const SIGNAL: &str = "CONDUIT_REPORT_SIGNAL";
         let limit = settings
@@ -215,7 +216,7 @@ impl Reports {
         reports.thread = Some(thread.spawn(serve).map_err(failed)?);
         if let Some(&(_, number)) = signal {
             let end = reports.socket.try_clone().map_err(failed)?;
-            // Fits: in the table.
+            // The cast is lossless: the number is that of a signal in the table.
             let registered = signal_hook::low_level::pipe::register(number as i32, end);
             reports.signal = Some(registered.map_err(failed)?);
         }

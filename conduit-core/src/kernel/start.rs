@@ -1,4 +1,5 @@
-//! Start of a rank: its memory, queues and descriptors, and the settings on which ranks must agree.
+//! The start of a rank: its memory, queues and descriptors, and the settings on which ranks must
+//! agree.
 //!
 //! All ranks create the regions in the same order, so their numbers are known without an exchange:
 //! control, chunks, segment.
@@ -33,9 +34,9 @@ const AM_SLOTS: usize = 4096;
 const OWN_QUEUES: u32 = 32;
 /// Returns the slots of the queue of replies and completions. Its room is this rank's
 /// responsibility (the Ni contract), because a target that finds it full takes nothing more from
-/// this rank. It therefore has room for everything that this rank can have in flight: a reply for
-/// each request (at most four slots in the queue, otherwise one), a completion for each reply sent,
-/// and one for each send ticket.
+/// this rank. The queue therefore has room for everything that this rank can have in flight: a
+/// reply for each request (at most four slots in the queue, otherwise one), a completion for each
+/// reply sent, and one for each send ticket.
 fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     let requests = if plan.flow_control() && size <= OWN_QUEUES {
         let most = if plan.dynamic() {
@@ -90,8 +91,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
-        // Per peer at most two messages about credits, a revoke and a return, and two about the end
-        // of the job.
+        // Each peer sends at most two messages about credits, a revoke and a return, and two about
+        // the end of the job.
         let sys = ni.eq_create(4 * size as usize + 10)?;
         let safe = ni.eq_create(safe_slots(size, plan, settings))?;
         let am = ni.eq_create(AM_SLOTS)?;
@@ -228,7 +229,7 @@ fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
             "GASNET_PORTAL_BANKED_CREDITS",
             settings.banked_credits.unwrap_or(u32::MAX).into(),
         ),
-        // It determines the meaning of the credit byte.
+        // This setting determines the meaning of the credit byte.
         ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
         // A rank derives from its own settings what it may send to a peer, so they must equal the
         // peer's.

@@ -51,7 +51,7 @@ impl Token {
         role << 60 | u64::from(aux & 0x0FFF_FFFF) << 32 | u64::from(self.op.map_or(0, OpId::bits))
     }
 
-    /// Decodes a token. `None` for bits that [`Token::bits`] never returns.
+    /// Decodes a token. Returns `None` for bits that [`Token::bits`] never returns.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let aux = (bits >> 32) as u32 & 0x0FFF_FFFF;
         let role = match bits >> 60 {

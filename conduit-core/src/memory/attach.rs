@@ -1,4 +1,4 @@
-//! Attach: creation of a rank's segment, and location of the others'.
+//! Attach: the creation of a rank's segment, and the location of the other ranks' segments.
 
 use am::select;
 
@@ -52,9 +52,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Creates a segment of `bytes`, if the rank is `prepared` for one, and locates those of the
-    /// others. Completions of operations from it go to `eq`; `prepare` receives the new segment
-    /// before the others know of it. Collective, once.
+    /// Creates a segment of `bytes`, if the rank is `prepared` for one, and locates the other
+    /// ranks' segments. Completions of operations from it go to `eq`; `prepare` receives the new
+    /// segment before the others know of it. Collective, once.
     pub(crate) fn attach<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -91,7 +91,7 @@ impl Memory {
             of.push(Self::locate(kernel, peer, &announced)?);
         }
         let segments = Segments {
-            // SAFETY: zeros are an empty, unmapped segment.
+            // SAFETY: all-zero bytes are a valid `Segment`, which is empty and unmapped.
             of: unsafe { Wiped::new(of) },
             own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
             md: made.md,

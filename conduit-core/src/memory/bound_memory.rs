@@ -12,11 +12,11 @@ use crate::ni::Rank;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) bound: Bound,
-    /// Whether the system lets this process copy to and from it.
+    /// Whether the system lets this process copy to and from the memory.
     pub(super) at_once: bool,
 }
 
-/// All published memory; 40 bytes each.
+/// All memory published to this rank. Each entry takes 40 bytes.
 #[derive(Debug, Default)]
 pub(super) struct BoundMemory {
     pub(super) known: RwLock<HashMap<Rank, Vec<Known>>>,

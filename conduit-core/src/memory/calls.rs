@@ -26,9 +26,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.attach_prepared(bootstrap, handlers, bytes, &mut |_, _| {})
     }
 
-    /// Attaches like [`Calls::attach`] and calls `prepare` with this rank's segment as soon as it
-    /// is mapped here: before it is registered with a device, and before other ranks can reach it.
-    /// Not called for an empty segment. `prepare` must not call the engine.
+    /// Attaches as [`Calls::attach`] does, and calls `prepare` with this rank's segment as soon as
+    /// it is mapped here: before it is registered with a device, and before other ranks can reach
+    /// it. Not called for an empty segment. `prepare` must not call the engine.
     pub fn attach_prepared(
         self,
         bootstrap: &mut dyn Bootstrap,
@@ -62,20 +62,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Attaches like [`Calls::attach`], with all memory of each rank's process as its segment:
-    /// offsets are addresses in the target's process, and nothing is allocated or registered.
-    /// Collective, once.
+    /// Attaches as [`Calls::attach`] does, but with all memory of each rank's process as its
+    /// segment: offsets are addresses in the target's process, and nothing is allocated or
+    /// registered. Collective, once.
     ///
     /// # Errors
     /// The network does not support it, the system does not let a process copy its own memory (then
     /// on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment write only to memory of its process
-    /// that is meant for it.
+    /// All calls of all ranks that write to this rank's segment must write only to memory of its
+    /// process that is meant for it.
     pub unsafe fn attach_everything(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job().check_process()?;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that ranks write only to memory that is meant for it.
         unsafe {
             self.engine
                 .memory
@@ -89,7 +89,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         Memory::decline(bootstrap)
     }
 
-    /// Returns this rank's segment: first byte and length.
+    /// Returns the address and length of this rank's segment.
     pub fn segment(self) -> Result<(*mut u8, usize)> {
         self.job().check_process()?;
         let (base, len) = self.engine.memory.own(self.kernel(), "segment")?;

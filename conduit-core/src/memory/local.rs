@@ -16,9 +16,10 @@ impl Source {
     }
 
     /// # Safety
-    /// The source is valid for reads and not written while the slice lives.
+    /// The source must be valid for reads, and must not be written, while the slice lives.
     pub(crate) unsafe fn slice<'a>(self) -> &'a [u8] {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the source is valid and not written while the slice
+        // lives.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 }

@@ -7,8 +7,8 @@
 //! | `local`, `remote`, `description` | the two sides of a transfer; the description of bound memory |
 //! | `calls`, `published` | the calls |
 //!
-//! A remote range is checked here once, before anything else is done with it. A rank takes 24 bytes
-//! for each other one, 40 if segments are process memory.
+//! A remote range is checked here once, before anything else is done with it. A rank uses 24 bytes
+//! for each other rank, or 40 if segments are process memory.
 
 mod attach;
 mod bound;
@@ -181,7 +181,7 @@ impl Memory {
     /// Returns the address and length of this rank's segment in this process.
     ///
     /// # Errors
-    /// None is attached yet.
+    /// If no segment is attached yet.
     pub(crate) fn own<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -212,7 +212,7 @@ impl Memory {
         segments.md.filter(|_| holds).map(|md| (md, within))
     }
 
-    /// Finds a range like [`Memory::remote`], for a put, get or atomic; refused in handlers (debug
+    /// Finds a range as [`Memory::remote`] does, for a put, get or atomic. Fails in handlers (debug
     /// builds), even if it is only a copy.
     #[inline]
     pub(crate) fn remote_access<N: Ni, M: Mode>(
@@ -229,8 +229,8 @@ impl Memory {
         self.remote(kernel, operation, rank, offset, length)
     }
 
-    /// Returns the address to which bytes for a peer's segment are copied. `None`: the segment is
-    /// not mapped, the range is empty, or it is not within the limits.
+    /// Returns the address to which bytes for a peer's segment are copied. Returns `None` if the
+    /// segment is not mapped, or the range is empty or not within the limits.
     #[inline(always)]
     pub(crate) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
         let segment = self.segments.get()?.get(target)?;
@@ -238,7 +238,8 @@ impl Memory {
             && length > 0
             && length <= limits::MAX_LONG
             && !segment.window.0.is_null();
-        // SAFETY: within the segment, as just checked, all of which is mapped there.
+        // SAFETY: the range lies within the segment, as just checked, and all of the segment is
+        // mapped at the window.
         fits.then(|| unsafe { segment.window.0.add(offset) })
     }
 
@@ -266,7 +267,8 @@ impl Memory {
         Ok((offset, length))
     }
 
-    /// Checks a packed long like [`Memory::placed_long`], and copies its data there.
+    /// Checks a packed long as [`Memory::placed_long`] does, and copies its data to its
+    /// destination.
     pub(crate) fn place_packed<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,

@@ -28,7 +28,7 @@ use crate::threads::Mode;
 /// The reason if the system does not let an operation use memory.
 const NOT_USABLE: &str = "not all of it is accessible memory";
 
-/// A byte that peers read to find out whether the system permits it.
+/// A byte that peers read to find out whether the system permits reading this process's memory.
 static PROBE: u8 = 0;
 
 impl Segments {
@@ -65,8 +65,8 @@ impl Memory {
     /// on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment write only to memory of its process
-    /// that is meant for it.
+    /// All calls of all ranks that write to this rank's segment must write only to memory of its
+    /// process that is meant for it.
     pub(crate) unsafe fn attach_everything<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -214,8 +214,8 @@ impl Memory {
     /// [address](Memory::address_at_once).
     ///
     /// # Safety
-    /// The local memory is valid as described by [`Local`]; a range of this process is valid
-    /// memory.
+    /// The local memory must be valid as described by [`Local`]. If the target is this process, the
+    /// range must be valid memory.
     pub(crate) unsafe fn transfer_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -224,11 +224,13 @@ impl Memory {
         local: Local,
     ) -> Result<()> {
         match local {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that the source and, in this process, the range are
+            // valid.
             Local::Source(source) => unsafe {
                 self.store_anywhere(kernel, target, address, source.base, source.len)
             },
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the destination and, in this process, the range
+            // are valid.
             Local::Destination { base, len } => unsafe {
                 self.load_anywhere(kernel, base, target, address, len)
             },
@@ -236,7 +238,7 @@ impl Memory {
                 let bytes = [byte; 4096];
                 for start in (0..len).step_by(bytes.len()) {
                     let piece = bytes.len().min(len - start);
-                    // SAFETY: as above.
+                    // SAFETY: the buffer is ours; the caller guarantees a range of this process.
                     unsafe {
                         self.store_anywhere(
                             kernel,
@@ -255,8 +257,8 @@ impl Memory {
     /// Copies to an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
-    /// `source` is valid for reads of `len` bytes. If the target is this process, `address` is
-    /// valid for writes of as many.
+    /// `source` must be valid for reads of `len` bytes. If the target is this process, `address`
+    /// must be valid for writes of `len` bytes.
     pub(crate) unsafe fn store_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -267,11 +269,11 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: guaranteed by the caller. The two may overlap.
+            // SAFETY: the caller guarantees that both are valid for `len` bytes. They may overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `source` is valid for reads of `len` bytes.
         let written = unsafe {
             kernel
                 .job
@@ -284,8 +286,8 @@ impl Memory {
     /// Copies from an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
-    /// `destination` is valid for writes of `len` bytes. If the target is this process, `address`
-    /// is valid for reads of as many.
+    /// `destination` must be valid for writes of `len` bytes. If the target is this process,
+    /// `address` must be valid for reads of `len` bytes.
     unsafe fn load_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -296,11 +298,11 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
-            // SAFETY: guaranteed by the caller. The two may overlap.
+            // SAFETY: the caller guarantees that both are valid for `len` bytes. They may overlap.
             unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `destination` is valid for writes of `len` bytes.
         let read = unsafe {
             kernel
                 .job
@@ -347,7 +349,7 @@ pub(super) fn can_copy<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, probe:
     let mut byte = 0;
     let reach = kernel.job.ni.reach(peer);
     reach.capabilities.contains(Capabilities::MEMORY)
-        // SAFETY: one byte of our own.
+        // SAFETY: the destination is one byte of our own.
         && unsafe { kernel.job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
 }
 

@@ -114,7 +114,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         let (to, source) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
         let (kind, sync) = (CollectiveKind::GatherAll, CollectiveSync::default());
         let (source, bytes, by_handle) = (source.as_ptr(), source.len(), Completion::Handle);
-        // SAFETY: borrowed until the wait has completed the operation, or has abandoned it.
+        // SAFETY: both buffers are borrowed until the wait has completed the operation or abandoned
+        // it.
         let gathered = unsafe {
             self.engine
                 .collectives()
@@ -134,15 +135,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.engine.memory.bound_at(rank, address, len)
     }
 
-    /// Starts a put to bound memory. `reusable`: the source may be reused on return. Returns `None`
-    /// if it was not started because it would have blocked.
+    /// Starts a put to bound memory. With `reusable`, the source may be reused on return. Returns
+    /// `None` if the put was not started because it would have blocked.
     ///
     /// # Errors
-    /// The memory was not published to this rank, or the range does not lie in it.
+    /// If the memory was not published to this rank, or the range does not lie in it.
     ///
     /// # Safety
-    /// `[source, source + len)` is valid for reads, and not written until this call returns (if
-    /// `reusable`) or the operation has been synchronised.
+    /// `[source, source + len)` must be valid for reads and must not be written until this call
+    /// returns (if `reusable`) or the operation has been synchronised.
     #[expect(clippy::too_many_arguments, reason = "a put needs all of these")]
     pub unsafe fn bound_put_nb(
         self,
@@ -160,7 +161,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .memory
             .remote_bound(self.kernel(), operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the source is valid and not written for as long as
+        // needed.
         unsafe {
             self.engine
                 .rma()
@@ -168,15 +170,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Starts a get from bound memory. Returns `None` if it was not started because it would have
-    /// blocked.
+    /// Starts a get from bound memory. Returns `None` if the get was not started because it would
+    /// have blocked.
     ///
     /// # Errors
     /// See [`Calls::bound_put_nb`].
     ///
     /// # Safety
-    /// `[destination, destination + len)` is valid for writes, and neither read nor written until
-    /// the operation has been synchronised.
+    /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
+    /// written until the operation has been synchronised.
     pub unsafe fn bound_get_nb(
         self,
         destination: *mut u8,
@@ -195,7 +197,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             base: destination,
             len,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the destination is valid and not accessed until then.
         unsafe {
             self.engine
                 .rma()

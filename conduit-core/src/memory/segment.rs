@@ -33,8 +33,8 @@ impl Segment {
     /// Stores to the segment if it is mapped here. Otherwise returns `false` and does nothing.
     ///
     /// # Safety
-    /// `[offset, offset + len)` lies in the segment (`Memory::remote` has checked it) and `source`
-    /// is valid for reads of `len` bytes.
+    /// `[offset, offset + len)` must lie in the segment (`Memory::remote` checks it), and `source`
+    /// must be valid for reads of `len` bytes.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
         if self.window.0.is_null() {
@@ -54,15 +54,16 @@ impl Segment {
     /// Loads from the segment if it is mapped here. Otherwise returns `false` and does nothing.
     ///
     /// # Safety
-    /// See [`Segment::store`], with `destination` valid for writes.
+    /// Same as [`Segment::store`], but `destination` must be valid for writes of `len` bytes.
     #[inline(always)]
     pub(crate) unsafe fn load(&self, offset: usize, destination: *mut u8, len: usize) -> bool {
         if self.window.0.is_null() {
             return false;
         }
-        // SAFETY: as in `store`, with the window valid for reads.
+        // SAFETY: the range lies in the window, which is valid for reads as long as the network
+        // lives; the caller guarantees the destination.
         unsafe { shared::load(self.window.0.add(offset), destination, len) };
-        // SYNC: later reads see data at least as new as this.
+        // SYNC: later reads see data at least as new as what was loaded here.
         fence(Acquire);
         true
     }

@@ -10,13 +10,13 @@ use crate::threads::Mode;
 /// The credits between a rank and a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredits {
-    /// Credits granted by the peer that are free now.
+    /// The number of credits granted by the peer that are free now.
     pub send: u32,
-    /// Credits that this rank has lent to the peer.
+    /// The number of credits that this rank has lent to the peer.
     pub lent: u32,
-    /// How often a request to the peer had to wait for credits.
+    /// The number of times that a request to the peer had to wait for credits.
     pub stalls: u64,
-    /// Credits that the peer has taken back from this rank.
+    /// The number of credits that the peer has taken back from this rank.
     pub revoked: u64,
 }
 
@@ -25,7 +25,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// returned; does not poll.
     ///
     /// # Errors
-    /// No such rank, or a peer has returned credits that it never had.
+    /// If there is no such rank, or a peer has returned credits that it never had.
     pub fn credits(self, peer: Rank) -> Result<PeerCredits> {
         self.job().check_rank("credits", peer)?;
         self.engine.messages.credits.collect(self.kernel(), peer)?;

@@ -117,8 +117,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Determines the kind of a message that arrived where only messages of `role` may. False: it
-    /// is invalid, which has ended the job.
+    /// Determines the kind of a message that arrived where only messages of `role` may. Returns
+    /// false if the message is invalid, which has ended the job.
     #[inline(never)]
     fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut MessageKind) -> bool {
         match self.find_kind(words, role) {
@@ -151,7 +151,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
     }
 
     /// Returns the arguments of the handler's call. Copies the data of a long to its destination if
-    /// the message carries it. `None`: the message is malformed.
+    /// the message carries it. Returns `None` if the message is malformed.
     #[inline(always)]
     fn parts<'a>(
         self,
@@ -386,10 +386,10 @@ impl<'e, R: Receiver> Delivery<'e, R> {
             return Some(put.data);
         }
         let first = self.kernel().chunks.in_chunk(put.offset, put.length)?;
-        // SAFETY: inside the ReqSB chunks, as just checked. The network has written these bytes
-        // before this event. The chunk belongs to the request that this reply answers and is freed
-        // after the handler, so it is not written while the slice lives (a peer that does so breaks
-        // the protocol, and the job with it).
+        // SAFETY: the bytes lie inside the ReqSB chunks, as just checked. The network has written
+        // these bytes before this event. The chunk belongs to the request that this reply answers
+        // and is freed after the handler, so it is not written while the slice lives (a peer that
+        // does so breaks the protocol, and the job with it).
         Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

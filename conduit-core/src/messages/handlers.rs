@@ -31,8 +31,8 @@ impl<H: Clone> Handlers<H> {
     #[inline(always)]
     pub(crate) fn get(&self, id: u8) -> Option<&Entry<H>> {
         let table = self.current.load(Acquire);
-        // SAFETY: null, or a table of `all`, none of which is dropped or changed while `self`
-        // lives.
+        // SAFETY: the pointer is null or refers to a table of `all`, none of which is dropped or
+        // changed while `self` lives.
         unsafe { table.as_ref() }?.get(id)
     }
 

@@ -62,8 +62,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// Sends a request like [`Calls::request_long`] but returns before the payload has been read.
     ///
     /// # Safety
-    /// `[base, base + len)` is valid for reads and not written until the request's reply has
-    /// arrived (its handler must therefore send one).
+    /// `[base, base + len)` must be valid for reads, and must not be written, until the request's
+    /// reply has arrived (its handler must therefore send one).
     pub unsafe fn request_long_async(
         self,
         target: Rank,
@@ -77,12 +77,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the source is valid and unchanged until the reply.
         unsafe { self.long(request, Source { base, len }, offset, false) }
     }
 
     /// # Safety
-    /// The source is valid and unchanged until return if `wait`, otherwise until the reply.
+    /// The source must be valid and unchanged until return with `wait`, and otherwise until the
+    /// reply.
     #[inline]
     pub(crate) unsafe fn long(
         self,
@@ -128,7 +129,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the source for as long as `wait` requires.
         unsafe { self.long_by_messages(placed, source, offset, wait) }
     }
 
@@ -205,7 +206,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             stored?;
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the source for as long as `wait` requires.
         unsafe { self.long_in_two(placed, source, offset, wait) }
     }
 
@@ -238,7 +239,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             lid,
         };
         let group = (!wait).then_some(self.kernel().operations.detached);
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the source until the operation has ended.
         let op = unsafe {
             self.engine.rma().send_long_data(
                 operation,

@@ -12,9 +12,9 @@ use crate::rma::vis::Malformed;
 pub enum Payload<'a> {
     /// A short carries nothing.
     None,
-    /// A medium's bytes, in place, aligned to 16, valid while the handler runs. If the sender's
-    /// process has the same memory mapped, this relies on it not writing there before the handler
-    /// returns: see "What is safe" in the crate `conduit`.
+    /// A medium's bytes, in place, aligned to 16 bytes, valid while the handler runs. If the
+    /// sender's process has the same memory mapped, this relies on it not writing there before the
+    /// handler returns: see "What is safe" in the crate `conduit`.
     Medium(&'a [u8]),
     /// A long's bytes in this rank's segment. Peers may write there at any time, so they are not
     /// lent as a slice.

@@ -23,7 +23,7 @@ use crate::threads::Mode;
 /// Space before the payload for the arguments, whose number is known only at commit.
 const ROOM: usize = Body::args_len(MAX_ARGS);
 
-/// The payload of a medium request before commit. Dropping it cancels it.
+/// The payload of a medium request before commit. Dropping a `Prepared` cancels the request.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct Prepared<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
@@ -50,7 +50,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     /// Prepares a medium request of at least `least` and at most `most` bytes; the granted size
     /// lies in between.
     ///
-    /// Returns `None` if it would have blocked ([`Blocking::Immediate`]).
+    /// Returns `None` if the call would have blocked ([`Blocking::Immediate`]).
     pub fn prepare_medium(
         self,
         target: Rank,
@@ -114,8 +114,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 }
 
 impl<N: Ni, M: Mode> Prepared<'_, N, M> {
-    /// Returns the buffer for the payload. Aligned to 16; its contents are unspecified but
-    /// initialised.
+    /// Returns the buffer for the payload. The buffer is aligned to 16 bytes; its contents are
+    /// unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
         // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
         // network memory, so initialised; peers read it only after commit.
@@ -152,7 +152,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
         let start = ROOM - head_len;
-        // SAFETY: before the payload, within the chunk that `self` holds.
+        // SAFETY: the bytes lie before the payload, within the chunk that `self` holds.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 head.as_ptr(),
@@ -198,7 +198,7 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     }
 }
 
-/// The payload of a medium reply before commit. Dropping it cancels it.
+/// The payload of a medium reply before commit. Dropping a `PreparedReply` cancels the reply.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct PreparedReply<'a, N: Ni, M: Mode> {
     call: &'a Call<'a, N, M>,
@@ -251,8 +251,8 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
-    /// Returns the buffer for the payload. Aligned to 16; its contents are unspecified but
-    /// initialised.
+    /// Returns the buffer for the payload. The buffer is aligned to 16 bytes; its contents are
+    /// unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
         let at = self.call.engine.messages.replies.buffer.at(self.chunk);
         // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
@@ -291,7 +291,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             return Ok(());
         }
         let start = ROOM - head_len;
-        // SAFETY: before the payload, within the chunk that `self` holds.
+        // SAFETY: the bytes lie before the payload, within the chunk that `self` holds.
         unsafe {
             let at = engine.messages.replies.buffer.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);

@@ -73,7 +73,7 @@ impl<M: Mode> Replies<M> {
         reserve.replies() > 0
     }
 
-    /// Sends the deferred replies; false if the network doesn't accept them yet.
+    /// Sends the deferred replies. Returns false if the network doesn't accept them yet.
     fn send_all_deferred<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         loop {
             let Some(reply) = reserve.deferred.borrow_mut().pop() else {
@@ -221,7 +221,8 @@ impl<M: Mode> Replies<M> {
         self.waiting.store(true, Relaxed);
     }
 
-    /// Puts a reply from its chunk. `false`: not accepted yet, and deferred again.
+    /// Puts a reply from its chunk. Returns `false` if the reply was not accepted yet, and is
+    /// deferred again.
     fn send_deferred<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,

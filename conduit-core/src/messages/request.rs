@@ -68,7 +68,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the length of its message in bytes.
+    /// Returns the length of the request's message in bytes.
     #[inline(always)]
     pub(crate) fn length(&self) -> usize {
         let head = Body::args_len(self.args.len());
@@ -105,7 +105,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Injects it as a single message.
+    /// Injects the request as a single message.
     #[inline(always)]
     fn inject<N: Ni>(
         self,
@@ -130,8 +130,8 @@ impl<'a> Request<'a> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Returns the maximum payload bytes of a medium with `nargs` arguments, request or reply, to
-    /// any rank.
+    /// Returns the maximum payload in bytes of a medium with `nargs` arguments, request or reply,
+    /// to any rank.
     pub fn max_medium(self, nargs: usize) -> usize {
         limits::max_medium(self.job().chunk, nargs)
     }
@@ -218,7 +218,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 
     /// Runs handler `handler` at `target` with these arguments.
     ///
-    /// Returns `false` if not sent because that would have blocked ([`Blocking::Immediate`]).
+    /// Returns `false` if the request was not sent because that would have blocked
+    /// ([`Blocking::Immediate`]).
     #[inline]
     pub fn request_short(
         self,
@@ -293,7 +294,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.send(request, byte, exchange)
     }
 
-    /// Takes credits for a request; `None`: none are free and it may not wait.
+    /// Takes credits for a request. Returns `None` if none are free and the request may not wait.
     #[inline]
     pub(crate) fn take_credits(
         self,

@@ -15,7 +15,7 @@ pub(crate) const MOST_HELD: usize = 256;
 /// overtakes it.
 const LONGEST: u32 = 8;
 
-/// The unit of the buffers for requests, because a payload must be aligned to 16.
+/// The unit of the buffers for requests, because a payload must be aligned to 16 bytes.
 type Unit = u128;
 const _: () = assert!(align_of::<Unit>() == 16);
 

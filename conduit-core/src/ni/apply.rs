@@ -15,9 +15,9 @@ use crate::process_memory;
 /// zero-extended. Acts as a release and an acquire ([`AtomicOp::Get`]: acquire only).
 ///
 /// # Safety
-/// `ptr` is aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes.
-/// During the call, this and all other processes access it only with atomic instructions of the
-/// same size.
+/// `ptr` must be aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes.
+/// During the call, this and all other processes must access the number only with atomic
+/// instructions of the same size.
 #[inline]
 pub unsafe fn apply_atomic(
     ptr: *mut u8,
@@ -67,14 +67,14 @@ pub unsafe fn apply_atomic(
         AtomicType::U32 => apply!(AtomicU32, u32, u32),
         AtomicType::I64 => apply!(AtomicI64, i64, u64),
         AtomicType::U64 => apply!(AtomicU64, u64, u64),
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees alignment, validity and atomic-only access.
         AtomicType::F32 | AtomicType::F64 => unsafe {
             apply_to_float(ptr, op, ty, operand, comparand)
         },
     }
 }
 
-/// Applies an atomic like [`apply_atomic`] to a number of this process by its address. Returns
+/// Applies an atomic, as [`apply_atomic`] does, to a number of this process by its address. Returns
 /// `None` without any effect if the address is not a multiple of the type's size or not writable
 /// memory.
 ///
@@ -93,7 +93,7 @@ pub unsafe fn apply_atomic_at(
         return None;
     }
     let number = std::ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: aligned and writable, as just checked; the caller guarantees the rest.
+    // SAFETY: the number is aligned and writable, as just checked; the caller guarantees the rest.
     Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
@@ -110,7 +110,7 @@ unsafe fn apply_to_float(
     comparand: u64,
 ) -> u64 {
     if !op.is_arithmetic() {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees alignment, validity and atomic-only access.
         return unsafe { apply_atomic(ptr, op, ty.bits(), operand, comparand) };
     }
     macro_rules! apply {
@@ -123,7 +123,7 @@ unsafe fn apply_to_float(
                 AtomicOp::Min => |x, a| if x < a { x } else { a },
                 _ => |x, a| if x > a { x } else { a },
             };
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees alignment, validity and atomic-only access.
             let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$bits>()) };
             let old = update(
                 cell.load(Ordering::Relaxed),
@@ -162,7 +162,7 @@ pub fn atomic_result(op: AtomicOp, ty: AtomicType, operand: u64, comparand: u64,
         4 => (&raw mut short).cast(),
         _ => (&raw mut long).cast(),
     };
-    // SAFETY: a local variable of the type's size.
+    // SAFETY: the pointer refers to a local variable of the type's size.
     unsafe { apply_atomic(word, op, ty, operand, comparand) };
     match ty.size() {
         4 => short.into(),

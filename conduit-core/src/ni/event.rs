@@ -36,7 +36,7 @@ pub struct PutEvent<'a> {
     /// The number of bytes sent.
     pub requested: usize,
     /// The data in place; only for a [`Managed`](super::MeMemory::Managed) entry (otherwise empty),
-    /// and only during delivery. Aligned to 16.
+    /// and only during delivery. Aligned to 16 bytes.
     pub data: &'a [u8],
 }
 

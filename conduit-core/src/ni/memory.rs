@@ -35,7 +35,7 @@ pub struct Region {
 // SAFETY: a region only names memory that lives as long as its network; every access through the
 // pointer takes its own `unsafe`.
 unsafe impl Send for Region {}
-// SAFETY: as above.
+// SAFETY: a region only names memory; every access through the pointer takes its own `unsafe`.
 unsafe impl Sync for Region {}
 
 /// A region of a peer as it is mapped here.
@@ -48,9 +48,9 @@ pub struct Window {
     pub len: usize,
 }
 
-// SAFETY: as for `Region`.
+// SAFETY: a window only names memory; every access through the pointer takes its own `unsafe`.
 unsafe impl Send for Window {}
-// SAFETY: as for `Region`.
+// SAFETY: a window only names memory; every access through the pointer takes its own `unsafe`.
 unsafe impl Sync for Window {}
 
 /// The memory that a match entry's messages go to or come from.
@@ -165,7 +165,7 @@ pub struct MatchEntry {
 pub struct Claim(Arc<AtomicBool>);
 
 impl Claim {
-    /// Takes the claim. False: another network has it.
+    /// Takes the claim. Returns false if another network has taken it.
     pub fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }

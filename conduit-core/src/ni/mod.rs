@@ -16,7 +16,7 @@
 //!   memory may be anywhere; the network may access it until the operation's event, or until
 //!   [`Ni::abandon`].
 //!
-//! The engine's speed rests on two short cuts: [`Ni::window`] (a peer's region is mapped here, so
+//! The engine's speed rests on two shortcuts: [`Ni::window`] (a peer's region is mapped here, so
 //! that put and get are stores and loads) and [`Reach`] (a peer's capabilities, from which the
 //! engine picks the protocol).
 //!
@@ -83,7 +83,7 @@ pub enum NiError {
         what: &'static str,
         /// The number of objects.
         limit: u64,
-        /// The setting of the limit.
+        /// The setting that determines the limit.
         setting: &'static str,
     },
     /// The operating system refused.
@@ -208,8 +208,9 @@ pub trait Ni {
             reason: "this network only supports its own memory".to_owned(),
         })
     }
-    /// Returns the mapping of a peer's (or this rank's own) region. `None`: not mapped, use put and
-    /// get. Regions that the peer created *before* some synchronisation are visible *after* it.
+    /// Returns the mapping of a peer's (or this rank's own) region. Returns `None` if the region is
+    /// not mapped and must be reached by put and get. Regions that the peer created *before* some
+    /// synchronisation are visible *after* it.
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window>;
 
     /// Creates a counted event queue with room for at least `slots` small events; a larger message
@@ -246,7 +247,8 @@ pub trait Ni {
     /// `[base, base + len)` stays valid for reads (put) and writes (get) until [`Ni::md_release`]
     /// has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
-    /// Releases a memory descriptor; [`Unlink::InUse`] while operations on it are in flight.
+    /// Releases a memory descriptor. Returns [`Unlink::InUse`] while operations on it are in
+    /// flight.
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError>;
 
     /// Moves bytes from a memory descriptor to the first matching entry of the target's index.
@@ -286,7 +288,7 @@ pub trait Ni {
     /// [`Capabilities::MEMORY`] in [`Reach`].
     ///
     /// # Safety
-    /// `source` is valid for reads of `len` bytes.
+    /// `source` must be valid for reads of `len` bytes.
     unsafe fn memory_write(
         &self,
         target: Rank,
@@ -296,11 +298,10 @@ pub trait Ni {
     ) -> Result<(), NiError> {
         Err(no_memory(self.rank(), "memory_write", target))
     }
-    /// Copies from any memory of the target's process, like [`Ni::memory_write`] in the other
-    /// direction.
+    /// Copies from any memory of the target's process. The counterpart of [`Ni::memory_write`].
     ///
     /// # Safety
-    /// `destination` is valid for writes of `len` bytes.
+    /// `destination` must be valid for writes of `len` bytes.
     unsafe fn memory_read(
         &self,
         _destination: *mut u8,
@@ -339,7 +340,7 @@ pub trait Ni {
     fn wait(&self, limit: Duration);
     /// Announces that this rank is about to sleep for events of more than this network. From then
     /// on arrivals wake it in the way that the network was given at creation. Check [`Ni::ready`]
-    /// once more after this call. False: arrivals will not wake the rank.
+    /// once more after this call. Returns false if arrivals will not wake the rank.
     fn arm(&self) -> bool {
         false
     }

@@ -23,7 +23,7 @@ impl Ready {
         Self(1 << bit)
     }
 
-    /// Returns the union of both sets.
+    /// Returns the union of the two sets.
     #[inline]
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
@@ -67,7 +67,7 @@ impl Ready {
 pub trait Sink {
     /// Receives the next event.
     fn event(&mut self, event: Event<'_>);
-    /// Returns whether it can take another event. If not, the poll ends as at its limit;
+    /// Returns whether the sink can take another event. If not, the poll ends as at its limit;
     /// consequences of an event already taken ([`Event::Unlinked`], [`Event::Free`]) may still
     /// come.
     #[inline]

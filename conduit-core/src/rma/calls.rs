@@ -21,7 +21,7 @@ const VALUE: usize = size_of::<u64>();
 /// value sends them.
 ///
 /// # Errors
-/// `bytes` is 0 or more than 8.
+/// If `bytes` is 0 or more than 8.
 #[inline]
 pub fn value_bytes<'a>(
     operation: &'static str,
@@ -82,7 +82,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_transfer("get", started)
     }
 
-    /// Starts a put whose source may be reused on return. Returns `None` if it was not started
+    /// Starts a put whose source may be reused on return. Returns `None` if the put was not started
     /// because it would have blocked.
     #[inline(always)]
     pub fn put_nb(
@@ -101,7 +101,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             offset,
             source.len(),
         )?;
-        // SAFETY: as in `put`.
+        // SAFETY: the range was checked by `remote`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
         }
@@ -120,12 +120,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a put that reads its source until it is synchronised. Returns `None` if it was not
-    /// started because it would have blocked.
+    /// Starts a put that reads its source until the put is synchronised. Returns `None` if the put
+    /// was not started because it would have blocked.
     ///
     /// # Safety
-    /// `[source, source + len)` is valid for reads and not written until the handle, or this
-    /// thread's implicit puts (or access region), have been synchronised.
+    /// `[source, source + len)` must be valid for reads, and must not be written, until the handle,
+    /// or this thread's implicit puts (or access region), have been synchronised.
     #[inline(always)]
     pub unsafe fn put_nb_bulk(
         self,
@@ -141,12 +141,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: range as in `put`; the caller guarantees the source.
+        // SAFETY: the range was checked by `remote`; the caller guarantees the source.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the source until the put has been synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -162,8 +162,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Starts a get. Returns `None` if it was not started because it would have blocked.
     ///
     /// # Safety
-    /// `[destination, destination + len)` is valid for writes and neither read nor written until
-    /// the handle, or this thread's implicit gets (or access region), have been synchronised.
+    /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
+    /// written, until the handle, or this thread's implicit gets (or access region), have been
+    /// synchronised.
     #[inline(always)]
     pub unsafe fn get_nb(
         self,
@@ -179,13 +180,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: range as in `get`; the caller guarantees the destination.
+        // SAFETY: the range was checked by `remote`; the caller guarantees the destination.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
         let base = destination;
         let local = Local::Destination { base, len };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the destination until the get has been synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -253,7 +254,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
         if !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window, as in `put`.
+            // SAFETY: the range lies in the window, as `remote` has checked.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
@@ -271,11 +272,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a transfer that is not a copy to or from mapped memory. `reusable`: the local memory
-    /// is no longer used on return.
+    /// Starts a transfer that is not a copy to or from mapped memory. With `reusable`, the local
+    /// memory is no longer used on return.
     ///
     /// # Safety
-    /// See [`Calls::transfer`]; if `reusable`, until return.
+    /// Same as [`Calls::transfer`]; with `reusable`, the conditions need to hold only until return.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
         self,
@@ -295,7 +296,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         let started =
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees the local memory.
             unsafe { self.transfer(operation, remote, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started
             && reusable

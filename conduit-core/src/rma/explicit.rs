@@ -15,7 +15,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_in("wait", handle)
     }
 
-    /// Waits for an operation as a part of another call, which errors and reports name.
+    /// Waits for an operation as a part of another call. Errors and reports name that call.
     #[inline]
     pub fn wait_in(self, operation: &'static str, handle: Handle) -> Result<()> {
         match handle.0 {
@@ -47,7 +47,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.test(Handle(Some(op)))
     }
 
-    /// Tests a handle like [`Calls::try_wait`], without polling (GASNet-EX's test).
+    /// Tests a handle as [`Calls::try_wait`] does, but without polling (GASNet-EX's test).
     #[inline]
     pub fn test(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {

@@ -72,8 +72,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// atomic runs in a poll of the target, like a handler.
     ///
     /// # Errors
-    /// A range outside the segment, a misaligned integer, or more than [`am::limits::MAX_LONG`]
-    /// bytes by message.
+    /// If a range lies outside the segment, the integer is misaligned, or more than
+    /// [`am::limits::MAX_LONG`] bytes have to go by message.
     pub fn put_signal(
         self,
         target: Rank,

@@ -20,7 +20,7 @@ use crate::threads::Mode;
 /// The outcome of starting a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transfer {
-    /// It would have blocked.
+    /// The transfer would have blocked.
     NotStarted,
     /// It is in flight; `copied`: its local memory is no longer used (a put from chunks).
     Started { op: OpId, copied: bool },
@@ -49,8 +49,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Starts a put, a get or a fill of a checked range.
     ///
     /// # Safety
-    /// The local memory is valid until the operation (or its group) has been synchronised: a source
-    /// is not written, a destination neither read nor written.
+    /// The local memory must be valid until the operation (or its group) has been synchronised.
+    /// Until then a source must not be written, and a destination must be neither read nor written.
     pub(crate) unsafe fn transfer(
         self,
         operation: &'static str,
@@ -96,7 +96,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let op = self.kernel().begin(operation, group, Some(target))?;
         self.engine.memory.note_asked(op, remote, local.len());
         let posted =
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees the local memory.
             unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
         let copied = match posted {
             Ok(copied) => copied,
@@ -344,7 +344,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Puts by messages and waits.
     ///
     /// # Safety
-    /// The source is valid and unchanged until return.
+    /// The source must be valid and unchanged until return.
     pub(crate) unsafe fn put_pieces_and_wait(
         self,
         operation: &'static str,
@@ -354,7 +354,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ) -> Result<()> {
         self.job()
             .check_context(operation, am::Operation::Request)?;
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the source until return, and this call waits for the put.
         let started = unsafe {
             self.transfer(
                 operation,
@@ -371,7 +371,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// reused.
     ///
     /// # Safety
-    /// The source is valid and unchanged until the operation has ended.
+    /// The source must be valid and unchanged until the operation has ended.
     pub(crate) unsafe fn send_long_data(
         self,
         operation: &'static str,
