@@ -3,7 +3,8 @@
 /// Blocks all signals for the calling thread, because the program's handlers belong on the
 /// program's threads.
 pub fn block() {
-    // SAFETY: fills the set, then blocks it for the calling thread; the system keeps no pointer.
+    // SAFETY: this fills the set, then blocks it for the calling thread; the system keeps no
+    // pointer.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);

@@ -8,7 +8,7 @@
 //!
 //! State that threads share is kept in the mode's [`Lock`]: a `RefCell` where only one thread is
 //! inside at a time, a mutex in [`Par`]. The compiler then derives `Send` and `Sync` for everything
-//! above.
+//! built on it.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt::Debug;
@@ -19,7 +19,8 @@ use std::ops::DerefMut;
 pub trait Mode: sealed::Sealed + Debug + Default + 'static {
     /// The lock around shared state.
     type Lock<T: Send>: Lock<T>;
-    /// How the parts of the flow control share the credits that a rank lends ([`credits::Bank`]).
+    /// The way in which the parts of the flow control share the credits that a rank lends
+    /// ([`credits::Bank`]).
     type Bank: credits::Bank + Send;
     /// The mode's name in GASNet's spelling.
     const NAME: &'static str;
@@ -29,7 +30,7 @@ pub trait Mode: sealed::Sealed + Debug + Default + 'static {
 
 /// Mutual exclusion at the lowest cost that the mode allows.
 pub trait Lock<T> {
-    /// Grants access while it lives.
+    /// A guard, which grants access while it lives.
     type Guard<'a>: DerefMut<Target = T>
     where
         Self: 'a;
@@ -115,18 +116,18 @@ impl Mode for Par {
 /// `Sync`.
 ///
 /// # Safety
-/// A mode that is `Send` or `Sync` runs only handlers that are both. The implementations below are
-/// sufficient.
+/// A mode that is `Send` or `Sync` must run only handlers that are both. The implementations below
+/// are sufficient.
 pub unsafe trait Runs<F>: Mode {}
 
-// SAFETY: neither `Send` nor `Sync`.
+// SAFETY: `Seq` is neither `Send` nor `Sync`.
 unsafe impl<F> Runs<F> for Seq {}
-// SAFETY: runs only handlers that are both.
+// SAFETY: `F` is `Send` and `Sync`, so this mode runs only handlers that are both.
 unsafe impl<F: Send + Sync> Runs<F> for ParSync {}
-// SAFETY: runs only handlers that are both.
+// SAFETY: `F` is `Send` and `Sync`, so this mode runs only handlers that are both.
 unsafe impl<F: Send + Sync> Runs<F> for Par {}
 
-/// A mode in which any thread may use what is above, one at a time.
+/// A mode in which any thread may use what is built on the mode, one thread at a time.
 ///
 /// Types whose threads the mode decides are `Send` by this bound rather than by their fields, so
 /// that a wrong mode is one error instead of one for each field.
@@ -138,7 +139,7 @@ pub trait Movable: Mode {}
 impl Movable for ParSync {}
 impl Movable for Par {}
 
-/// A mode in which several threads may use what is above at once. See [`Movable`].
+/// A mode in which several threads may use what is built on the mode at once. See [`Movable`].
 #[diagnostic::on_unimplemented(
     message = "a conduit in the mode `{Self}` cannot be shared between threads",
     note = "join the job with `conduit::start_as::<conduit::Par>()` to use it from several threads"

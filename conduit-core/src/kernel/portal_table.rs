@@ -24,15 +24,16 @@ pub(crate) mod tag {
     pub(crate) const CATCH_BASIN: u64 = 2;
     pub(crate) const REQ_SB: u64 = 3;
     pub(crate) const SYS: u64 = 4;
-    /// A request buffer. All share one tag, because all are appended again in the same way.
+    /// A request buffer. All request buffers share one tag, because all are appended again in the
+    /// same way.
     pub(crate) const REQ_RB: u64 = 5;
     /// A reply buffer.
     pub(crate) const RPL_RB: u64 = 6;
 }
 
 /// The selector of the locally managed buffers in which injected replies arrive. GASNet's
-/// portals-conduit has no such role: its replies always go to the requester's chunk. Here they do
-/// so only where a network cannot inject.
+/// portals-conduit has no such role: its replies always go to the requester's chunk. Here replies
+/// go there only where a network cannot inject.
 pub(crate) const SELECT_RPL_RB: u8 = 6;
 
 pub(crate) const CONTROL: RegionId = RegionId(0);

@@ -8,7 +8,7 @@ pub(crate) struct Queues {
     pub(crate) sys: EqId,
     pub(crate) safe: EqId,
     pub(crate) am: EqId,
-    /// The queues' bits in the network's readiness check.
+    /// The bits of each queue in the network's readiness check.
     pub(crate) sys_ready: Ready,
     pub(crate) safe_ready: Ready,
     pub(crate) am_ready: Ready,

@@ -138,7 +138,7 @@ impl WaitState {
         }
         if let Some(next) = wait.next.filter(|next| waited >= *next) {
             due = true;
-            // Waits at least twice as long as the wait has lasted so far.
+            // The next report comes when the wait has lasted at least twice as long.
             wait.next = Some(waited.max(next) * 2);
         }
         due.then_some(waited)

@@ -77,7 +77,7 @@ pub(crate) struct System<M: Mode> {
     outbox: M::Lock<Outbox>,
     /// The number of ranks that have answered [`Message::Exit`].
     exit_answers: AtomicU64,
-    /// A descriptor for empty puts.
+    /// The descriptor from which empty puts are sent.
     md: MdId,
 }
 
@@ -124,8 +124,8 @@ impl<M: Mode> System<M> {
 
     /// Retries the messages in the outbox and returns whether it is empty now.
     pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // The thread that holds the lock may be queuing a message. Our caller may have cleared that
-        // thread's request for a poll, so repeat the request.
+        // The thread that holds the lock may be queuing a message, and this function's caller may
+        // have cleared that thread's request for a poll, so this thread repeats the request.
         let Some(mut outbox) = self.outbox.try_lock() else {
             job.want_poll();
             return false;

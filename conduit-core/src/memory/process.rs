@@ -238,7 +238,8 @@ impl Memory {
                 let bytes = [byte; 4096];
                 for start in (0..len).step_by(bytes.len()) {
                     let piece = bytes.len().min(len - start);
-                    // SAFETY: the buffer is ours; the caller guarantees a range of this process.
+                    // SAFETY: `bytes` has `piece` bytes; the caller guarantees that a range of this
+                    // process is valid.
                     unsafe {
                         self.store_anywhere(
                             kernel,

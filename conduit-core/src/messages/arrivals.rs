@@ -1,5 +1,5 @@
-//! The queues in which messages arrive: requests, up to a limit per poll and each only with a
-//! reserve for its reply, and replies, which need no reserve.
+//! The queues in which messages arrive. Requests are taken up to a limit per poll, and each only
+//! with a reserve for its reply. Replies need no reserve.
 
 use super::deliver::{Delivery, Receiver};
 use super::inbox::{AmSide, Inbox};
@@ -37,7 +37,7 @@ impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
     }
 }
 
-/// The sink for the request queue. A type and not a closure, so that it is inlined into the
+/// The sink for the request queue. It is a type and not a closure, so that it is inlined into the
 /// network's loop.
 struct RequestEvents<'a, R> {
     delivery: Delivery<'a, R>,
@@ -107,7 +107,8 @@ impl<R: Receiver> Delivery<'_, R> {
     #[inline]
     pub(crate) fn poll_replies(self, on_completion: impl FnMut(Event<'_>)) -> u32 {
         let most = self.kernel().job.settings.most_completions();
-        // Either another thread is polling the queue, or this thread is, further up its stack.
+        // The lock is held if either another thread is polling the queue or this thread is doing so
+        // further up its stack.
         let Some(mut last) = self.messages().last_reply.try_lock() else {
             return 0;
         };
@@ -173,12 +174,12 @@ impl<R: Receiver> Delivery<'_, R> {
         }
     }
 
-    /// With `CONDUIT_SHUFFLE`: takes as many messages from the network as there is room for. The
+    /// Takes as many messages from the network as there is room for, with `CONDUIT_SHUFFLE`. The
     /// rest of this poll, and later polls, handle them.
     #[cold]
     #[inline(never)]
     fn hold_back(self, mut sink: HeldBack<'_, R>) -> u32 {
-        // Retries a reply that the network has refused.
+        // Retries replies that the network has refused.
         self.messages()
             .replies
             .fill(self.kernel(), sink.events.reserve);
@@ -200,7 +201,7 @@ impl<R: Receiver> Delivery<'_, R> {
             return 0;
         }
         let _polling = R::Mode::PARALLEL.then(|| self.kernel().job.polling.enter());
-        // After `enter`, see `Polling`.
+        // The fault must be checked after `enter`; see `Polling`.
         if !self.kernel().job.stands_for_all() {
             return 0;
         }

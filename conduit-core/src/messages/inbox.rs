@@ -14,7 +14,7 @@ use crate::messages::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// How many times as many requests a waiting rank takes per poll, before it polls the other queues
+/// The factor by which a waiting rank takes more requests per poll before it polls the other queues
 /// and checks its condition.
 pub(crate) const WAITING: u32 = 4;
 
@@ -34,17 +34,18 @@ pub(crate) struct AmSide {
 pub(crate) struct Inbox {
     /// Longs of which one half is still in flight.
     pub(crate) longs: LidCache<PendingLong>,
-    /// The returns to each peer by counter, and the peers whose counters are not written yet.
+    /// The credits and requests returned to each peer by counter.
     returned: Box<[Returned]>,
-    /// Requests that need no reply message and have not been granted yet.
+    /// The requests that need no reply message and have not been granted yet.
     pending: PendingReturns,
+    /// The peers whose counters have not been written yet.
     pub(crate) untold: Vec<Rank>,
     pub(crate) buffer_bytes: usize,
 }
 
 impl AmSide {
-    /// `longs`: maximum number of longs of which one half may be in flight; `buffer_bytes`: the
-    /// size of a request buffer.
+    /// Creates an inbox. `longs` is the maximum number of longs of which one half may be in flight,
+    /// and `buffer_bytes` the size of a request buffer.
     pub(crate) fn new(
         size: u32,
         longs: usize,
@@ -79,8 +80,8 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces implied replies; if `end_of_epoch`, one of them announces that this rank has ended
-    /// an epoch. Published at the end of the poll.
+    /// Coalesces implied replies. With `end_of_epoch`, one of them announces that this rank has
+    /// ended an epoch. The returns are published at the end of the poll.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
@@ -93,8 +94,8 @@ impl Inbox {
         }
     }
 
-    /// Counts a completed request with a plain byte of `given` credits; granted together with
-    /// others of its peer.
+    /// Counts a completed request with a plain byte of `given` credits. The request is granted
+    /// together with others of its peer.
     #[inline(always)]
     pub(crate) fn count<N: Ni, M: Mode>(
         &mut self,

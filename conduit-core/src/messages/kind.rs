@@ -1,5 +1,6 @@
-//! The kind of a message: the properties that follow from its match bits without the chunk. They
-//! are computed once for consecutive messages of the same kind, the common case.
+//! The kind of a message, which is the set of properties that follow from its match bits without
+//! the chunk. They are computed once for consecutive messages of the same kind, which is the common
+//! case.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 
@@ -17,14 +18,16 @@ pub(crate) struct MessageKind {
     pub(crate) layout: Layout,
 }
 
-/// Returns the match bits that are the same for a kind: all but the chunk.
+/// Returns the match bits that are the same for all messages of a kind, which are all but the
+/// chunk.
 #[inline(always)]
 fn kind_bits(match_bits: u64) -> u32 {
     match_bits as u32
 }
 
 impl MessageKind {
-    /// Returns the kind of no message, because match bits of 0 are not an active message.
+    /// Returns a kind that no message has, because match bits of 0 are not those of an active
+    /// message.
     pub(crate) fn none() -> Self {
         let header = Header {
             flags: Flags::SHORT,

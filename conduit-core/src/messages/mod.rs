@@ -11,7 +11,7 @@
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //!
 //! A request takes credits, and a chunk if the target is not mapped. A rank keeps about 20 bytes
-//! for each other one.
+//! for each other rank.
 
 pub(crate) mod arrivals;
 pub(crate) mod credits;

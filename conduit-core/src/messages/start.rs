@@ -1,4 +1,4 @@
-//! Start of a rank's messages: their buffers and match lists.
+//! The start of a rank's messages, which creates their buffers and match lists.
 
 use am::handlers::{RegisterError, Table};
 use am::lid::LidGenerator;
@@ -61,8 +61,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
         }
     }
 
-    /// Fills the match lists. `facts`: system messages, request buffers with the catch basin behind
-    /// them, reply chunks.
+    /// Fills the match lists with the entries for system messages, the request buffers with the
+    /// catch basin behind them, and the reply chunks (see `facts`).
     pub(crate) fn link<N: Ni>(&self, kernel: &Kernel<N, M>, plan: &Plan) -> Result<()> {
         for _ in 0..plan.buffers().max(2) {
             kernel.job.ni.me_append(
@@ -98,7 +98,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
     }
 }
 
-/// Returns a ReqRB entry, appended at start and again each time it has been drained.
+/// Returns a ReqRB entry, which is appended at start and again each time its buffer has been
+/// drained.
 pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize) -> MatchEntry {
     kernel.managed(bytes, select::REQ_RB, tag::REQ_RB)
 }

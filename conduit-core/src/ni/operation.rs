@@ -8,18 +8,18 @@ use super::{MdId, PtIndex, Rank};
 pub enum Submit {
     /// Accepted. The requested events will be raised, or already have been.
     Posted,
-    /// No room, nothing happened: poll, then submit again.
+    /// There was no room, and nothing happened. The caller must poll, then submit again.
     Again,
 }
 
-/// The completion of a put that is reported to its initiator.
+/// The kind of completion that a put reports to its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
-    /// [`Event::Send`](super::Event::Send): the source may be reused; says nothing about the
+    /// [`Event::Send`](super::Event::Send): the source may be reused. This says nothing about the
     /// target.
     Local,
-    /// [`Event::Ack`](super::Event::Ack): the target has accepted or refused the put. Implies that
-    /// the source may be reused.
+    /// [`Event::Ack`](super::Event::Ack): the target has accepted or refused the put. This implies
+    /// that the source may be reused.
     Remote,
 }
 
@@ -28,7 +28,7 @@ pub enum Ack {
 pub struct Put {
     /// The source's descriptor.
     pub md: MdId,
-    /// The first byte within it.
+    /// The offset of the first byte in the descriptor's memory.
     pub local_offset: usize,
     /// Length in bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to
     /// a managed entry.
@@ -41,7 +41,7 @@ pub struct Put {
     pub index: PtIndex,
     /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// The first byte within the entry's memory; ignored by managed entries.
+    /// The offset of the first byte in the entry's memory; ignored by managed entries.
     pub remote_offset: u64,
     /// 64 bits that are passed to the target's event.
     pub hdr_data: u64,
@@ -59,8 +59,8 @@ pub struct Put {
 pub struct Inject<'a> {
     /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// The first piece. Its length is a multiple of 16 bytes unless the second is empty, so that
-    /// the second stays aligned.
+    /// The first piece. Its length must be a multiple of 16 bytes unless the second piece is empty,
+    /// so that the second piece is aligned.
     pub head: &'a [u8],
     /// 64 bits that are passed to the target's event.
     pub hdr_data: u64,
@@ -75,10 +75,10 @@ pub struct Inject<'a> {
 }
 
 /// Whether a short message is a request that expects a short reply, or that reply. A network may
-/// let the two share memory. This is a hint: every message arrives whatever it says.
+/// let the two share memory. This is a hint; every message arrives, whatever the hint says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
-    /// Neither, as far as known; often one of many.
+    /// Neither, as far as is known. Such a message is often one of many.
     OneWay,
     /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles
     /// this one.
@@ -92,7 +92,7 @@ pub enum Exchange {
 pub struct Get {
     /// The destination's descriptor.
     pub md: MdId,
-    /// The first byte within it.
+    /// The offset of the first byte in the descriptor's memory.
     pub local_offset: usize,
     /// Length in bytes, at most [`super::Reach::max_message`].
     pub length: usize,
@@ -102,7 +102,7 @@ pub struct Get {
     pub index: PtIndex,
     /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// The first byte within the entry's memory.
+    /// The offset of the first byte in the entry's memory.
     pub remote_offset: u64,
     /// The initiator's name for the operation.
     pub token: u64,
@@ -153,7 +153,7 @@ impl AtomicType {
         }
     }
 
-    /// Returns the negated value: subtracting is adding it.
+    /// Returns the negated value. Adding it is the same as subtracting `value`.
     pub const fn negated(self, value: u64) -> u64 {
         match self {
             Self::F32 => value ^ 1 << 31,
@@ -181,16 +181,15 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller by the type's order: `x` if `x < a`, else `a` (also `a` if floats are
-    /// unordered).
+    /// The smaller by the type's order: `x` if `x < a`, else `a` (so `a` if floats are unordered).
     Min,
     /// The larger by the type's order: `x` if `x > a`, else `a`.
     Max,
-    /// `x & a`; this and the next two operate on a float's bits.
+    /// `x & a`; of floats, on their bits.
     And,
-    /// `x | a`.
+    /// `x | a`; of floats, on their bits.
     Or,
-    /// `x ^ a`.
+    /// `x ^ a`; of floats, on their bits.
     Xor,
     /// Writes `a` if `x` equals the comparand bit by bit.
     CompareSwap,
@@ -212,7 +211,8 @@ impl AtomicOp {
         Self::CompareSwap,
     ];
 
-    /// Returns whether it computes or compares, and thus depends on more of the type than its size.
+    /// Returns whether the operation computes or compares, and thus depends on more of the type
+    /// than its size.
     pub const fn is_arithmetic(self) -> bool {
         matches!(
             self,
@@ -242,7 +242,7 @@ pub struct Atomic {
     pub index: PtIndex,
     /// Match bits, which select the entry.
     pub match_bits: u64,
-    /// The number's offset within the entry's memory, a multiple of its size.
+    /// The number's offset within the entry's memory, which must be a multiple of its size.
     pub remote_offset: u64,
     /// The queue for the event.
     pub eq: super::EqId,

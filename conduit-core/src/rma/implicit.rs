@@ -1,8 +1,9 @@
 //! Implicit handles: operations that belong to the thread that started them and are synchronised
 //! together; access regions.
 //!
-//! A thread's implicit puts, gets and atomics form one group each, an access region another.
-//! Operations on mapped memory are complete when they return and never join a group.
+//! A thread's implicit puts, gets, atomics and collectives form one group each, and an access
+//! region forms another. Operations on mapped memory are complete when they return and never join a
+//! group.
 
 use std::cell::RefCell;
 
@@ -46,10 +47,10 @@ pub(super) struct Implicit {
 pub(super) enum Region {
     #[default]
     Closed,
-    /// Open; the group exists once an operation needs it.
+    /// A region is open. Its group exists once an operation needs it.
     Open {
         group: Option<OpId>,
-        /// It belongs to a scope, and only the scope may end it.
+        /// Whether the region belongs to a scope. Only the scope may then end it.
         scoped: bool,
     },
 }

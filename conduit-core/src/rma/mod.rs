@@ -1,10 +1,10 @@
-//! Puts and gets: of values, of contiguous memory or many ranges, with handles or implicit, and
-//! with a signal.
+//! Puts and gets of values, of contiguous memory and of many ranges, with explicit handles or
+//! implicit, and puts with a signal.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `calls` | puts and gets; copies for mapped memory |
-//! | `transfer` | the others, by messages: a send ticket and a source role for each piece |
+//! | `transfer` | puts and gets by messages, with a send ticket and a source role for each piece |
 //! | `explicit`, `implicit`, `regions` | synchronisation by handle or by thread |
 //! | `signal` | a put followed by an atomic |
 //! | `vis` | puts and gets of many ranges |

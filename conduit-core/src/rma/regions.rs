@@ -42,8 +42,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.open_region("begin_region", false)
     }
 
-    /// Begins a region like [`Calls::begin_region`] that only [`Calls::end_scope`] can end. Code
-    /// that relies on having waited for the region's operations thus can't lose them.
+    /// Begins a region as [`Calls::begin_region`] does, but only [`Calls::end_scope`] can end it.
+    /// Code that relies on having waited for the region's operations thus can't lose them.
     pub fn begin_scope(self) -> Result<()> {
         self.open_region("begin_scope", true)
     }
@@ -88,8 +88,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(self.kernel().operations.close(group))
     }
 
-    /// Ends this thread's region, even a scope's, and waits for all its operations. After an error
-    /// none of them accesses its local memory any more, because the job has failed.
+    /// Ends this thread's region, even a scope's, and waits for all its operations. After an error,
+    /// no operation of the region accesses its local memory any more, because the job has failed.
     pub fn end_scope(self) -> Result<()> {
         let region = with(self.kernel().identity, |implicit| {
             std::mem::take(&mut implicit.region)
@@ -136,7 +136,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Returns whether these groups have ended, and removes them if so: a thread that has
+    /// Returns whether these groups have ended, and removes them if so, so that a thread that has
     /// synchronised holds no operation id.
     fn implicit_done(self, groups: [Option<OpId>; CLASSES]) -> bool {
         if !self.kernel().operations.take_groups(&groups) {
@@ -175,7 +175,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.test_implicit(classes)
     }
 
-    /// Tests like [`Calls::try_implicit`], without polling.
+    /// Tests as [`Calls::try_implicit`] does, but without polling.
     pub fn test_implicit(self, classes: Class) -> Result<bool> {
         Ok(self.implicit_done(self.implicit_groups("test_implicit", classes)?))
     }

@@ -9,10 +9,11 @@ use super::Settings;
 
 /// Minimum number of chunks in a request buffer.
 const LEAST_CHUNKS: u32 = 8;
-/// Maximum number of request buffers; with more credits they are larger. Networks have 4,096 match
-/// entries, and each buffer needs one.
+/// Maximum number of request buffers; with more credits the buffers are larger instead. Networks
+/// have 4,096 match entries, and each buffer needs one.
 const MOST_BUFFERS: u32 = 2048;
-/// Minimum number of request buffers in a given space, if possible: no credits cover one of them.
+/// Minimum number of request buffers in a given space, if possible. One of them is not covered by
+/// credits.
 const FEW_BUFFERS: usize = 8;
 
 /// The values, in a job of a given size, of the settings that depend on it.
@@ -48,12 +49,12 @@ impl Settings {
         })
     }
 
-    /// Returns the credits and buffers of each rank in a job of `ranks` ranks. All ranks compute it
-    /// from settings that are the same everywhere.
+    /// Returns the credits and buffers of each rank in a job of `ranks` ranks. All ranks compute
+    /// the plan from settings that are the same everywhere.
     ///
     /// # Errors
-    /// No ranks, a chunk size that yields no credits, or credit settings that contradict each other
-    /// in a job of this size.
+    /// If there are no ranks, the chunk size yields no credits, or credit settings contradict each
+    /// other in a job of this size.
     pub fn credit_plan(&self, ranks: u32) -> Result<Plan, InJobError> {
         let refused = |name, reason| InJobError {
             name,
@@ -76,7 +77,7 @@ impl Settings {
             dynamic: self.dynamic_credits,
             tuning: Tuning {
                 epoch: self.epoch_duration,
-                // Fits: in the table's range.
+                // The casts are lossless: both values are in the table's range.
                 revoke_limit: self.revoke_limit as u16,
                 lender_limit: self.lender_limit as u16,
                 scavenge: self.num_scavenge,
@@ -145,7 +146,7 @@ impl Settings {
     }
 
     /// Returns the number of chunks of `chunk` bytes in a request buffer. If a space is given, but
-    /// no buffer size, it is small enough that the space holds several buffers.
+    /// no buffer size, the number is small enough that the space holds several buffers.
     fn buffer_chunks(&self, chunk: u32) -> u32 {
         let bytes = match self.amrecv_space {
             Some(space) if !self.is_set("CONDUIT_REQUEST_BUFFER") => {
@@ -153,14 +154,14 @@ impl Settings {
             }
             _ => self.request_buffer,
         };
-        // Fits: in the table's range.
+        // The cast is lossless: the value is in the table's range.
         (bytes as u32 / chunk).clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS)
     }
 }
 
 impl InJob {
-    /// Returns the value that a setting has in the job; `None` if it does not depend on the job's
-    /// size.
+    /// Returns the value that a setting has in the job, or `None` if the setting does not depend on
+    /// the job's size.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<Value> {
         let plan = &self.plan;

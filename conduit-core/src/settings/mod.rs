@@ -13,16 +13,17 @@ use std::time::Duration;
 
 use settings::{MOST_BYTES, SettingsError, ValueKind};
 
-/// Maximum chunks of a send buffer: with the largest chunk they stay within the 4 GiB that match
-/// bits can address.
+/// Maximum number of chunks of a send buffer. With the largest chunk size they stay within the 4
+/// GiB that match bits can address.
 const MOST_CHUNKS: u32 = 32_768;
 /// Limit for counts of tickets and events, each of which costs memory.
 const MOST_COUNT: u32 = 1 << 20;
-/// Maximum credits of one peer, which are kept in 16 bits.
+/// Maximum number of credits of one peer, which is kept in 16 bits.
 const MOST_CREDITS: u32 = 65_535;
 /// The minimum cost of a full medium; with fewer credits a rank could never send one.
 const LEAST_CREDITS: u32 = 4;
-/// Limit for the bank and the epoch; a plan whose credits overflow is refused by its sum.
+/// Limit for the bank and the epoch. A plan whose credits overflow is still refused, because their
+/// sum is checked.
 const MOST_BANKED: u32 = 1 << 24;
 
 /// Signals that may request a report, which launchers pass on, and their numbers.

@@ -11,7 +11,7 @@
 use std::arch::x86_64::__cpuid;
 use std::sync::LazyLock;
 
-/// Bytes of a cache line.
+/// Size of a cache line in bytes.
 const LINE: usize = 64;
 /// The shortest length, in bytes, for which this copy is at least as fast as the C library's.
 pub(super) const FROM: usize = 512 * 1024;
@@ -45,7 +45,7 @@ pub(super) fn is_there() -> bool {
 /// Copies `len` bytes, at least [`FROM`].
 ///
 /// # Safety
-/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges do not
+/// `from` must be valid for reads and `to` for writes of `len` bytes, and the ranges must not
 /// overlap.
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(len >= FROM);
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn every_alignment_is_copied_and_nothing_else() {
         copies_exactly(FROM..FROM + LINE, |from, to, len| {
-            // SAFETY: two slices of that length.
+            // SAFETY: both pointers refer to slices of that length.
             unsafe { copy(from, to, len) };
         });
     }

@@ -11,14 +11,15 @@ mod wide;
 ///
 /// Copies 1, 2, 4 or 8 bytes with one load and one store, because GASNet's clients rely on that,
 /// for example to hand over locks. The C library's copy of a length known only at run time may
-/// store such a word twice: if another thread answers the first store with its own, the second
-/// would overwrite that.
+/// store such a word twice. If another thread answers the first store with a store of its own, the
+/// second would overwrite the answer.
 ///
 /// # Safety
-/// `from` is valid for reads of `len` bytes, `to` for writes of as many.
+/// `from` must be valid for reads and `to` for writes of `len` bytes.
 #[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: guaranteed by the caller; the reads and writes need no alignment.
+    // SAFETY: the caller guarantees that both ranges are valid; the reads and writes need no
+    // alignment.
     unsafe {
         match len {
             8 => to
@@ -39,11 +40,11 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// See [`copy`]; the length is at least [`long::FROM`].
+/// Same as [`copy`]; the length must be at least [`long::FROM`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both ranges are valid and long enough.
     unsafe { copy_by(long::is_there(), long::copy, from, to, len) }
 }
 
@@ -51,7 +52,8 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
 /// otherwise with the C library's copy.
 ///
 /// # Safety
-/// See [`copy`]; if it `is_there`, `way` copies between disjoint ranges.
+/// Same as [`copy`]; if `is_there`, `way` must be able to copy between these ranges when they are
+/// disjoint.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 unsafe fn copy_by(
@@ -62,18 +64,18 @@ unsafe fn copy_by(
     len: usize,
 ) {
     if is_there && from.addr().abs_diff(to.addr()) >= len {
-        // SAFETY: guaranteed by the caller, and the ranges are disjoint.
+        // SAFETY: the caller guarantees that both ranges are valid, and they are disjoint.
         unsafe { way(from, to, len) }
     } else {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that both ranges are valid.
         unsafe { ptr::copy(from, to, len) }
     }
 }
 
-/// Copies like [`copy`], to memory that only this process uses: a get.
+/// Copies as [`copy`] does, but to memory that only this process uses, as in a get.
 ///
-/// Puts do not use it, because a copy through registers is slower by half where another processor
-/// has read the destination's lines.
+/// Puts do not use this function, because a copy through registers is slower by half where another
+/// processor has read the destination's lines.
 ///
 /// # Safety
 /// See [`copy`].
@@ -81,19 +83,19 @@ unsafe fn copy_by(
 pub unsafe fn load(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if wide::LENGTHS.contains(&len) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that both ranges are valid.
         return unsafe { load_some(from, to, len) };
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both ranges are valid.
     unsafe { copy(from, to, len) }
 }
 
 /// # Safety
-/// See [`copy`]; the length is one of [`wide::LENGTHS`].
+/// Same as [`copy`]; the length must be one of [`wide::LENGTHS`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn load_some(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that both ranges are valid and of such a length.
     unsafe { copy_by(wide::is_there(), wide::copy, from, to, len) }
 }
 
@@ -107,7 +109,7 @@ mod tests {
     const ROUNDS: u64 = 200_000;
 
     /// Copies each of these lengths between addresses of every alignment and checks that all bytes
-    /// arrive and the bytes around them stay.
+    /// arrive and the bytes around them are unchanged.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(super) fn copies_exactly(
         lengths: impl Iterator<Item = usize> + Clone,
@@ -168,7 +170,8 @@ mod tests {
             });
             for round in 1..=ROUNDS {
                 let from = (&raw const round).cast();
-                // SAFETY: one word each; the other thread reads and writes it as a whole.
+                // SAFETY: both ranges are one word; the other thread reads and writes it as a
+                // whole.
                 unsafe { super::copy(from, word.as_ptr().cast(), black_box(8)) };
                 wait(&word, true);
             }

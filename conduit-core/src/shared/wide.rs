@@ -5,9 +5,9 @@
 //! takes as long as copying 1 KiB. It is best for many bytes, and where another processor has the
 //! destination's lines, because it need not fetch lines that it overwrites completely.
 
-/// Bytes per register.
+/// Size of a register in bytes.
 const REGISTER: usize = 64;
-/// Bytes per iteration.
+/// The number of bytes copied per iteration.
 const TURN: usize = 4 * REGISTER;
 /// Lengths, in bytes, that are copied here: those at which this copy is faster, even if not
 /// everything is in the first-level cache.
@@ -25,8 +25,8 @@ pub(super) fn is_there() -> bool {
 /// Copies `len` bytes, one of [`LENGTHS`].
 ///
 /// # Safety
-/// `from` is valid for reads of `len` bytes, `to` for writes of as many, and the ranges do not
-/// overlap. [`is_there`] is true.
+/// `from` must be valid for reads and `to` for writes of `len` bytes, the ranges must not overlap,
+/// and [`is_there`] must be true.
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(LENGTHS.contains(&len));
@@ -89,7 +89,8 @@ mod tests {
         // All remainders modulo an iteration's bytes, at both ends.
         let lengths = (first..first + 2 * TURN).chain(last - 2 * TURN..=last);
         copies_exactly(lengths, |from, to, len| {
-            // SAFETY: two slices of that length; the registers are there.
+            // SAFETY: both pointers refer to slices of that length, and the processor has the
+            // registers.
             unsafe { copy(from, to, len) };
         });
     }

@@ -23,8 +23,8 @@ pub(crate) struct Accounts<M: Mode> {
 }
 
 impl<M: Mode> Accounts<M> {
-    /// Takes credits like [`Flow::take`], after reading those that the target has returned by
-    /// counter.
+    /// Takes credits as [`Flow::take`] does, after reading the credits that the target has returned
+    /// by counter.
     pub(crate) fn take_collected<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -112,7 +112,7 @@ impl<M: Mode> Accounts<M> {
         message: System,
     ) -> Result<Option<System>> {
         self.count(message, false);
-        // Credits returned by counter come first, because a revoke takes only unused ones.
+        // Credits returned by counter come first, because a revoke takes only unused credits.
         self.collect(kernel, source)?;
         let answer = self
             .flow
@@ -133,21 +133,22 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Returns whether work for [`Accounts::retry`] is pending; exact even while another thread
-    /// does it.
+    /// Returns whether work for [`Accounts::retry`] is pending. The result is exact even while
+    /// another thread does that work.
     pub(crate) fn has_retries<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         kernel.has_retries() || self.flow.has_system()
     }
 
-    /// Retries pending work like [`Kernel::retry`]; when that is done, asks peers for credits.
+    /// Retries pending work as [`Kernel::retry`] does. When all system messages have been sent,
+    /// asks peers for credits.
     pub(crate) fn retry<N: Ni>(&self, kernel: &Kernel<N, M>) {
         if kernel.retry() {
             self.ask(kernel);
         }
     }
 
-    /// Asks peers for credits, as far as flow control needs any now. The next request that lacks
-    /// credits asks again.
+    /// Asks peers for credits, if flow control needs any now. The next request that lacks credits
+    /// asks again.
     fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
         while let Some((peer, message)) = self.next_message(kernel) {
             kernel.send_system(peer, Message::Credit(message));
@@ -163,7 +164,7 @@ impl<M: Mode> Accounts<M> {
     /// Writes the state of the credits, if requested.
     #[inline]
     pub(crate) fn write_statistics<N: Ni>(&self, kernel: &Kernel<N, M>, when: When) {
-        // The holder of the lock is writing already.
+        // If the lock is held, its holder is already writing.
         if let Some(statistics) = &self.statistics
             && let Some(mut statistics) = statistics.try_lock()
         {

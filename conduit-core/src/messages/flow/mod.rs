@@ -1,9 +1,9 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply returns its request's credits. If a handler sends none and nothing else has to travel,
-//! the implied reply is coalesced: the target adds the credits to a counter in the requester's
-//! control region, which it alone writes, and the requester reads the counter when it runs short.
-//! The algorithm sees the same credits as with one message per reply.
+//! A reply returns its request's credits. If a handler sends no reply and nothing else has to
+//! travel, the implied reply is coalesced: the target adds the credits to a counter in the
+//! requester's control region, which only the target writes. The requester reads the counter when
+//! its credits run short. The algorithm sees the same credits as with one message per reply.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -36,7 +36,7 @@ pub(crate) struct Flow<M: Mode> {
     /// The part that may ask a peer for credits first. It rotates; otherwise the peers of the last
     /// part would never be asked.
     turn: AtomicU32,
-    /// Requests to all peers without a reply so far.
+    /// The number of requests, to all peers, without a reply so far.
     outstanding: AtomicU32,
     limit: u32,
 }
@@ -44,11 +44,11 @@ pub(crate) struct Flow<M: Mode> {
 #[derive(Debug)]
 struct Part<M: Mode> {
     policy: Policy<M::Bank>,
-    /// The last value read from each peer's counter, indexed by the peer's place in the part. 8
-    /// bytes per rank.
+    /// The last value read from each peer's counter, indexed by the peer's place in the part. It
+    /// takes 8 bytes per rank.
     seen: Box<[Returned]>,
-    /// The number of credits in flight to a peer up to which its counter need not be read again. 2
-    /// bytes per rank.
+    /// The number of credits in flight to a peer up to which its counter need not be read again. It
+    /// takes 2 bytes per rank.
     trusted: Box<[u16]>,
     cache: CreditCache,
 }
@@ -58,8 +58,8 @@ const MOST_CACHED: u32 = 64;
 
 /// Credits for requests to the peer of the last request, each with its place in the budget. They
 /// are reserved while [ready](FlowControl::ready), so that a request need not consult the policy.
-/// The policy learns how many were taken before it is used for anything else, so its decisions are
-/// the same as without the cache.
+/// The policy learns how many of them were taken before the policy is used for anything else, so
+/// its decisions are the same as without the cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct CreditCache {
     /// Whether the last request went to `peer` and the policy has not been used since. Only then is
@@ -67,18 +67,18 @@ struct CreditCache {
     /// wait for their replies.
     again: bool,
     peer: Rank,
-    /// Reserved credits not taken yet.
+    /// The number of reserved credits not taken yet.
     left: u32,
     reserved: u32,
     requests: u32,
-    /// A plain byte with as many credits as the last request took. Valid while `again` is set and
-    /// nothing is reserved.
+    /// A plain credit byte with as many credits as the last request took. It is valid while `again`
+    /// is set and nothing is reserved.
     last: CreditByte,
-    /// The credits that `peer` returned in the reply to that request, with the place in the budget:
-    /// kept for the next request, because in a round trip it goes to the same peer and takes the
-    /// same amount. The policy then need not learn of either, because its state would not change.
-    /// Before it is used for anything else, it learns of the return. Never set while `again` is set
-    /// or anything is reserved.
+    /// The credits that `peer` returned in the reply to that request, with the place in the budget.
+    /// They are kept for the next request, because in a round trip the next request goes to the
+    /// same peer and takes the same amount. The policy then need not learn of either request or
+    /// reply, because its state would not change. Before the policy is used for anything else, it
+    /// learns of the return. Never set while `again` is set or anything is reserved.
     recycled: Option<CreditByte>,
 }
 
@@ -94,10 +94,10 @@ impl CreditCache {
 }
 
 impl<M: Mode> Part<M> {
-    /// Returns whether the peer's counter should be read before these credits are taken. That is so
-    /// if the request would otherwise stall, or raise the recent maximum in flight, because only
-    /// the counter shows whether it really does. While use grows, each reading is trusted for an
-    /// eighth of the credits lent: use may be overestimated by that much.
+    /// Returns whether the peer's counter should be read before these credits are taken. It should
+    /// if the request would otherwise stall or raise the recent maximum in flight, because only the
+    /// counter shows whether that is really so. While use grows, each reading is trusted for an
+    /// eighth of the credits lent, so use may be overestimated by that much.
     fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
         let policy = &self.policy;
         policy.is_stale(peer, credits)
@@ -224,8 +224,8 @@ impl<M: Mode> Flow<M> {
         let some = |outstanding: u32| most.min(self.limit.saturating_sub(outstanding));
         let outstanding = self.outstanding.load(Relaxed);
         if !M::PARALLEL {
-            // One thread at a time: no locked instruction is needed, which would wait for all
-            // earlier stores.
+            // Only one thread is inside at a time, so no locked instruction is needed. It would
+            // wait for all earlier stores.
             self.outstanding
                 .store(outstanding + some(outstanding), Relaxed);
             return some(outstanding);
@@ -248,14 +248,14 @@ impl<M: Mode> Flow<M> {
         }
     }
 
-    /// Takes credits and a place in the budget, or neither. `None` may also mean that the peer's
-    /// counter should be read first, see [`Flow::take_collected`].
+    /// Takes credits and a place in the budget, or neither. A result of `None` may also mean that
+    /// the peer's counter should be read first; see [`Flow::take_collected`].
     #[inline(always)]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.take_noting(peer, credits, || ())
     }
 
-    /// Takes credits like [`Flow::take`], and calls `flood` if requests to the peer follow one
+    /// Takes credits as [`Flow::take`] does, and calls `flood` if requests to the peer follow one
     /// another without replies in between.
     #[inline(always)]
     pub(crate) fn take_noting(
@@ -288,8 +288,8 @@ impl<M: Mode> Flow<M> {
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.settle_recycled(part);
         if part.cache.reserved == 0 && !part.cache.again {
-            // The first request after a reply, as in a round trip: handled here, without a further
-            // call.
+            // The first request after a reply, as in a round trip, is handled here without a
+            // further call.
             if !self.begin_request() {
                 return None;
             }
@@ -335,8 +335,8 @@ impl<M: Mode> Flow<M> {
         self.take_held(&mut part, peer, credits)
     }
 
-    /// Takes credits for a request that holds a place in the budget; without credits the place is
-    /// given back.
+    /// Takes credits for a request that holds a place in the budget. If there are no credits, the
+    /// place is given back.
     #[inline]
     fn take_held(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let byte = part.policy.take(peer, credits).ok();
@@ -407,7 +407,7 @@ impl<M: Mode> Flow<M> {
         counter: impl FnOnce() -> Returned,
     ) -> Result<(), Violation> {
         let mut part = self.part(peer);
-        // Read under the lock, so that an older value never replaces a newer one.
+        // The counter is read under the lock, so that an older value never replaces a newer one.
         let counter = counter();
         let place = self.place(peer);
         let since = counter.since(part.seen[place]);
@@ -423,7 +423,7 @@ impl<M: Mode> Flow<M> {
         Ok(())
     }
 
-    /// Handles a system message about credits; returns the answer, if it needs one.
+    /// Handles a system message about credits. Returns the answer, if the message needs one.
     pub(crate) fn on_system(
         &self,
         peer: Rank,

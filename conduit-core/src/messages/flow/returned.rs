@@ -1,14 +1,14 @@
 //! The credits that a peer has returned, as a running count that the requester reads.
 
 /// A running count of a peer's returns in a single word: credits (24 bits), requests (24), and the
-/// number of those requests whose reply announces the end of an epoch (16). All wrap. A rank never
-/// has as many requests outstanding, so the difference of two counts is what was returned in
-/// between.
+/// number of those requests whose reply announces the end of an epoch (16). All fields wrap. A rank
+/// never has enough requests outstanding to wrap a field between two readings, so the difference of
+/// two counts is what was returned in between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returned(u64);
 
 impl Returned {
-    /// Bits of the credit count, and of the request count.
+    /// The number of bits of the credit count, and of the request count.
     const BITS: u32 = 24;
 
     pub(crate) fn from_bits(bits: u64) -> Self {

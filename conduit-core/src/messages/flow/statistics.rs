@@ -44,7 +44,7 @@ pub(crate) struct Statistics {
 }
 
 impl Statistics {
-    /// Opens the file of `rank`; `job` is the same on all ranks.
+    /// Opens the file of `rank`. `job` must be the same on all ranks.
     pub(crate) fn open(settings: &Settings, plan: &Plan, rank: Rank, job: u64) -> Result<Self> {
         let header = Header {
             job: format!("{job:x}"),
@@ -91,8 +91,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the state of the credits; at [`When::Epoch`] only if an epoch has ended since the
-    /// last time.
+    /// Writes the state of the credits. At [`When::Epoch`], writes only if an epoch has ended since
+    /// the last time.
     pub(crate) fn write<M: Mode>(&mut self, flow: &Flow<M>, rank: Rank, size: u32, when: When) {
         let (epoch, received, banked) = flow.look(rank, |policy| {
             let (epoch, received) = match policy.as_dynamic() {
@@ -109,7 +109,7 @@ impl Statistics {
             .map(|peer| flow.look(peer, |policy| row(policy, peer)))
             .collect();
         let row = RankRow {
-            // Requests after the last end of an epoch are part of the next.
+            // Requests after the last end of an epoch are part of the next epoch.
             epoch: if when == When::End { epoch + 1 } else { epoch },
             time_us: u64::try_from(self.start.elapsed().as_micros()).ok(),
             received,
@@ -127,8 +127,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the rows of an epoch to the file and flushes it, so that a killed rank leaves what it
-    /// has recorded.
+    /// Writes the rows of an epoch to the file and flushes it, so that a rank that is killed leaves
+    /// behind what it has recorded.
     fn write_rows(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
         let Some(file) = &mut self.file else { return };
         let written = match self.recorder.epoch(rank, peers, &mut self.text) {

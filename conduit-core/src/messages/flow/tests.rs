@@ -78,7 +78,7 @@ fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
     let plan = plan(3, &overrides);
     let flow: Flow<M> = Flow::new(&plan, 0, 200);
     let in_flight = |peer| flow.look(peer, |policy| policy.in_flight(peer));
-    // Raises the recent maximum in use; all credits are returned.
+    // Raises the recent maximum in use, and returns all credits.
     for _ in 0..100 {
         let byte = take(&flow, 1, 1);
         assert!(byte.is_some());
@@ -298,7 +298,7 @@ fn peers_of_all_parts_are_asked_in_turn() {
         while let Some((peer, message)) = flow.next_system() {
             assert!(matches!(message, System::Revoke { .. }));
             asked.push(peer);
-            // It returns a credit, which goes to rank 1.
+            // The asked rank returns a credit, which goes to rank 1.
             let answer = System::Return {
                 credits: 1,
                 end_of_epoch: false,
@@ -326,10 +326,10 @@ fn while_use_grows_the_counter_is_read_seldom() {
             assert!(flow.take_collected(1, 1).is_some());
         }
     }
-    // One for each eighth.
+    // There is one reading for each eighth of the credits lent.
     assert!((7..10).contains(&readings), "{readings}");
     assert_eq!(flow.look(1, |policy| policy.in_flight(1)), 400);
-    // All have been returned: trust starts from zero again.
+    // All credits have been returned, so trust starts from zero again.
     flow.collect(1, || Returned::default().add(400, 400))
         .unwrap();
     for _ in 0..400 {
@@ -375,7 +375,7 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
         assert_eq!(flow.take(1, 1), Some(plain));
         assert_eq!(flow.parts[0].lock().cache.recycled, None);
     }
-    // Another request without a reply between them: a flood.
+    // Another request without a reply between the two is a flood.
     assert_eq!(flow.take(1, 1), Some(plain));
     assert!(flow.parts[0].lock().cache.reserved > 0);
     for _ in 0..2 {
@@ -390,8 +390,8 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     assert_eq!(flow.outstanding(), 1);
 }
 
-/// The parts share the bank, so an epoch may have ended in another part, which the next request
-/// must announce.
+/// The parts share the bank, so an epoch may have ended in another part. The next request must then
+/// announce it.
 #[test]
 fn with_several_threads_nothing_is_kept() {
     let plan = plan(3, &with_short_epochs());

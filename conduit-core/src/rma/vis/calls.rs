@@ -1,10 +1,11 @@
-//! Puts and gets of many ranges (GASNet's vector, indexed and strided ones). For a mapped peer they
-//! are copies. Otherwise their pieces are packed, as many as fit, into messages of the library's
-//! own handlers: a put's message carries the bytes and gets a short reply, a get's message carries
-//! a list and the reply the bytes. Large pieces are ordinary puts and gets of their own.
+//! Puts and gets of many ranges (GASNet's vector, indexed and strided puts and gets). For a mapped
+//! peer they are copies. Otherwise their pieces are packed, as many as fit, into messages of the
+//! library's own handlers: a put's message carries the bytes and gets a short reply, a get's
+//! message carries a list and the reply the bytes. Large pieces are ordinary puts and gets of their
+//! own.
 //!
-//! Nothing is kept for a put, and for a get only the destinations of the bytes, per message.
-//! Credits and chunks therefore limit what is in flight, as for other messages.
+//! For each message of a get, a rank keeps the destinations of the bytes; for a put it keeps no
+//! list. Credits and chunks therefore limit what is in flight, as for other messages.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -30,7 +31,8 @@ enum Way {
     Get,
 }
 
-/// A call: local places are addresses, remote places are offsets in the target's segment.
+/// A call's parameters. Local places are addresses, remote places are offsets in the target's
+/// segment.
 #[derive(Debug, Clone, Copy)]
 struct Transfer<'a> {
     operation: &'static str,
@@ -67,13 +69,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// same number of bytes, whatever their shapes.
     ///
     /// # Errors
-    /// No such rank; ranges outside the segment; sides with different numbers of bytes, or a side
-    /// with different numbers of counts and strides; a call in a handler; with checks, overlapping
-    /// ranges that are written. Nothing has been written then.
+    /// If there is no such rank; if ranges lie outside the segment; if the sides have different
+    /// numbers of bytes, or a side has different numbers of counts and strides; if the call is made
+    /// in a handler; or, with checks, if ranges that are written overlap. In these cases nothing
+    /// has been written.
     ///
     /// # Safety
-    /// All of `local` is valid for reads and not written until return, and its provenance is
-    /// exposed.
+    /// All of `local` must be valid for reads and must not be written until return, and its
+    /// provenance must be exposed.
     pub unsafe fn put_ranges(
         self,
         target: Rank,
@@ -87,19 +90,19 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees `local`, and the call waits for the operation.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
-    /// Copies ranges of the target's segment to ranges of this process's memory, like
-    /// [`Calls::put_ranges`] in the other direction.
+    /// Copies ranges of the target's segment to ranges of this process's memory. The counterpart of
+    /// [`Calls::put_ranges`].
     ///
     /// # Errors
     /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// All of `local` is valid for writes and not otherwise accessed until return, and its
-    /// provenance is exposed.
+    /// All of `local` must be valid for writes and must not be otherwise accessed until return, and
+    /// its provenance must be exposed.
     pub unsafe fn get_ranges(
         self,
         local: &Places<'_>,
@@ -113,20 +116,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees `local`, and the call waits for the operation.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
     /// Starts a put of ranges. The descriptions of the places are used only during the call.
-    /// Returns `None` if it was not started because it would have blocked. Once started, it may
-    /// wait for room for the data beyond the first message.
+    /// Returns `None` if the put was not started because it would have blocked. Once the put is
+    /// started, the call may wait for room for the data beyond the first message.
     ///
     /// # Errors
     /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// See [`Calls::put_ranges`]; required until the handle, or this thread's implicit puts (or
-    /// access region), have been synchronised.
+    /// Same as [`Calls::put_ranges`], but the conditions must hold until the handle, or this
+    /// thread's implicit puts (or access region), have been synchronised.
     pub unsafe fn put_ranges_nb(
         self,
         target: Rank,
@@ -142,18 +145,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees `local` until the put has been synchronised.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Starts a get of ranges, like [`Calls::put_ranges_nb`] for a put.
+    /// Starts a get of ranges. The counterpart of [`Calls::put_ranges_nb`].
     ///
     /// # Errors
     /// See [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// See [`Calls::get_ranges`]; required until the handle, or this thread's implicit gets (or
-    /// access region), have been synchronised.
+    /// Same as [`Calls::get_ranges`], but the conditions must hold until the handle, or this
+    /// thread's implicit gets (or access region), have been synchronised.
     pub unsafe fn get_ranges_nb(
         self,
         local: &Places<'_>,
@@ -169,12 +172,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees `local` until the get has been synchronised.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Runs `handler` of the target's client with these bytes, as the handler of a reply: a medium
-    /// without arguments.
+    /// Runs `handler` of the target's client with these bytes. The handler runs as if for a reply
+    /// that is a medium without arguments.
     ///
     /// # Errors
     /// See [`Calls::request_medium`].
@@ -186,17 +189,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// # Safety
-    /// See [`Calls::move_ranges`], until return.
+    /// Same as [`Calls::move_ranges`], but the conditions must hold only until return.
     unsafe fn move_ranges_and_wait(self, transfer: &Transfer<'_>) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
-        // SAFETY: guaranteed by the caller; the call waits.
+        // SAFETY: the caller guarantees the local places until return, and this call waits for the
+        // operation.
         let started = unsafe { self.move_ranges(transfer, completion, blocking)? };
         self.wait_in(transfer.operation, started.unwrap_or(Handle::DONE))
     }
 
     /// # Safety
-    /// The local places are valid as described by [`Local`] for this direction, until the operation
-    /// has been synchronised.
+    /// The local places must be valid as described by [`Local`] for this direction, until the
+    /// operation has been synchronised.
     unsafe fn move_ranges(
         self,
         transfer: &Transfer<'_>,
@@ -222,7 +226,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
         let window = segment.window.0;
         if window.is_null() {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees the local places until the operation has been
+            // synchronised.
             return unsafe { self.start_ranges(transfer, completion, blocking) };
         }
         let mapped = Places {
@@ -278,14 +283,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 outside.start,
                 outside.len,
             )?;
-            // An array that wraps around the whole address space.
+            // The array wraps around the whole address space.
             return Err(refuse("an array extends beyond the segment".to_owned()));
         }
         Ok(there)
     }
 
-    /// Refuses to write a byte twice, because the result would be unspecified. The reported
-    /// location is an address for local ranges and an offset for remote ones.
+    /// Fails if a byte would be written twice, because the result would be unspecified. The
+    /// reported location is an address for local ranges and an offset for remote ones.
     fn check_disjoint(self, transfer: &Transfer<'_>) -> Result<()> {
         let (side, written) = match transfer.way {
             Way::Put => ("remote", transfer.remote),
@@ -329,8 +334,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             for piece in pieces {
                 let local = transfer.local(&piece);
                 let address = start.wrapping_add(piece.remote);
-                // SAFETY: guaranteed by the caller. For a range of this very process, the program
-                // guarantees that it is valid memory.
+                // SAFETY: the caller guarantees the local places. For a range of this process, the
+                // program guarantees that it is valid memory.
                 unsafe {
                     self.engine
                         .memory
@@ -361,7 +366,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             },
         };
         let mut message = self.engine.rma.transfers.take_room();
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees the local places until the operation has been synchronised.
         let posted = unsafe { self.post_ranges(&by_message, pieces, &mut message, blocking) };
         self.engine.rma.transfers.give_room(message);
         match posted {
@@ -371,8 +376,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 return Ok(None);
             }
             Err(error) => {
-                // As for a transfer in pieces: some are in flight, and the caller doesn't wait for
-                // them.
+                // As in a transfer in pieces, some pieces are in flight, and the caller doesn't
+                // wait for them.
                 self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
@@ -386,8 +391,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }))
     }
 
-    /// Sends all messages of a transfer in order. `false`: the first would have had to wait, and
-    /// may not.
+    /// Sends all messages of a transfer in order. Returns `false` if the first message would have
+    /// had to wait, and may not.
     ///
     /// # Safety
     /// See [`Calls::move_ranges`].
@@ -403,7 +408,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             message.clear();
             let first = pieces.clone();
             while let Some(large) = message.fill(&mut pieces, room) {
-                // SAFETY: guaranteed by the caller; the piece is part of a checked range.
+                // SAFETY: the caller guarantees the local places, and the piece is part of a
+                // checked range.
                 let started = unsafe {
                     self.transfer(
                         transfer.operation,
@@ -421,7 +427,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             if message.data == 0 {
                 return Ok(true);
             }
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees the local places until the operation has been
+            // synchronised.
             if !unsafe { self.post_message(by_message, first, message, blocking)? } {
                 return Ok(false);
             }
@@ -429,8 +436,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sends a message with the pieces from `first` on, except large ones. `false`: it would have
-    /// had to wait.
+    /// Sends a message with the pieces from `first` on, except large ones. Returns `false` if the
+    /// message would have had to wait.
     ///
     /// # Safety
     /// See [`Calls::move_ranges`].
@@ -475,7 +482,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .rma
             .transfers
             .add(op, target, brought, message.local.finish());
-        // Fits: so does the data that a message or its reply carries.
+        // The cast is lossless: the data fits in a message or its reply.
         prepared.commit(handler, &[number, data as u32], length)?;
         Ok(true)
     }

@@ -9,7 +9,7 @@ use crate::shared;
 /// Copies `count` runs of `len` bytes, with a separate stride for each side.
 ///
 /// # Safety
-/// Runs of `from` are valid for reads, those of `to` for writes.
+/// The runs of `from` must be valid for reads, and those of `to` for writes.
 #[inline]
 pub(crate) unsafe fn copy_rows(
     (to, to_stride): (*mut u8, isize),
@@ -17,8 +17,8 @@ pub(crate) unsafe fn copy_rows(
     len: usize,
     count: usize,
 ) {
-    // SAFETY: guaranteed by the caller; the reads and writes need no alignment. Only the address
-    // after the last run may wrap around.
+    // SAFETY: the caller guarantees that all runs are valid; the reads and writes need no
+    // alignment. Only the address after the last run may wrap around.
     unsafe {
         match len {
             1 => rows::<u8>(to, to_stride, from, from_stride, count),
@@ -40,7 +40,7 @@ pub(crate) unsafe fn copy_rows(
     }
 }
 
-/// Copies like [`copy_rows`], for runs of the size of a type for which all bytes are valid.
+/// Copies as [`copy_rows`] does, for runs of the size of a type for which all bytes are valid.
 ///
 /// # Safety
 /// See [`copy_rows`].
@@ -53,7 +53,7 @@ unsafe fn rows<T: Copy>(
     count: usize,
 ) {
     for _ in 0..count {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that the runs are valid.
         unsafe {
             to.cast::<T>()
                 .write_unaligned(from.cast::<T>().read_unaligned())
@@ -66,8 +66,8 @@ unsafe fn rows<T: Copy>(
 /// Copies all ranges of a transfer between places that are addresses.
 ///
 /// # Safety
-/// All of `from` is valid for reads, all of `to` for writes; both have the same number of bytes.
-/// The provenance of their memory is exposed.
+/// All of `from` must be valid for reads, and all of `to` for writes. Both must have the same
+/// number of bytes, and the provenance of their memory must be exposed.
 pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
     if let (
         Shape::Strided {
@@ -96,7 +96,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             unit: to.unit.cast_signed(),
             element,
         };
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that both arrays are valid.
         return unsafe {
             array.copy(
                 with_exposed_provenance_mut(to.origin),
@@ -105,7 +105,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
         };
     }
     // Ranges of equal length need no splitting, and merging adjacent ones takes longer than copying
-    // each.
+    // each of them.
     if let (
         Shape::Indexed { starts, len },
         Shape::Indexed {
@@ -118,7 +118,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
         let at = |origin: usize, start: usize| origin.wrapping_add(start.wrapping_mul(to.unit));
         let len = len.wrapping_mul(to.unit);
         for (&to_start, &from_start) in starts.iter().zip(from_starts) {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that both ranges are valid.
             unsafe {
                 shared::copy(
                     with_exposed_provenance(at(from.origin, from_start)),
@@ -130,7 +130,7 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
         return;
     }
     for piece in Pieces::new(to, from) {
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that both ranges are valid.
         unsafe {
             shared::copy(
                 with_exposed_provenance(piece.remote),
@@ -156,19 +156,20 @@ impl Array<'_> {
     /// See [`copy_all`].
     unsafe fn copy(self, to: *mut u8, from: *const u8) {
         let Some((&count, counts)) = self.counts.split_last() else {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that both elements are valid.
             return unsafe { shared::copy(from, to, self.element) };
         };
         let outer = counts.len();
         let to_stride = self.to[outer].wrapping_mul(self.unit);
         let from_stride = self.from[outer].wrapping_mul(self.unit);
         if outer == 0 {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that both rows are valid.
             return unsafe { copy_rows((to, to_stride), (from, from_stride), self.element, count) };
         }
         let (mut to, mut from) = (to, from);
         for _ in 0..count {
-            // SAFETY: guaranteed by the caller, for an array with one dimension less.
+            // SAFETY: the caller guarantees that both arrays are valid, so these parts with one
+            // dimension less are valid too.
             unsafe { Self { counts, ..self }.copy(to, from) };
             to = to.wrapping_offset(to_stride);
             from = from.wrapping_offset(from_stride);

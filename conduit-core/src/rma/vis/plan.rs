@@ -6,16 +6,16 @@ use crate::rma::vis::wire::Encoder;
 /// The capacity of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Room {
-    /// Maximum bytes of data, and of a request for them.
+    /// Maximum size in bytes of the data, and of a request for the data.
     pub(crate) payload: usize,
-    /// Whether data and the list of its places share the payload (a put), or the reply carries the
-    /// data (a get).
+    /// Whether data and the list of its places share the payload, as in a put. In a get, the reply
+    /// carries the data.
     pub(crate) shared: bool,
 }
 
 impl Room {
-    /// Returns the length from which pieces are transferred separately: a message's cost is small
-    /// compared with theirs, and they are not copied.
+    /// Returns the length from which pieces are transferred separately. For such a piece, a
+    /// message's cost is small, and the piece is not copied.
     pub(crate) fn large(&self) -> usize {
         (self.payload / 2).clamp(1, 1 << 14)
     }
@@ -31,7 +31,7 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// Resets it for another message.
+    /// Makes it empty, for the next message.
     pub(crate) fn clear(&mut self) {
         self.remote.clear();
         self.local.clear();
@@ -39,7 +39,7 @@ impl Message {
     }
 
     /// Takes pieces while there is room. Returns the first [large](Room::large) piece, which the
-    /// message skips. `None`: the message is full, or no pieces are left.
+    /// message skips. Returns `None` if the message is full or no pieces are left.
     pub(crate) fn fill(&mut self, pieces: &mut Pieces<'_>, room: Room) -> Option<Piece> {
         loop {
             let before = pieces.clone();

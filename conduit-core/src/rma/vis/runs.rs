@@ -9,7 +9,7 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
-/// The runs of one side, in order. Never empty ones.
+/// The runs of one side, in order. None of them is empty.
 ///
 /// Requires checked places: their bytes fit a `usize`, and counts and strides match.
 #[derive(Debug, Clone)]
@@ -35,10 +35,11 @@ struct Rows<'a> {
     element: usize,
     /// The next element of this row, relative to the origin.
     at: usize,
-    /// Elements left in this row.
+    /// The number of elements left in this row.
     left: usize,
-    /// The next row, and the number of rows.
+    /// The index of the next row.
     row: usize,
+    /// The number of rows.
     rows: usize,
 }
 
@@ -184,7 +185,7 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Maximum number of runs that are checked for overlap; with more there is no check.
+/// Maximum number of runs that are checked for overlap. If there are more, there is no check.
 const MOST_COMPARED: usize = 1 << 16;
 
 /// Returns a run that overlaps another one, if one is found.

@@ -59,7 +59,7 @@ pub(crate) fn gather<N: Ni, M: Mode>(
             for (run, bytes) in data.chunks_exact_mut(len).enumerate() {
                 let offset = offset.wrapping_add_signed(stride.wrapping_mul(run as isize));
                 let this = process_memory::this();
-                // SAFETY: a slice.
+                // SAFETY: the destination is a slice, which is valid for writes.
                 let read =
                     unsafe { process_memory::read(bytes.as_mut_ptr(), this, offset as u64, len) };
                 if read.is_err() {
@@ -73,7 +73,8 @@ pub(crate) fn gather<N: Ni, M: Mode>(
             return Ok(());
         }
         let from = own.0.wrapping_add(offset);
-        // SAFETY: as in `scatter`.
+        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the buffer
+        // has as many bytes. Races are the program's own, as with every get.
         unsafe {
             copy_rows(
                 (data.as_mut_ptr(), len as isize),

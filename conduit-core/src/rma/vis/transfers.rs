@@ -14,21 +14,22 @@ const PLACE: u32 = 24;
 struct Sent {
     op: OpId,
     target: Rank,
-    /// The bytes that a get brings; 0 for a put.
+    /// The number of bytes that a get brings; 0 for a put.
     brings: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the messages that have used this slot, so that a second answer to one is detected.
+    /// Counts the messages that have used this slot, so that a second answer to the same message is
+    /// detected.
     generation: u8,
     sent: Option<Sent>,
     /// The destinations of a get's data, as a list of addresses of this process.
     list: Vec<u8>,
 }
 
-/// As many slots as messages were ever in flight at once, which the limit of outstanding requests
-/// bounds.
+/// The slots of the table. There are as many as messages were ever in flight at once, which the
+/// limit of outstanding requests bounds.
 #[derive(Debug, Default)]
 struct Slots {
     all: Vec<Slot>,
@@ -103,8 +104,9 @@ impl<M: Mode> Transfers<M> {
         walk(&slot.list, usize::MAX, data.len(), |group, at| {
             let to = std::ptr::with_exposed_provenance_mut(group.start as usize);
             let (len, count) = (group.len as usize, group.count as usize);
-            // SAFETY: places of the caller, valid for writes until the operation ends, which has
-            // not happened yet; the data contains all runs of the group.
+            // SAFETY: the runs are memory of the caller, which is valid for writes until the
+            // operation ends, and the operation has not ended yet. The data contains all runs of
+            // the group.
             unsafe {
                 copy_rows(
                     (to, group.stride as isize),

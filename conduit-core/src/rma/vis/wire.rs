@@ -1,5 +1,5 @@
-//! Encoding of runs in a message: arithmetic progressions of runs of equal length, as
-//! variable-length integers (LEB128; signed ones zigzag).
+//! The encoding of runs in a message, as arithmetic progressions of runs of equal length. All
+//! numbers are variable-length integers (LEB128; signed ones are zigzag-encoded).
 //!
 //! | field | when | meaning |
 //! |---|---|---|
@@ -9,7 +9,7 @@
 //! | stride, signed | repeated | from one run to the next |
 //!
 //! Rows of arrays therefore cost the same whatever their length, and scattered runs that are close
-//! together a few bytes each.
+//! together take a few bytes each.
 
 use crate::rma::vis::runs::Run;
 
@@ -54,7 +54,7 @@ pub(crate) struct Encoder {
     bytes: Vec<u8>,
     /// The end of the last run written.
     end: u64,
-    /// The current progression; none if its count is 0.
+    /// The current progression. There is none if its count is 0.
     group: Group,
     /// The last run, which may still grow.
     last: Run,
@@ -76,7 +76,7 @@ impl Encoder {
         self.bytes.len() + 3 * MOST_GROUP
     }
 
-    /// Adds a run, which is not empty.
+    /// Adds a run, which must not be empty.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
         // Initially the last run is an empty one at 0, which a run at 0 may replace.
@@ -155,13 +155,13 @@ impl Encoder {
 }
 
 impl Group {
-    /// Returns the end of its last run.
+    /// Returns the end of the group's last run.
     fn end(&self) -> u64 {
         let last = self.stride.wrapping_mul(self.count.wrapping_sub(1) as i64);
         self.start.wrapping_add_signed(last).wrapping_add(self.len)
     }
 
-    /// Returns whether all of its runs lie in `[0, own)`.
+    /// Returns whether all runs of the group lie in `[0, own)`.
     fn is_within(&self, own: usize) -> bool {
         let within = || {
             let last = i128::from(self.stride).checked_mul(i128::from(self.count) - 1)?;
@@ -231,7 +231,7 @@ impl<'a> Groups<'a> {
 /// Decodes a list of runs that lie in `[0, own)` and have `data` bytes, and passes each group to
 /// `each`, with the offset of its bytes in the data.
 ///
-/// Groups are checked one by one, because a list in mapped memory may change meanwhile: `each`
+/// Groups are checked one by one, because a list in mapped memory may change meanwhile. `each`
 /// receives exactly what was checked.
 pub(crate) fn walk<E: From<Malformed>>(
     list: &[u8],
