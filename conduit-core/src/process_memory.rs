@@ -1,5 +1,5 @@
-//! Access to a process's memory by address, through the system (cross-memory attach): an invalid
-//! address is an error, not a fault. Costs one copy and one system call.
+//! Access to a process's memory by address, through the system (cross-memory attach). An invalid
+//! address is an error, not a fault. An access costs one copy and one system call.
 //!
 //! A process may always access its own memory; for other processes the system's rules for debuggers
 //! apply.
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicU32;
 /// A process id.
 pub type Pid = libc::pid_t;
 
-/// One of the system's two calls.
+/// The type of the system's two calls.
 type Call = unsafe extern "C" fn(
     Pid,
     *const libc::iovec,
@@ -29,8 +29,8 @@ pub fn this() -> Pid {
 /// Copies `len` bytes to an address of a process.
 ///
 /// # Errors
-/// The system's: the range is not writable memory, no such process exists, or access to it is not
-/// permitted. Some of the bytes may have been written.
+/// The system's error: the range is not writable memory, no such process exists, or access to the
+/// process is not permitted. Some of the bytes may have been written.
 ///
 /// # Safety
 /// `source` must be valid for reads of `len` bytes. The provider of the address must guarantee that

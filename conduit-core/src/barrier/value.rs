@@ -49,7 +49,7 @@ impl std::fmt::Display for Calls {
 pub enum Value {
     /// No id: matches every id (`GASNET_BARRIERFLAG_ANONYMOUS`).
     Anonymous,
-    /// An id: the bits of GASNet's `int`, see [`Value::named`].
+    /// An id: the bits of GASNet's `int`; see [`Value::named`].
     Named(u32),
     /// One of the two barriers by which a rank waits until all messages have been handled. It
     /// matches nothing else.

@@ -20,7 +20,7 @@ impl Random {
 /// One rank's memory in an operation.
 #[derive(Debug)]
 struct Memory {
-    /// `None`: the same as `result`.
+    /// The source, or `None` if it is the same as `result`.
     source: Option<Vec<u8>>,
     result: Vec<u8>,
     element: usize,
@@ -197,7 +197,8 @@ impl World {
                 | CollectiveKind::GatherAll => self.ranks.len(),
                 _ => 1,
             };
-            // Memory that must not be accessed is absent.
+            // A rank that contributes nothing has no source, and a rank that receives nothing has
+            // no result.
             let empty = vec![0xee; shape.bytes() * blocks];
             (
                 Some(if gives { own } else { Vec::new() }),

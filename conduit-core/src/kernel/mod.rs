@@ -67,12 +67,12 @@ pub(crate) struct Kernel<N: Ni, M: Mode> {
     pub(crate) backoff: Backoff,
     /// Present if a setting asks for reports.
     pub(crate) reports: Option<Reports>,
-    /// Distinguishes the engines of one process, for thread-local state.
+    /// A number that distinguishes the engines of one process, for thread-local state.
     pub(crate) identity: u64,
 }
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// Begins an operation, see [`Operations::begin`].
+    /// Begins an operation; see [`Operations::begin`].
     pub(crate) fn begin(
         &self,
         operation: &'static str,
@@ -82,12 +82,12 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.begin(&self.job, operation, group, peer)
     }
 
-    /// Begins a group of operations, see [`Operations::begin_group`].
+    /// Begins a group of operations; see [`Operations::begin_group`].
     pub(crate) fn begin_group(&self, operation: &'static str, open: bool) -> Result<OpId> {
         self.operations.begin_group(&self.job, operation, open)
     }
 
-    /// Ends the completed operations among the handles, see [`Operations::sweep`].
+    /// Ends the completed operations among the handles; see [`Operations::sweep`].
     pub(crate) fn sweep(
         &self,
         operation: &'static str,
@@ -101,7 +101,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.finish(&self.job, &self.descriptors, op);
     }
 
-    /// Ends an operation if it has completed, see [`Operations::take`].
+    /// Ends an operation if it has completed; see [`Operations::take`].
     pub(crate) fn take(&self, operation: &'static str, op: OpId) -> Result<Option<u64>> {
         self.operations.take(&self.job, operation, op)
     }
@@ -116,8 +116,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.system.send(&self.job, target, message);
     }
 
-    /// Retries pending work: the end of the job, descriptors to release, system messages. Returns
-    /// whether all system messages have been sent.
+    /// Retries pending work: ends the job if that is due, releases descriptors, and sends system
+    /// messages. Returns whether all system messages have been sent.
     pub(crate) fn retry(&self) -> bool {
         if self.job.is_child() {
             return false;
@@ -128,8 +128,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.system.flush(&self.job)
     }
 
-    /// Returns whether work for [`Kernel::retry`] is pending; exact even while another thread
-    /// performs it.
+    /// Returns whether work for [`Kernel::retry`] is pending. The result is exact even while
+    /// another thread performs that work.
     pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll() || !self.system.is_empty() || !self.descriptors.are_released()
     }

@@ -112,7 +112,7 @@ impl<M: Mode> Operations<M> {
         begun.ok_or_else(|| self.exhausted(job, operation))
     }
 
-    /// Begins a group, see [`Table::begin_group`].
+    /// Begins a group; see [`Table::begin_group`].
     pub(crate) fn begin_group<N: Ni>(
         &self,
         job: &Job<N>,
@@ -162,7 +162,7 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Frees an operation of which nothing has been started.
+    /// Frees an operation of which no piece has been started.
     pub(crate) fn forget(&self, op: OpId) {
         let mut table = self.table.lock();
         let _ = table.finish(op);
@@ -292,7 +292,7 @@ impl Table {
         Some(OpId::new(index, slot.generation))
     }
 
-    /// Begins an operation with one piece outstanding: its initiation, which ends with
+    /// Begins an operation with one outstanding piece, which is its initiation and ends with
     /// [`Table::finish`]. Returns `None` if all ids are in use.
     fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {

@@ -67,8 +67,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// registered. Collective, once.
     ///
     /// # Errors
-    /// The network does not support it, the system does not let a process copy its own memory (then
-    /// on all ranks), or a segment is already attached.
+    /// If the network does not support it, the system does not let a process copy its own memory
+    /// (then on all ranks), or a segment is already attached.
     ///
     /// # Safety
     /// All calls of all ranks that write to this rank's segment must write only to memory of its

@@ -1,13 +1,13 @@
-//! Segments that are process memory and not the network's: either everything, which all ranks
-//! attach together, or the memory that a rank has bound to its first endpoint. No other process
-//! maps them.
+//! Segments that are process memory and not the network's. Such a segment is either everything,
+//! which all ranks attach together, or the memory that a rank has bound to its first endpoint. No
+//! other process maps such segments.
 //!
 //! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]) and the system permits it,
-//! a put or get is complete when it returns. Elsewhere it goes by messages to an entry over that
-//! memory ([`MeMemory::Process`]), as with any segment, and completes later.
+//! a put or get is complete when it returns. Elsewhere the put or get goes by messages to an entry
+//! over that memory ([`MeMemory::Process`]), as with any segment, and completes later.
 //!
-//! Everything is GASNet's term: each rank's segment is all memory of its process, and offsets are
-//! addresses.
+//! "Everything" is GASNet's term. It means that each rank's segment is all memory of its process,
+//! and offsets are addresses.
 
 use am::select;
 
@@ -61,8 +61,8 @@ impl Memory {
     /// process, and nothing is allocated. Collective, once.
     ///
     /// # Errors
-    /// The network does not support it, the system does not let a process copy its own memory (then
-    /// on all ranks), or a segment is already attached.
+    /// If the network does not support it, the system does not let a process copy its own memory
+    /// (then on all ranks), or a segment is already attached.
     ///
     /// # Safety
     /// All calls of all ranks that write to this rank's segment must write only to memory of its
@@ -74,7 +74,7 @@ impl Memory {
     ) -> Result<()> {
         let probe = (&raw const PROBE).expose_provenance() as u64;
         let made = offer_memory(kernel, probe);
-        // No rank's probe is at address 0.
+        // Address 0 reports failure, because no rank's probe is there.
         let announced = if made.is_ok() { probe } else { 0 };
         let all = bootstrap.allgather(&announced.to_le_bytes())?;
         made?;
@@ -95,10 +95,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes memory of this process its segment.
+    /// Makes memory of this process this rank's segment.
     ///
     /// # Errors
-    /// Segments are attached, or this rank already has one; or the network does not support it.
+    /// If segments are attached, this rank already has one, or the network does not support it.
     pub(super) fn bind_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,

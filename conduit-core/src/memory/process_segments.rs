@@ -30,7 +30,7 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) struct Known {
     pub(super) segment: Segment,
-    /// Whether the system lets this process copy to and from it.
+    /// Whether the system lets this process copy to and from the segment.
     pub(super) at_once: bool,
 }
 
@@ -38,11 +38,11 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct ProcessSegments {
     pub(super) is_everything: bool,
-    /// Filled as segments become known. 40 bytes per rank.
+    /// The segments by rank, filled as they become known. It takes 40 bytes per rank.
     pub(super) of: Box<[OnceLock<Known>]>,
-    /// Target ranges of operations by messages, for the error if there is no such memory, because
-    /// the completion only names the operation. Indexed like the table of operations, so there are
-    /// never more than were in flight at once. 24 bytes each.
+    /// Target ranges of operations by messages, which the error names if there is no such memory,
+    /// because the completion only names the operation. Indexed like the table of operations, so
+    /// there are never more than were in flight at once. Each entry takes 24 bytes.
     pub(super) asked: Mutex<HashMap<usize, Asked>>,
 }
 

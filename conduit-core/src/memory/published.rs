@@ -1,8 +1,8 @@
-//! Process memory other than attached segments: bound to a number by its owner, published to a
-//! team, and the target of puts and gets by address.
+//! Process memory other than attached segments. Its owner binds it to a number and publishes it to
+//! a team, whose ranks then put and get by address.
 //!
-//! On the same host the system's cross-memory attach reaches it, where that is permitted; elsewhere
-//! messages to a match entry over it do.
+//! On the same host, puts and gets use the system's cross-memory attach where that is permitted.
+//! Elsewhere they use messages to a match entry over the memory.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -40,26 +40,27 @@ impl Told {
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// Binds memory of this process to a number, by which peers to whom it is
-    /// [published](Self::publish_bound) access it with puts and gets. Once for each number.
+    /// [published](Self::publish_bound) access it with puts and gets. May be called once for each
+    /// number.
     ///
     /// Memory bound to 0 becomes this rank's segment, in a job that attaches none: everything that
     /// reaches segments reaches it.
     ///
     /// # Errors
-    /// The network only reaches its own memory. For number 0: the rank already has a segment, or
-    /// the range is not accessible memory.
+    /// If the network only reaches its own memory. For number 0, also if the rank already has a
+    /// segment or the range is not accessible memory.
     ///
     /// # Safety
-    /// Until the engine has been dropped, this process treats the contents of the memory as
-    /// writable by peers at any time. Memory bound to 0 remains mapped for as long. Other memory
-    /// may be unmapped without harm.
+    /// Until the engine has been dropped, this process must treat the contents of the memory as
+    /// writable by peers at any time. Memory bound to 0 must remain mapped for as long. Other
+    /// memory may be unmapped without harm.
     pub unsafe fn bind(self, bound: Bound) -> Result<()> {
         self.job().check_process()?;
         self.engine.memory.bind(self.kernel(), bound)
     }
 
-    /// Sends all ranks of a team the memory that this rank has bound, and receives theirs. Waits
-    /// for all of them.
+    /// Sends all ranks of a team the memory that this rank has bound, and receives what those ranks
+    /// have bound. Waits for all of them.
     ///
     /// Collective over the team; each rank passes any selection of its own bindings.
     pub fn publish_bound(self, team: TeamId, own: &[Bound]) -> Result<()> {

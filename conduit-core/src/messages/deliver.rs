@@ -27,7 +27,7 @@ pub(crate) trait Receiver {
 
     fn subjects(&self) -> Subjects<'_, Self>;
 
-    /// Runs the handler of a registered id; with a reserve if it may reply.
+    /// Runs the handler of a registered id, with a reserve if the handler may reply.
     fn run(
         &self,
         id: u8,
@@ -44,7 +44,8 @@ pub(crate) type Subjects<'a, R> = (
     &'a Messages<<R as Receiver>::Mode, <R as Receiver>::Handler>,
 );
 
-/// Delivery of messages to a receiver. One word, because it is passed along with each message.
+/// Delivery of messages to a receiver. It takes one word, because it is passed along with each
+/// message.
 pub(crate) struct Delivery<'a, R>(pub(crate) &'a R);
 
 impl<R> Clone for Delivery<'_, R> {
@@ -209,8 +210,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
                 _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        // If the second check finds no error, the bytes have changed; the message is lost
-        // nevertheless.
+        // If this second check finds no error, the bytes have changed since the first. The message
+        // is lost nevertheless.
         let found = check().err();
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
@@ -256,7 +257,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Pairs one half of a long request; runs the handler after the second.
+    /// Pairs one half of a long request, and runs the handler after the second half.
     fn pair(
         self,
         source: Rank,

@@ -14,9 +14,9 @@ use crate::shared;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Sends a request like [`Calls::request_short`], after placing the payload at `offset` of the
-    /// target's segment. The payload may be reused on return. If it is empty, any `offset` is
-    /// valid, and the handler receives it unchanged.
+    /// Sends a request as [`Calls::request_short`] does, after placing the payload at `offset` in
+    /// the target's segment. The payload may be reused on return. If the payload is empty, any
+    /// `offset` is valid, and the handler receives `offset` unchanged.
     #[inline]
     pub fn request_long(
         self,
@@ -36,8 +36,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         unsafe { self.long(request, Source::of(payload), offset, true) }
     }
 
-    /// Sends a request like [`Calls::request_long`], for `length` bytes that the caller itself has
-    /// placed at `offset` of the target's segment, which is mapped here.
+    /// Sends a request as [`Calls::request_long`] does, for `length` bytes that the caller itself
+    /// has placed at `offset` in the target's segment, which is mapped here.
     pub fn request_long_in_place(
         self,
         target: Rank,
@@ -59,7 +59,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
 
-    /// Sends a request like [`Calls::request_long`] but returns before the payload has been read.
+    /// Sends a request as [`Calls::request_long`] does, but returns before the payload has been
+    /// read.
     ///
     /// # Safety
     /// `[base, base + len)` must be valid for reads, and must not be written, until the request's
@@ -100,7 +101,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         } = request;
         let placed = in_place(request, offset, source.len);
         if source.len == 0 {
-            // Places nothing, so it needs no segment: the handler receives the offset unchanged.
+            // An empty long places nothing, so it needs no segment. The handler receives the offset
+            // unchanged.
             return self.request(placed, Scale::SHORT_COST);
         }
         if source.len > limits::MAX_LONG {
@@ -124,8 +126,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 return Ok(false);
             };
             // SAFETY: `remote` has checked the range against the window, which is valid for writes;
-            // the caller guarantees the source. Overlap and races are the program's own, as for a
-            // put.
+            // the caller guarantees that the source is valid. Overlap and races are the program's
+            // own, as in a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
@@ -153,12 +155,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             ..
         } = placed;
         let packs = source.len <= limits::max_packed_long(self.job().chunk, args.len());
-        // In that case there is no entry for data that travels separately.
+        // If segments are process memory, there is no entry for data that travels separately.
         let is_process = self.engine.memory.is_process();
         if packs && (self.job().settings.packed_long || is_process) {
             let packed = Request {
-                // SAFETY: guaranteed by the caller; the message's bytes are copied before this call
-                // returns.
+                // SAFETY: the caller guarantees that the source is valid; the message's bytes are
+                // copied before this call returns.
                 payload: unsafe { source.slice() },
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
                 ..placed
@@ -183,8 +185,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
                 return Ok(false);
             };
-            // SAFETY: guaranteed by the caller; for a range of this process the program guarantees
-            // that it is valid memory. The range was checked when `segment` was found.
+            // SAFETY: the caller guarantees that the source is valid; for a range of this process
+            // the program guarantees that it is valid memory. The range was checked when `segment`
+            // was found.
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.engine.memory.store_anywhere(
@@ -279,7 +282,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     }
 }
 
-/// Returns the request for a long whose `length` bytes are at `offset` of the target's segment when
+/// Returns the request for a long whose `length` bytes are at `offset` in the target's segment when
 /// its message arrives.
 #[inline(always)]
 fn in_place(request: Request<'_>, offset: usize, length: usize) -> Request<'_> {

@@ -13,21 +13,21 @@ pub enum Payload<'a> {
     /// A short carries nothing.
     None,
     /// A medium's bytes, in place, aligned to 16 bytes, valid while the handler runs. If the
-    /// sender's process has the same memory mapped, this relies on it not writing there before the
-    /// handler returns: see "What is safe" in the crate `conduit`.
+    /// sender's process has the same memory mapped, this relies on that process not writing there
+    /// before the handler returns; see "What is safe" in the crate `conduit`.
     Medium(&'a [u8]),
     /// A long's bytes in this rank's segment. Peers may write there at any time, so they are not
     /// lent as a slice.
     Long {
-        /// First byte, from the segment's start. For an empty payload the sender's value, which may
-        /// be anything.
+        /// Offset of the first byte in the segment. For an empty payload, the sender's value, which
+        /// may be anything.
         offset: usize,
         /// Length in bytes.
         length: usize,
     },
 }
 
-/// An error in a received message. All are the sender's fault and end the job.
+/// An error in a received message. Each is the sender's fault and ends the job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error(transparent)]

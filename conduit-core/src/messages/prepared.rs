@@ -1,5 +1,5 @@
-//! Negotiated payload (GASNet-EX): a medium's payload is written where it is sent from, then
-//! committed or cancelled.
+//! Negotiated payload (GASNet-EX). A medium's payload is written where it will be sent from, and is
+//! then committed or cancelled.
 //!
 //! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk; a mapped peer reads it in
 //! place, without any copy. From prepare to commit or cancel the thread is restricted as in a reply
@@ -33,7 +33,7 @@ pub struct Prepared<'a, N: Ni, M: Mode> {
     byte: CreditByte,
     ended: bool,
     entered: Option<Entered>,
-    /// Keeps it on the thread that is restricted meanwhile.
+    /// Keeps the prepared request on its thread, which is restricted meanwhile.
     thread: PhantomData<*const ()>,
 }
 
@@ -61,7 +61,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.prepare("prepare_medium", target, least, most, blocking)
     }
 
-    /// Prepares a medium request as a part of another call, which errors and reports name.
+    /// Prepares a medium request as a part of another call. Errors and reports name that call.
     pub(crate) fn prepare(
         self,
         operation: &'static str,
@@ -236,7 +236,7 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
                 limit,
             });
         }
-        // A second one finds no chunk while the first is open.
+        // A second prepared reply finds no chunk while the first is open.
         let Some(chunk) = reserve.take_chunk() else {
             return Err(self.engine.messages.replies.no_chunk().into());
         };

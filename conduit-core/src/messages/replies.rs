@@ -1,4 +1,4 @@
-//! Outgoing replies: injected, or sent from a chunk of the RplSB; they never wait.
+//! Outgoing replies, which are injected or sent from a chunk of the RplSB. Sending one never waits.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -17,8 +17,8 @@ use crate::threads::Mode;
 
 /// Bodies up to this size are injected for every peer. For an unmapped peer, larger ones are read
 /// from the replier's chunk, and the completion frees the chunk. Up to this size the copy costs
-/// less than the completion. For a mapped peer injecting always costs less: the bytes are copied
-/// once, just as into a chunk.
+/// less than the completion. For a mapped peer injecting always costs less, because the bytes are
+/// copied once, just as into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// The replies of a rank.
@@ -49,8 +49,8 @@ impl<M: Mode> Replies<M> {
         !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
-    /// Fills the reserve as far as chunks and tickets are free. Returns whether a reply can now be
-    /// sent without waiting.
+    /// Fills the reserve with the chunks and tickets that are free. Returns whether a reply can now
+    /// be sent without waiting.
     #[inline]
     pub(crate) fn fill<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
@@ -110,7 +110,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Injects a reply, or sends it from the reserved chunk, see [`INLINE`]. If the network accepts
+    /// Injects a reply, or sends it from the reserved chunk; see [`INLINE`]. If the network accepts
     /// neither now, the reply waits in the chunk, and no further request is handled until it has
     /// been sent.
     #[inline(always)]
@@ -129,7 +129,7 @@ impl<M: Mode> Replies<M> {
         self.send_from_chunk(kernel, target, header, head, payload, reserve)
     }
 
-    /// Injects a reply if its size allows it, see [`INLINE`], and the network accepts it now.
+    /// Injects a reply if its size allows that (see [`INLINE`]) and the network accepts it now.
     #[inline(always)]
     pub(crate) fn inject<N: Ni>(
         &self,
@@ -168,7 +168,8 @@ impl<M: Mode> Replies<M> {
         reserve: &ReplyReserve,
     ) -> Result<()> {
         let Some(chunk) = reserve.take_chunk() else {
-            // Cannot happen: one reply per request, and the reserve is filled before each request.
+            // Cannot happen: there is at most one reply per request, and the reserve is filled
+            // before each request.
             return Err(self.no_chunk().into());
         };
         let length = head.len() + payload.len();

@@ -1,4 +1,4 @@
-//! Replies: sent with reserved resources, without waiting.
+//! Replies, which are sent with reserved resources and without waiting.
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
@@ -12,7 +12,7 @@ use crate::shared;
 use crate::threads::Mode;
 
 impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
-    /// Replies with a short. Once, from a request's handler.
+    /// Replies with a short. May be called once, from a request's handler.
     #[inline]
     pub fn reply_short(&self, handler: u8, args: &[u32]) -> Result<()> {
         const OPERATION: &str = "reply_short";
@@ -47,9 +47,9 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     /// Replies with a long of at most
-    /// [`Calls::max_long_reply`](crate::engine::Calls::max_long_reply) bytes to `offset` of the
+    /// [`Calls::max_long_reply`](crate::engine::Calls::max_long_reply) bytes to `offset` in the
     /// requester's segment. If the payload is empty, any offset is valid, and the handler receives
-    /// it unchanged.
+    /// the offset unchanged.
     pub fn reply_long(
         &self,
         handler: u8,
@@ -121,7 +121,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply(operation, Category::Long, handler, args, &[], long)
     }
 
-    /// Replies with a long of `length` bytes that the caller itself has placed at `offset` of the
+    /// Replies with a long of `length` bytes that the caller itself has placed at `offset` in the
     /// requester's segment, which is mapped here.
     pub fn reply_long_in_place(
         &self,
@@ -241,7 +241,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     pub(crate) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;
         let rank = self.engine.kernel.job.rank;
-        // Not `ok_or`: constructing and dropping an error would cost every reply.
+        // `ok_or` is not used, because constructing and dropping an error would cost every reply.
         match self.reserve {
             Some(reserve) => Ok(reserve),
             None => Err(Error::Context {

@@ -1,4 +1,5 @@
-//! Requests: credits first, then the message in the cheapest way that the network offers.
+//! Requests. A request takes its credits first, and then sends its message in the cheapest way that
+//! the network offers.
 //!
 //! | peer | short, medium | long |
 //! |---|---|---|
@@ -22,8 +23,8 @@ use crate::messages::head::{MOST_HEAD, head_in};
 use crate::ni::{Ack, Exchange, Inject, Ni, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// An outgoing request. Passed by value: storing its fields in memory first would cost more than
-/// the message itself.
+/// An outgoing request. It is passed by value, because storing its fields in memory first would
+/// cost more than the message itself.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) operation: &'static str,
@@ -33,11 +34,11 @@ pub(crate) struct Request<'a> {
     pub(crate) args: &'a [u32],
     /// The payload: a medium's bytes, or those of a packed long.
     pub(crate) payload: &'a [u8],
-    /// For a long: its destination and how its bytes get there. `lid` pairs them with this message
-    /// if they travel separately.
+    /// For a long, its destination and the way in which its bytes get there. `lid` pairs the bytes
+    /// with this message if they travel separately.
     pub(crate) long: Option<(Long, Flags)>,
     pub(crate) lid: u32,
-    /// Whether it goes straight into a queue of the target.
+    /// Whether the request goes straight into a queue of the target.
     pub(crate) is_mapped: bool,
     pub(crate) blocking: Blocking,
 }
@@ -156,13 +157,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.job().check_rank(operation, rank)
     }
 
-    /// Returns the maximum bytes of a long request to `target`.
+    /// Returns the maximum length in bytes of a long request to `target`.
     pub fn max_long_request(self, _target: Rank) -> usize {
         limits::MAX_LONG
     }
 
-    /// Returns the maximum bytes of a long reply to `target`. A reply may not wait, so if the
-    /// requester's memory can't be written directly, the data must fit the message.
+    /// Returns the maximum length in bytes of a long reply to `target`. A reply may not wait, so if
+    /// the requester's memory can't be written directly, the data must fit the message.
     pub fn max_long_reply(self, target: Rank) -> usize {
         let at_once = match self.engine.memory.is_process() {
             true => self
@@ -179,8 +180,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Checks that a request may be sent; one comparison in the common case. Returns whether the
-    /// target is mapped.
+    /// Checks that a request may be sent, which takes one comparison in the common case. Returns
+    /// whether the target is mapped.
     #[inline(always)]
     pub(crate) fn check_request(
         self,
@@ -235,7 +236,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.request(short, Scale::SHORT_COST)
     }
 
-    /// Sends a request like [`Calls::request_short`], with a payload of at most
+    /// Sends a request as [`Calls::request_short`] does, with a payload of at most
     /// [`Calls::max_medium`] bytes, which may be reused on return.
     pub fn request_medium(
         self,
@@ -403,9 +404,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
         let mut space = [0; MOST_HEAD];
         let (head, payload) = (request.head(&mut space), request.payload);
-        // SAFETY: the chunk is held, and both fit it: heads have at most `MOST_HEAD` bytes, and
-        // payloads are checked against `max_medium` and `max_packed_long`, which leave room for
-        // them.
+        // SAFETY: the chunk is held, and head and payload fit it: heads have at most `MOST_HEAD`
+        // bytes, and payloads are checked against `max_medium` and `max_packed_long`, which leave
+        // room for them.
         unsafe {
             let at = self.kernel().chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());

@@ -1,18 +1,19 @@
-//! Requests in a pseudo-random order drawn from a seed: for tests of programs that must not rely on
-//! any order (`CONDUIT_SHUFFLE`).
+//! Puts requests in a pseudo-random order drawn from a seed, for tests of programs that must not
+//! rely on any order (`CONDUIT_SHUFFLE`).
 //!
-//! Arriving requests are copied and held back, each for a drawn number of polls. Those due in the
-//! same poll go in a drawn order too. A state machine without a network: seed, arrivals and polls
-//! determine which requests are held and when they go.
+//! Arriving requests are copied and held back, each for a drawn number of polls. Requests that are
+//! due in the same poll are handled in a drawn order too. This is a state machine without a
+//! network; the seed, the arrivals and the polls determine which requests are held and when they
+//! are handled.
 
 use crate::ni::PutEvent;
 
 /// Maximum number of requests held back; the network keeps those behind them. With the largest
 /// chunks they take 17 MiB.
 pub(crate) const MOST_HELD: usize = 256;
-/// A request is held back for less than two to the power of this many polls. Usually for few, so
-/// that a request that is waited for comes soon; occasionally for many, so that one sent much later
-/// overtakes it.
+/// A request is held back for less than two to the power of this many polls. The number is usually
+/// small, so that an awaited request is handled soon, and occasionally large, so that a request
+/// sent much later overtakes it.
 const LONGEST: u32 = 8;
 
 /// The unit of the buffers for requests, because a payload must be aligned to 16 bytes.

@@ -1,18 +1,19 @@
-//! The events that event queues deliver. An enum by kind, so that code can't read a field that an
-//! event doesn't have.
+//! The events that event queues deliver. An event is an enum, so that code can't read a field that
+//! the event doesn't have.
 
 use super::{PtIndex, Rank};
 
 /// The outcome of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Performed, or truncated (see the length).
+    /// The operation was performed, possibly truncated (see the event's length).
     Done,
     /// No entry matched; nothing was moved.
     NoMatch,
     /// The offset lies outside the region entry that would otherwise match, or an atomic's address
     /// is not aligned. Nothing was moved, the entry is not used up, and no other entry is tried.
-    /// Also an address of a [process](super::MeMemory::Process) that is not valid memory.
+    /// This is also the outcome for an address of a [process](super::MeMemory::Process) that is not
+    /// valid memory.
     OutOfRange,
 }
 

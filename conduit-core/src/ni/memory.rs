@@ -28,7 +28,7 @@ pub struct Region {
     pub id: RegionId,
     /// The region's first byte in this process.
     pub base: *mut u8,
-    /// The length in bytes, whole pages.
+    /// The length in bytes, a whole number of pages.
     pub len: usize,
 }
 
@@ -60,7 +60,7 @@ pub enum MeMemory {
     /// The entry unlinks itself when fewer than `min_free` bytes are left, which is checked after
     /// each message.
     Managed {
-        /// Capacity in bytes. Each message counts with its length rounded up to 64.
+        /// Capacity in bytes. Each message takes its length, rounded up to a multiple of 64 bytes.
         bytes: usize,
         /// The free bytes below which the entry is unlinked; at least the largest message expected.
         min_free: usize,
@@ -75,12 +75,12 @@ pub enum MeMemory {
         len: usize,
     },
     /// A range of this process's memory that need not belong to the network; the initiator's offset
-    /// counts from its start. The processor does its atomics. Accesses beyond the range or to
-    /// invalid or unwritable memory end as [`OutOfRange`](super::Outcome::OutOfRange), possibly
-    /// after some bytes were moved.
+    /// counts from its start. The processor performs atomics on the range. Accesses beyond the
+    /// range or to invalid or unwritable memory end as [`OutOfRange`](super::Outcome::OutOfRange),
+    /// possibly after some bytes were moved.
     ///
-    /// The code that appends such an entry guarantees that nothing in this process relies on the
-    /// contents of memory that peers may write.
+    /// The code that appends such an entry must guarantee that nothing in this process relies on
+    /// the contents of memory that peers may write.
     Process {
         /// The first address.
         base: u64,
@@ -119,10 +119,10 @@ bitflags::bitflags! {
         const USE_ONCE = 8;
         /// A message that doesn't fit is truncated; without this option, it doesn't match.
         const TRUNCATE = 16;
-        /// The entry stays behind all entries without this option, in whatever order they are
-        /// appended (Portals 4's overflow list): the catch basin behind buffers that are linked
-        /// again and again. The initiator may get [`NoMatch`](super::Outcome::NoMatch) for a
-        /// message that such an entry took.
+        /// The entry is always behind all entries without this option, in whatever order the
+        /// entries are appended (Portals 4's overflow list). It serves as the catch basin behind
+        /// buffers that are linked again and again. The initiator may get
+        /// [`NoMatch`](super::Outcome::NoMatch) for a message that such an entry took.
         const OVERFLOW = 32;
     }
     /// The events that an entry raises on its index's queue.

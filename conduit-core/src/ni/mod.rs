@@ -131,7 +131,7 @@ pub struct Limits {
     pub memory_descriptors: u32,
     /// Maximum number of regions.
     pub regions: u32,
-    /// Maximum bytes of all regions of a rank together.
+    /// Maximum total size in bytes of a rank's regions.
     pub region_bytes: usize,
 }
 
@@ -148,7 +148,7 @@ bitflags::bitflags! {
         const NATIVE_ATOMICS = 2;
         /// A put with [`Ack::Remote`] is acknowledged only when its data is visible at the target.
         const REMOTE_COMPLETION = 4;
-        /// Any memory of the peer's process is readable and writable, see [`Ni::memory_write`].
+        /// Any memory of the peer's process is readable and writable; see [`Ni::memory_write`].
         const MEMORY = 8;
     }
 }
@@ -158,11 +158,11 @@ bitflags::bitflags! {
 pub struct Reach {
     /// The operations that the peer supports.
     pub capabilities: Capabilities,
-    /// Maximum bytes of an [`Ni::inject`]; 0 if the network has none.
+    /// Maximum size in bytes of an [`Ni::inject`]; 0 if the network can't inject.
     pub inject_size: usize,
-    /// Maximum bytes of a put or get to a match entry.
+    /// Maximum size in bytes of a put or get to a match entry.
     pub max_message: usize,
-    /// Maximum bytes of a put to a locally managed entry.
+    /// Maximum size in bytes of a put to a locally managed entry.
     pub max_managed: usize,
 }
 
@@ -183,7 +183,7 @@ pub trait Ni {
 
     /// Allocates zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
     fn region_create(&self, len: usize) -> Result<Region, NiError>;
-    /// Creates a region like [`Ni::region_create`] and calls `prepare` with its first byte and
+    /// Creates a region as [`Ni::region_create`] does, and calls `prepare` with its first byte and
     /// length as soon as it is mapped here, before a network registers the memory with a device.
     fn region_create_prepared(
         &self,
@@ -199,8 +199,8 @@ pub trait Ni {
     /// the network creates. Not every network supports this.
     ///
     /// # Safety
-    /// `[base, base + len)`, whole pages, stays valid for reads and writes as long as the network
-    /// lives; no reference to it is formed.
+    /// `[base, base + len)` must consist of whole pages and stay valid for reads and writes as long
+    /// as the network lives, and no reference to it may be formed.
     unsafe fn region_adopt(&self, _base: *mut u8, _len: usize) -> Result<Region, NiError> {
         Err(NiError::System {
             operation: "region_adopt",
@@ -223,9 +223,9 @@ pub trait Ni {
     /// Appends an entry at the end of an index's match list.
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError>;
     /// Appends a use-once entry ([`MeOptions::USE_ONCE`]) that other networks of this rank have
-    /// too. It takes a message only if it can take the claim. Once another network has taken it,
-    /// the entry takes no message and raises no event, until [`Ni::me_unlink`]. Not every network
-    /// supports this.
+    /// too. The entry takes a message only if it can take the claim. Once another network has taken
+    /// the claim, the entry takes no message and raises no event, until [`Ni::me_unlink`]. Not
+    /// every network supports this.
     fn me_append_claimed(
         &self,
         _index: PtIndex,
@@ -244,8 +244,8 @@ pub trait Ni {
     /// completions go to `eq`.
     ///
     /// # Safety
-    /// `[base, base + len)` stays valid for reads (put) and writes (get) until [`Ni::md_release`]
-    /// has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
+    /// `[base, base + len)` must stay valid for reads (put) and writes (get) until
+    /// [`Ni::md_release`] has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
     /// Releases a memory descriptor. Returns [`Unlink::InUse`] while operations on it are in
     /// flight.
@@ -254,8 +254,8 @@ pub trait Ni {
     /// Moves bytes from a memory descriptor to the first matching entry of the target's index.
     ///
     /// # Safety
-    /// The source bytes are not written before the operation's [`Event::Send`] or [`Event::Ack`],
-    /// or [`Ni::abandon`].
+    /// The source bytes must not be written before the operation's [`Event::Send`] or
+    /// [`Event::Ack`], or [`Ni::abandon`].
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError>;
     /// Sends a put without events at the initiator and copies its bytes before returning. At most
     /// [`Reach::inject_size`] bytes.
@@ -264,7 +264,8 @@ pub trait Ni {
     /// with [`Event::Reply`].
     ///
     /// # Safety
-    /// The destination is neither read nor written before the [`Event::Reply`], or [`Ni::abandon`].
+    /// The destination must be neither read nor written before the [`Event::Reply`], or
+    /// [`Ni::abandon`].
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError>;
     /// Updates one aligned number in the first matching entry. Ends with [`Event::Reply`], which
     /// carries the old value, if it fetches; otherwise with [`Event::Ack`].
@@ -277,10 +278,10 @@ pub trait Ni {
     ///
     /// A put in flight arrives completely or not at all, with or without its event; a get ends
     /// without an event. A put or get submitted later may get [`Submit::Again`] indefinitely, or
-    /// never end. The rank remains a target, and still sends [injects](Ni::inject) and puts without
-    /// bytes, unless the network had to close itself to revoke a device's access to that memory;
-    /// its peers then see it as gone. Any thread may call this, also repeatedly and from within a
-    /// sink.
+    /// never end. The rank is still a target, and still sends [injects](Ni::inject) and puts
+    /// without bytes, unless the network had to close itself to revoke a device's access to that
+    /// memory; its peers then see it as gone. Any thread may call this, even repeatedly and from
+    /// within a sink.
     fn abandon(&self);
 
     /// Copies to any memory of the target's process, by its address there, and returns when the
@@ -323,7 +324,7 @@ pub trait Ni {
     /// may be left for the next call, or for a moment so that more of them come together. A call
     /// from within a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
-    /// Polls like [`Ni::poll`], for a [`Sink`], which can ask to be inlined into the network's
+    /// Polls as [`Ni::poll`] does, for a [`Sink`], which can ask to be inlined into the network's
     /// loop.
     #[inline]
     fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
@@ -336,7 +337,7 @@ pub trait Ni {
     /// Does the network's background work: responds to gets, completes operations on indices
     /// without a queue.
     fn progress(&self);
-    /// Sleeps until something may have arrived, at most for `limit`. May return early.
+    /// Sleeps until something may have arrived, but at most for `limit`. May return early.
     fn wait(&self, limit: Duration);
     /// Announces that this rank is about to sleep for events of more than this network. From then
     /// on arrivals wake it in the way that the network was given at creation. Check [`Ni::ready`]

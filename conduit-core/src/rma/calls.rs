@@ -40,7 +40,7 @@ pub fn value_bytes<'a>(
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies `source` to `offset` of the target's segment; the data is there when the call
+    /// Copies `source` to `offset` in the target's segment. The data is there when the call
     /// returns.
     #[inline(always)]
     pub fn put(self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
@@ -56,7 +56,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         unsafe { self.put_pieces_and_wait("put", target, offset, Source::of(source)) }
     }
 
-    /// Copies from `offset` of the target's segment to `destination`.
+    /// Copies from `offset` in the target's segment to `destination`.
     #[inline(always)]
     pub fn get(self, destination: &mut [u8], target: Rank, offset: usize) -> Result<()> {
         let (base, len) = (destination.as_mut_ptr(), destination.len());
@@ -159,7 +159,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a get. Returns `None` if it was not started because it would have blocked.
+    /// Starts a get. Returns `None` if the get was not started because it would have blocked.
     ///
     /// # Safety
     /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
@@ -199,7 +199,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sets `len` bytes at `offset` of the target's segment and waits for completion.
+    /// Sets `len` bytes at `offset` in the target's segment and waits for completion.
     pub fn memset(self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
         let handle =
@@ -207,8 +207,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts setting `len` bytes at `offset` of the target's segment, which counts as a put.
-    /// Returns `None` if it was not started because it would have blocked.
+    /// Starts setting `len` bytes at `offset` in the target's segment. This counts as a put.
+    /// Returns `None` if the put was not started because it would have blocked.
     pub fn memset_nb(
         self,
         target: Rank,

@@ -1,4 +1,4 @@
-//! Explicit handles: waiting for one, some or all of them, or testing them, with and without
+//! Calls on explicit handles, which wait for one, some or all of them, or test them with or without
 //! polling.
 
 use crate::engine::report::Awaits;
@@ -60,11 +60,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Returns whether the operation has ended or its handle is already synchronised. Neither ends
-    /// it nor polls.
+    /// Returns whether the operation has ended or its handle is already synchronised. The call
+    /// neither ends the operation nor polls.
     ///
-    /// For parts of an operation that complete with it (GASNet-EX's leaf events): `handle` is a
-    /// second one with the same number.
+    /// For parts of an operation that complete with it (GASNet-EX's leaf events): `handle` is then
+    /// a second handle with the same number.
     pub fn has_ended(self, handle: &Handle) -> bool {
         handle
             .0
@@ -79,8 +79,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Waits until at least one operation in flight has ended, unless none is in flight. Ended ones
-    /// become [`Handle::DONE`]. Returns their number.
+    /// Waits until at least one operation in flight has ended, unless none is in flight. The
+    /// handles of operations that have ended become [`Handle::DONE`]. Returns the number of these
+    /// operations.
     pub fn wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine
             .wait_for("wait_some", Awaits::Operations, |engine| {
@@ -89,14 +90,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Polls once and returns whether all have ended, like [`Calls::wait_all`] without waiting.
+    /// Polls once and returns whether all operations have ended. Does what [`Calls::wait_all`]
+    /// does, but without waiting.
     pub fn try_wait_all(self, handles: &mut [Handle]) -> Result<bool> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_all", handles)?.1)
     }
 
-    /// Polls once and returns the number that have ended, like [`Calls::wait_some`] without
-    /// waiting.
+    /// Polls once and returns the number of operations that have ended. Does what
+    /// [`Calls::wait_some`] does, but without waiting.
     pub fn try_wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_some", handles)?.0)

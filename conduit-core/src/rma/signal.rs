@@ -1,9 +1,10 @@
-//! Put with signal: a put to a segment, followed by an atomic there once the data is in place.
+//! A put with signal, which is a put to a segment, followed by an atomic there once the data is in
+//! place.
 //!
-//! If the target is mapped, it is a copy and a processor atomic; otherwise a long to the library's
-//! own handler, which does the atomic at the target: one message if the data fits one. If the
-//! network's own atomics are used for the segment, the network does this one too, after the put has
-//! ended.
+//! If the target is mapped, it is a copy and a processor atomic. Otherwise it is a long to the
+//! library's own handler, which performs the atomic at the target. The long takes one message if
+//! the data fits. If the network's own atomics are used for the segment, the network does this one
+//! too, after the put has ended.
 
 use am::Category;
 use am::handlers::{Accepts, Registration};
@@ -66,10 +67,10 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies `source` to `offset` of the target's segment and then does the atomic at `signal`
-    /// there: a rank that sees the atomic's result also sees the data. The source may be reused on
-    /// return. The completion of the atomic is not reported. If the target is not mapped, the
-    /// atomic runs in a poll of the target, like a handler.
+    /// Copies `source` to `offset` in the target's segment, and then performs the atomic at offset
+    /// `signal` there. A rank that sees the atomic's result also sees the data. The source may be
+    /// reused on return. The completion of the atomic is not reported. If the target is not mapped,
+    /// the atomic runs in a poll of the target, like a handler.
     ///
     /// # Errors
     /// If a range lies outside the segment, the integer is misaligned, or more than
@@ -108,8 +109,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 comparand: 0,
                 ..request
             };
-            // SAFETY: an aligned number of the same window (`remote_number`); the same as for a
-            // plain atomic.
+            // SAFETY: `remote_number` checked that the number is aligned and lies in the same
+            // window. Others access it as they access the number of a plain atomic.
             unsafe { request.apply(number.window.0.add(signal)) };
             // The target may sleep until the atomic's result, and nothing else wakes it.
             self.job().ni.notify(target);

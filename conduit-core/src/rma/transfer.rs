@@ -1,5 +1,5 @@
-//! Puts and gets by messages: a send ticket and a source role for each piece, one operation id for
-//! all.
+//! Puts and gets by messages. Each piece takes a send ticket and a source role; all pieces share
+//! one operation id.
 //!
 //! The local memory gets the same role as in GASNet's portals-conduit: RARSRC if it lies in this
 //! rank's segment, a ReqSB chunk if it fits one, and otherwise, or when all chunks are in use, a
@@ -22,9 +22,11 @@ use crate::threads::Mode;
 pub(crate) enum Transfer {
     /// The transfer would have blocked.
     NotStarted,
-    /// It is in flight; `copied`: its local memory is no longer used (a put from chunks).
+    /// The transfer is in flight. `copied` tells whether its local memory is no longer used (a put
+    /// from chunks).
     Started { op: OpId, copied: bool },
-    /// It is in flight as a member of a group, or was empty: it need not be waited for separately.
+    /// The transfer is in flight as a member of a group, or was empty. It need not be waited for
+    /// separately.
     Member,
 }
 
@@ -64,12 +66,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .check_outside(operation, am::Operation::Request)?;
         self.engine.check_fault()?;
         if local.len() == 0 {
-            // Nothing to move; also, a rank without a segment has no entry that would accept it.
+            // There is nothing to move. Besides, a rank without a segment has no entry that would
+            // accept it.
             return Ok(Transfer::Member);
         }
         if let Some(address) = self.engine.memory.address_at_once(remote) {
-            // SAFETY: guaranteed by the caller. For a range of this very process, the program
-            // guarantees that it is valid memory.
+            // SAFETY: the caller guarantees the local memory. For a range of this process, the
+            // program guarantees that it is valid memory.
             unsafe {
                 self.engine
                     .memory
@@ -83,8 +86,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
-            // All its tickets at once, or as many as exist if it needs more; in that case it polls
-            // for the rest.
+            // Takes all tickets of the transfer at once, or as many as exist if it needs more. In
+            // that case the transfer polls for the rest.
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
@@ -137,7 +140,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             let length = piece.min(local.len() - start);
             let place = self.place(operation, local, start, length, &mut md, op)?;
             copied &= matches!(place, Place::Chunk(_));
-            // SAFETY: guaranteed by the caller; the piece lies within the local memory.
+            // SAFETY: the caller guarantees the local memory; the piece lies within the local
+            // memory.
             unsafe {
                 self.post_piece(
                     operation,
@@ -160,7 +164,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     fn most_tickets(self) -> u32 {
         match self.job().settings.msg_limit {
             0 => u32::MAX,
-            // Some are always held for replies.
+            // Some tickets are always held for replies.
             limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
         }
     }
@@ -211,8 +215,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
             })?;
         // One descriptor over all of the memory serves every piece; it ends with the operation.
-        // SAFETY: valid until the operation is synchronised (the transfer's contract), which is
-        // after its last piece; the descriptor is released at the last piece.
+        // SAFETY: by the contract of `transfer`, the memory is valid until the operation is
+        // synchronised, which is after its last piece; the descriptor is released at the last
+        // piece.
         let bound = self
             .engine
             .wait_for(operation, Awaits::Descriptor, |engine| unsafe {
@@ -261,7 +266,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        // In bounds: a piece of the destination.
+                        // In bounds: this is a piece of the destination.
                         let destination = base.wrapping_add(start);
                         self.kernel().chunks.set_bounce(
                             chunk,
@@ -283,7 +288,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     remote_offset: offset as u64,
                     token: Token::new(role, Some(op)).bits(),
                 };
-                // SAFETY: a held chunk, or guaranteed by the caller.
+                // SAFETY: the destination is a held chunk, or memory that the caller guarantees.
                 self.engine
                     .wait_for(operation, Awaits::Room(target), |engine| unsafe {
                         Ok((engine.job().ni.get(&get)? == Submit::Posted).then_some(()))
