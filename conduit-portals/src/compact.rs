@@ -1,4 +1,5 @@
-//! Tables with little spare capacity, for idle peers, which take most of the memory in a large job.
+//! Growth and shrinking of tables with little spare capacity. Idle peers use such tables, because
+//! they account for most of the memory in a large job.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -6,7 +7,8 @@ use std::hash::Hash;
 /// Tables with at most this capacity are not shrunk.
 const FEW: usize = 4;
 
-/// Appends an item. Growing leaves at most a sixteenth of the table spare, whereas a `Vec` doubles.
+/// Appends an item. A full table grows by at most a sixteenth of its length, whereas a `Vec`
+/// doubles.
 pub fn push<T>(table: &mut Vec<T>, item: T) {
     if table.len() == table.capacity() {
         table.reserve_exact(1 + table.len() / 16);
@@ -14,14 +16,14 @@ pub fn push<T>(table: &mut Vec<T>, item: T) {
     table.push(item);
 }
 
-/// Frees most of the unneeded capacity of a table.
+/// Shrinks a table of which less than a quarter is in use.
 pub fn shrink<T>(table: &mut Vec<T>) {
     if table.capacity() > FEW && table.len() < table.capacity() / 4 {
         table.shrink_to(2 * table.len());
     }
 }
 
-/// Frees most of the unneeded capacity of a map.
+/// Shrinks a map of which less than a quarter is in use.
 pub fn shrink_map<K: Eq + Hash, V>(map: &mut HashMap<K, V>) {
     if map.capacity() > FEW && map.len() < map.capacity() / 4 {
         map.shrink_to(2 * map.len());

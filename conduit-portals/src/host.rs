@@ -1,22 +1,22 @@
-//! Determines which processes share a host, and which addresses a subnet.
+//! Determines which processes share a host, and which addresses belong to a subnet.
 
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
-/// Returns a number that identifies the host: the boot, and the network namespace to which socket
-/// names belong.
+/// Returns a number that identifies the host. It depends on the boot id and on the network
+/// namespace, because names of sockets are valid only within a namespace.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error if the boot id or the namespace can't be read.
 pub fn host() -> io::Result<u64> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-    // The number of the namespace is that of the file itself, not that of the link to it.
+    // Metadata follows the link, so the inode is that of the namespace itself.
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let numbers = [namespace.dev(), namespace.ino()].map(u64::to_le_bytes);
     let bytes = boot.trim().bytes().chain(numbers.into_iter().flatten());
-    // FNV-1a.
+    // The FNV-1a hash.
     Ok(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     }))
@@ -30,8 +30,8 @@ pub struct Subnet {
 }
 
 impl Subnet {
-    /// Creates the subnet of an address. `bits` is the part after the slash in `ADDRESS/BITS`;
-    /// `None`: the address alone.
+    /// Creates the subnet of an address. `bits` is the part after the slash in `ADDRESS/BITS`; with
+    /// `None`, the subnet contains only the address itself.
     pub fn parse(address: &str, bits: Option<&str>) -> Option<Self> {
         let address: IpAddr = address.parse().ok()?;
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -41,7 +41,7 @@ impl Subnet {
 
     /// Returns whether an address belongs to this subnet.
     pub fn contains(self, address: IpAddr) -> bool {
-        // The address as a number whose highest bit is the first.
+        // Converts an address to a 128-bit number whose highest bit is the address's first bit.
         let number = |address| match address {
             IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
             IpAddr::V6(address) => address.to_bits(),

@@ -1,6 +1,7 @@
-//! Networks with the semantics of Portals: [`matching`] in software; [`transport`], the Ni contract
-//! over any carrier of fragments; [`portals4`], the contract over a real Portals 4. Networks also
-//! share [`peers`], the tables of processes that come and go, and [`host`].
+//! Networks with the semantics of Portals. [`matching`] is message matching in software,
+//! [`transport`] implements the Ni contract over any carrier of fragments, and [`portals4`]
+//! implements it over a real Portals 4. [`peers`] (tables of processes that come and go) and
+//! [`host`] are shared with other networks.
 
 #[cfg(test)]
 extern crate self as conduit_portals;

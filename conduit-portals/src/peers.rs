@@ -1,4 +1,5 @@
-//! Tables of peers that come and go. They assign numbers, and shrink when peers leave.
+//! Tables of peers that come and go. The tables assign numbers to peers, and shrink when peers
+//! leave.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeSet, HashMap};
@@ -12,7 +13,7 @@ use crate::compact::{shrink, shrink_map};
 #[derive(Debug, Clone)]
 pub struct Table<T> {
     entries: Vec<Option<T>>,
-    /// Free numbers below the table's end.
+    /// The free numbers below the end of `entries`.
     free: BTreeSet<u32>,
 }
 
@@ -36,7 +37,7 @@ impl<T> Table<T> {
         number
     }
 
-    /// Removes a value, and frees its number.
+    /// Removes a value and frees its number.
     pub fn remove(&mut self, number: u32) -> Option<T> {
         let value = self.entries.get_mut(number as usize)?.take()?;
         self.free.insert(number);
@@ -65,7 +66,7 @@ impl<T> Table<T> {
         self.end() - self.free.len() as u32
     }
 
-    /// Returns the first number above all numbers in use.
+    /// Returns the number after the highest one in use.
     pub fn end(&self) -> u32 {
         self.entries.len() as u32
     }

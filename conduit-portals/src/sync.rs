@@ -1,5 +1,5 @@
-//! The synchronisation primitives of the modules that have models: the standard ones, or the model
-//! checker's with `--cfg loom`.
+//! The synchronisation primitives of the modules that have loom models. They are the standard ones,
+//! or those of the model checker when built with `--cfg loom`.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};
@@ -34,10 +34,11 @@ impl<T> Mutex<T> {
     }
 }
 
-/// Executes a fence that other threads can run before. The checker switches threads only at
-/// accesses, so a plain fence would form one step with the access before it, and the models would
-/// not detect a missing fence. Here all fences access one word, so that every order of them is
-/// tried; the access itself adds no ordering to that of the fences.
+/// Executes a fence before which the model checker can switch threads. The checker switches only at
+/// accesses to atomics, so it would execute a plain fence in one step with the access before it,
+/// and the models would not detect a missing fence. Here every fence also accesses one shared word,
+/// which makes the checker try every order of the fences. The access is relaxed, so it adds no
+/// ordering.
 #[cfg(loom)]
 pub fn fence(ordering: Ordering) {
     loom::lazy_static! {

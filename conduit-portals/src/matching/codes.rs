@@ -1,4 +1,4 @@
-//! The codes of operations and outcomes in messages.
+//! The numeric codes that messages use for operations and outcomes.
 
 use conduit_core::ni::{AtomicOp, AtomicType, Outcome};
 
@@ -21,7 +21,7 @@ pub fn outcome_of(code: u8) -> Option<Outcome> {
     })
 }
 
-/// Returns the code of an atomic: operation and type.
+/// Returns the code of an atomic: its operation and its type.
 pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     let op = AtomicOp::ALL
         .iter()

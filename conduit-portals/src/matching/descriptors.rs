@@ -1,7 +1,7 @@
-//! Memory descriptors: memory at the initiator.
+//! Memory descriptors, which describe memory at the initiator.
 //!
-//! Every put and get looks one up, from any thread, so the table consists of atomics and has a
-//! fixed size. A lock guards only the list of free slots.
+//! Every put and get looks up a descriptor, from any thread. The table therefore consists of
+//! atomics and has a fixed size; a lock guards only the list of free slots.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
@@ -17,23 +17,24 @@ pub const DESCRIPTORS: usize = 4096;
 /// A slot for a memory descriptor.
 #[derive(Debug)]
 struct Descriptor {
-    /// Odd while bound; increases with every bind and release.
+    /// The slot's generation, which is odd while a descriptor is bound, and increases with every
+    /// bind and release.
     generation: AtomicU32,
     base: AtomicPtr<u8>,
     len: AtomicUsize,
     eq: AtomicU8,
-    /// Number of operations whose completion has not been delivered.
+    /// Number of the descriptor's operations whose completion has not been delivered.
     pending: AtomicU32,
 }
 
 /// The memory and event queue of a bound descriptor.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound {
-    /// The first byte.
+    /// The memory's first byte.
     pub base: *mut u8,
-    /// Its length in bytes.
+    /// The memory's length in bytes.
     pub len: usize,
-    /// The queue for completions.
+    /// The event queue that receives the completions.
     pub eq: EqId,
 }
 
@@ -67,8 +68,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Implements [`md_bind`](conduit_core::ni::Ni::md_bind). The caller has checked that the queue
-    /// exists.
+    /// Implements [`md_bind`](conduit_core::ni::Ni::md_bind). The caller must have checked that the
+    /// queue exists.
     pub fn bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
         let slot = self.free.lock().pop().ok_or(NiError::Exhausted {
             operation: "md_bind",
@@ -127,8 +128,8 @@ impl<M: Mode> Descriptors<M> {
         })
     }
 
-    /// Does the same as [`Self::get`], and checks that `length` bytes from `offset` on, at most
-    /// `limit`, lie within the descriptor.
+    /// Does the same as [`Self::get`], and checks that the `length` bytes at `offset` lie within
+    /// the descriptor, and that `length` is at most `limit`.
     #[inline]
     pub fn piece(
         &self,
@@ -152,8 +153,8 @@ impl<M: Mode> Descriptors<M> {
         self.get("completion", MdId(md)).ok()
     }
 
-    /// Counts an operation as pending. Call it before the submission, because the completion may
-    /// arrive before the submission returns.
+    /// Counts an operation as pending. Must be called before the operation is submitted, because
+    /// its completion may arrive before the submission returns.
     #[inline]
     pub fn start(&self, md: MdId) {
         if let Some(descriptor) = self.find(md) {
@@ -166,8 +167,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Ends a pending operation: its completion was delivered, or its submission failed. Returns
-    /// `None` if none is pending, which only a peer's protocol violation can cause.
+    /// Ends a pending operation, whose completion was delivered or whose submission failed. Returns
+    /// `None` if no operation is pending, which only a peer's protocol violation can cause.
     #[inline]
     pub fn finish(&self, md: u32) -> Option<()> {
         let md = MdId(md);

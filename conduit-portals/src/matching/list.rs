@@ -1,29 +1,30 @@
 //! The match list of one portal table index.
 //!
-//! Rules beyond those of [`MatchEntry`], in the order in which they apply to a message:
+//! In addition to the rules of [`MatchEntry`], a message is checked against the entries by these
+//! rules, in this order:
 //!
 //! 1. An entry matches by the message's kind, source and match bits.
 //! 2. An offset outside of a region entry ends the message with [`Outcome::OutOfRange`]: the entry
-//!    has matched, but is not used up and raises no event. An offset is outside if it lies beyond
-//!    the end, or at the end with bytes to move.
-//! 3. A message that doesn't fit is truncated if the entry allows truncation; otherwise it passes
-//!    on to the next entry. An atomic can't be truncated.
+//!    has matched, but it is not used up and raises no event. An offset is outside if it lies
+//!    beyond the end of the entry, or exactly at the end when the message has bytes to move.
+//! 3. A message that doesn't fit is truncated if the entry allows truncation; otherwise the next
+//!    entry is tried. An atomic is never truncated.
 
 use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, Outcome, Rank};
 
-/// No entry.
+/// Stands for "no entry" in links between entries.
 const NIL: u16 = u16::MAX;
-/// The maximum number of entries in a list; [`EntryId::me`] has 12 bits for them.
+/// The maximum number of entries in a list: [`EntryId::me`] has 12 bits for the slot.
 pub const MAX_ENTRIES: usize = 4096;
 
 /// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MessageKind {
-    /// It writes memory.
+    /// A message that writes memory.
     Put,
-    /// It reads memory.
+    /// A message that reads memory.
     Get,
-    /// It changes an integer.
+    /// A message that changes an integer in memory.
     Atomic,
 }
 
@@ -41,43 +42,43 @@ impl MessageKind {
 /// The properties of a message that matching depends on.
 #[derive(Debug, Clone, Copy)]
 pub struct Incoming {
-    /// Its kind.
+    /// The message's kind.
     pub kind: MessageKind,
-    /// Its sender.
+    /// The rank that sent the message.
     pub source: Rank,
-    /// Its match bits.
+    /// The message's match bits.
     pub match_bits: u64,
     /// Offset within the entry's memory.
     pub offset: u64,
-    /// Bytes to move.
+    /// Number of bytes to move.
     pub length: usize,
 }
 
 /// The memory of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Memory {
-    /// Memory like [`MeMemory::Managed`].
+    /// Memory filled in order of arrival, the counterpart of [`MeMemory::Managed`].
     Managed {
-        /// Its capacity.
+        /// Capacity in bytes.
         bytes: usize,
-        /// Free bytes below which the entry is unlinked.
+        /// The entry is unlinked when fewer bytes than this are free.
         min_free: usize,
     },
     /// A piece of a region.
     Region {
-        /// Its start: an address or an offset, as the network chooses.
+        /// First byte of the piece: an address or an offset, as the network chooses.
         base: usize,
         /// Its length in bytes.
         len: usize,
     },
-    /// Memory like [`MeMemory::Process`].
+    /// Memory of the whole process, the counterpart of [`MeMemory::Process`].
     Process {
-        /// Its first address.
+        /// First address.
         base: u64,
-        /// Its length in bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// No memory: for headers only.
+    /// No memory: the entry takes only headers.
     Nothing,
 }
 
@@ -96,19 +97,19 @@ impl Memory {
 /// A match entry.
 #[derive(Debug, Clone, Copy)]
 pub struct Entry {
-    /// Its memory.
+    /// The memory that messages access.
     pub memory: Memory,
-    /// Bits to match.
+    /// The bits with which a message's match bits are compared.
     pub match_bits: u64,
-    /// Bits not compared.
+    /// The bits that are not compared.
     pub ignore_bits: u64,
     /// The only rank whose messages match, if it is restricted.
     pub source: Option<Rank>,
-    /// Permitted operations, and other options.
+    /// The permitted operations and other options.
     pub options: MeOptions,
-    /// The events that it raises.
+    /// The events that the entry raises.
     pub events: MeEvents,
-    /// Value passed back in its events.
+    /// Value passed back in the entry's events.
     pub tag: u64,
 }
 
@@ -127,7 +128,8 @@ impl Entry {
         }
     }
 
-    /// Returns whether the entry is managed, persistent, for puts, and raises an event for each.
+    /// Returns whether the entry may be the list's `front`: it is managed, persistent, takes puts,
+    /// and raises an event for each of them.
     fn may_be_front(&self) -> bool {
         let put = MeOptions::PUT | MeOptions::USE_ONCE;
         matches!(self.memory, Memory::Managed { .. })
@@ -135,7 +137,7 @@ impl Entry {
             && self.events.contains(MeEvents::OPERATION)
     }
 
-    /// Returns whether no match bits match both entries.
+    /// Returns whether no match bits can match both this entry and `other`.
     fn excludes(&self, other: &Self) -> bool {
         let compared = !self.ignore_bits & !other.ignore_bits;
         (self.match_bits ^ other.match_bits) & compared != 0
@@ -147,18 +149,19 @@ impl Entry {
 pub struct EntryId {
     /// Slot of the entry, less than [`MAX_ENTRIES`].
     pub slot: u16,
-    /// Generation of the slot, which increases when the slot's entry is unlinked.
+    /// Generation of the slot, which increases each time that an entry in the slot is unlinked.
     pub generation: u16,
 }
 
 impl EntryId {
-    /// Returns the id for the network's user: index in 4 bits, slot in 12, generation in 16.
+    /// Returns the id for the network's user: the index in 4 bits, the slot in 12, the generation
+    /// in 16.
     #[inline]
     pub fn me(self, index: u8) -> MeId {
         MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
     }
 
-    /// Returns index and entry. The inverse of [`EntryId::me`].
+    /// Returns the index and the entry of an id. The inverse of [`EntryId::me`].
     pub fn of(me: MeId) -> (u8, Self) {
         let id = Self {
             slot: (me.0 >> 16) as u16 & 0xfff,
@@ -171,30 +174,30 @@ impl EntryId {
 /// The memory that a message accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
-    /// The memory of a managed entry: the bytes are delivered with the event.
+    /// The memory of a managed entry, whose bytes are delivered with the event.
     Managed,
-    /// This address in a region, relative to the origin of [`Memory::Region`]'s base.
+    /// This place in a region, counted from the same origin as the base of [`Memory::Region`].
     Region(usize),
-    /// This address of the process, if it is mapped.
+    /// This address of the process, which may not be mapped.
     Process(u64),
     /// No memory.
     Nothing,
 }
 
-/// The entry that took a message, and the details.
+/// A match: the entry that took a message, and what the message does there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hit {
-    /// The entry.
+    /// The entry that took the message.
     pub id: EntryId,
-    /// Its tag.
+    /// The entry's tag.
     pub tag: u64,
-    /// The events that it raises.
+    /// The events that the entry raises.
     pub events: MeEvents,
     /// The memory that the message accesses.
     pub location: Location,
-    /// Offset within the entry.
+    /// Offset within the entry's memory.
     pub offset: u64,
-    /// Bytes to move.
+    /// Number of bytes to move.
     pub length: usize,
     /// The outcome. Unless it is [`Outcome::Done`], no bytes are moved and no event is raised.
     pub outcome: Outcome,
@@ -205,11 +208,11 @@ pub struct Hit {
 /// A match by a managed entry that takes the whole message and stays linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastHit {
-    /// The entry.
+    /// The entry that took the message.
     pub id: EntryId,
-    /// Its tag.
+    /// The entry's tag.
     pub tag: u64,
-    /// Offset within the entry.
+    /// Offset within the entry's memory.
     pub offset: u64,
 }
 
@@ -219,27 +222,27 @@ pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
-/// Successive messages that one managed entry takes in full while it stays linked. During a run the
-/// entry must not be unlinked and the index's messages must not be matched in any other way, so no
-/// other entry could take one of them first.
+/// A sequence of messages that one managed entry takes in full while it stays linked. During a run
+/// the entry must not be unlinked, and no message to the index may be matched by any other call; so
+/// no other entry could take one of the run's messages first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The entry.
+    /// The entry that takes the messages.
     pub id: EntryId,
-    /// Its tag.
+    /// The entry's tag.
     pub tag: u64,
     /// The only rank whose messages match, if the entry is restricted.
     pub source: Option<Rank>,
     match_bits: u64,
     compared: u64,
     fill: usize,
-    /// Fill above which the entry would be unlinked.
+    /// The largest `fill` with which the entry is not unlinked.
     most: usize,
 }
 
 impl Run {
-    /// Returns whether a put with these match bits, from a permitted source, belongs to the run
-    /// while there is room.
+    /// Returns whether a put with these match bits belongs to the run. The source must be
+    /// permitted, and the run must have room.
     #[inline(always)]
     pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
@@ -252,18 +255,19 @@ impl Run {
         let each = rounded(length);
         match (wanted as usize).checked_mul(each) {
             Some(all) if all <= room => wanted,
-            // Fits: less than `wanted`.
+            // The cast is lossless: the value is less than `wanted`.
             _ => (room / each) as u32,
         }
     }
 
-    /// Returns the offset of the next put.
+    /// Returns the offset at which the next put is placed.
     #[inline]
     pub fn offset(&self) -> u64 {
         self.fill as u64
     }
 
-    /// Accounts for puts for which there is [room](Run::room_for).
+    /// Accounts for `puts` puts of `length` bytes each, for which there must be
+    /// [room](Run::room_for).
     #[inline]
     pub fn charge(&mut self, puts: u32, length: usize) {
         self.fill += puts as usize * rounded(length);
@@ -273,14 +277,14 @@ impl Run {
 #[derive(Debug)]
 struct Node {
     entry: Entry,
-    /// Bytes in use, for a managed entry.
+    /// Number of bytes in use, if the entry is managed.
     fill: usize,
     previous: u16,
     next: u16,
     generation: u16,
     linked: bool,
-    /// The claim, if other networks also have the entry: the entry takes a message only if it takes
-    /// the claim.
+    /// The claim, if the entry also exists in other networks. The entry takes a message only if it
+    /// succeeds in taking the claim.
     claim: Option<Claim>,
 }
 
@@ -291,8 +295,8 @@ pub struct MatchList {
     free: Vec<u16>,
     first: u16,
     last: u16,
-    /// The first managed entry for puts, if no message can match both it and an entry before it;
-    /// otherwise NIL. Recomputed after each change.
+    /// The first managed entry for puts, if no message can match both that entry and an entry
+    /// before it; otherwise `NIL`. Valid only while `front_known` is set.
     front: u16,
     front_known: bool,
 }
@@ -327,14 +331,14 @@ impl MatchList {
         }
     }
 
-    /// Appends an entry: to the overflow list if its options say so, otherwise before that list.
-    /// Returns `None` if the list is full.
+    /// Appends an entry to the overflow list if its options ask for that, otherwise in front of the
+    /// overflow list. Returns `None` if the list is full.
     pub fn append(&mut self, entry: Entry) -> Option<EntryId> {
         self.append_claimed(entry, None)
     }
 
-    /// Does the same as [`Self::append`]. An entry with a claim takes a message only if it can take
-    /// the claim, and none once the claim is taken.
+    /// Does the same as [`Self::append`], for an entry with a claim. The entry takes a message only
+    /// if it can take the claim, so it takes none once the claim is taken.
     pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
@@ -388,7 +392,7 @@ impl MatchList {
         node.entry.options.contains(MeOptions::OVERFLOW)
     }
 
-    /// Unlinks an entry; returns false if it isn't in the list, or no longer.
+    /// Unlinks an entry. Returns `false` if it isn't in the list.
     pub fn unlink(&mut self, id: EntryId) -> bool {
         let known = self.contains(id);
         if known {
@@ -421,8 +425,9 @@ impl MatchList {
         self.free.push(slot);
     }
 
-    /// Begins a run, the fast path for most messages: puts to the first managed entry. `None`, or a
-    /// message that the run does not take, is inconclusive: call [`Self::accept`].
+    /// Begins a run, the fast path for most messages: puts to the first managed entry. If the call
+    /// returns `None`, or the run does not take a message, nothing is known about the message: call
+    /// [`Self::accept`].
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
@@ -452,7 +457,8 @@ impl MatchList {
         })
     }
 
-    /// Does the same as [`Self::begin_run`] for a single message, which it accounts for at once.
+    /// Does the same as [`Self::begin_run`] for a single message, and accounts for the message at
+    /// once.
     #[inline(always)]
     pub fn accept_fast(&mut self, source: Rank, match_bits: u64, length: usize) -> Option<FastHit> {
         if !self.front_known {
@@ -494,8 +500,8 @@ impl MatchList {
         }
     }
 
-    /// Finds [`Self::front`]. Managed entries are seldom the first in the list: they move behind
-    /// others as they are used up and appended again.
+    /// Finds [`Self::front`]. Managed entries are seldom the first in the list: each time one is
+    /// used up and appended again, it moves behind the others.
     #[cold]
     fn find_front(&mut self) {
         self.front_known = true;
@@ -633,7 +639,7 @@ impl Node {
         }
     }
 
-    /// Accounts for a message; returns true if it is the entry's last.
+    /// Accounts for a message. Returns `true` if it is the last that the entry takes.
     #[inline]
     fn charge(&mut self, length: usize) -> bool {
         let full = match self.entry.memory {

@@ -1,4 +1,4 @@
-//! Compares the list with a vector that is searched from the start, and tests the rules one by one.
+//! Compares the list with a model that searches a vector from the start, and tests each rule.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ fn of_two_lists_with_a_claim_one_takes_a_message() {
         list.append_claimed(once, Some(claim.clone())).unwrap();
         list.append(entry(Memory::Nothing)).unwrap();
     }
-    // A message outside of the entry does not take the claim.
+    // A message outside of the entry must not take the claim.
     let outside = one.accept(&incoming(MessageKind::Put, 101, 0)).unwrap();
     assert_eq!(outside.outcome, Outcome::OutOfRange);
     assert!(!claim.is_taken());
@@ -146,12 +146,12 @@ fn the_list_has_an_end() {
     assert!(list.contains(again));
 }
 
-/// A reference implementation that follows the contract without regard to speed.
+/// A reference implementation of the contract that ignores speed.
 #[derive(Debug, Default)]
 struct Model(Vec<(u64, Entry, usize)>);
 
 impl Model {
-    /// Returns tag, outcome, location, offset, length and whether the entry was unlinked.
+    /// Returns the tag, outcome, location, offset and length, and whether the entry was unlinked.
     fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Location, u64, usize, bool)> {
         for i in 0..self.0.len() {
             let (_, e, fill) = self.0[i];
@@ -230,7 +230,7 @@ impl Model {
 enum Step {
     Append(Entry),
     Unlink(prop::sample::Index),
-    /// A message of a run, or a single one.
+    /// A message, and whether it is tried as a run instead of on its own.
     Accept(Incoming, bool),
 }
 
@@ -298,8 +298,8 @@ proptest! {
                 Step::Append(mut entry) => {
                     entry.tag = i as u64;
                     ids.push((i as u64, list.append(entry).unwrap()));
-                    // The overflow list is the tail; a new entry of either kind goes behind those
-                    // of its kind.
+                    // The overflow list is the tail; a new entry is placed behind all entries of
+                    // its kind.
                     let overflow = |e: &Entry| e.options.contains(MeOptions::OVERFLOW);
                     let behind = model.0.iter().position(|e| overflow(&e.1));
                     let at = behind.filter(|_| !overflow(&entry));
@@ -313,7 +313,7 @@ proptest! {
                 }
                 Step::Unlink(_) => {}
                 Step::Accept(incoming, single) => {
-                    // Where a fast path applies, it must have the same result as the general path.
+                    // Where a fast path applies, its result must be that of the general path.
                     let (source, bits) = (incoming.source, incoming.match_bits);
                     let fast = match incoming.kind {
                         MessageKind::Put if single => list.accept_fast(source, bits, incoming.length),

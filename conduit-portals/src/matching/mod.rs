@@ -1,6 +1,6 @@
-//! Matching in software, for networks whose messages are matched by the target's processor: match
-//! lists, memory descriptors, and the codes of operations and outcomes in messages. It is
-//! independent of how messages travel.
+//! Matching in software, for networks whose messages are matched by the target's processor. It
+//! consists of match lists, memory descriptors, and the codes that messages use for operations and
+//! outcomes. It does not depend on how messages travel.
 
 mod codes;
 mod descriptors;
@@ -15,16 +15,16 @@ pub use list::{
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 
-/// Number of portal table indices in networks that match in software; [`EntryId::me`] has 4 bits
-/// for them.
+/// Number of portal table indices in networks that match in software: [`EntryId::me`] has 4 bits
+/// for the index.
 pub const PT_INDICES: usize = 16;
 
-/// Checks the memory of an entry to be appended. Returns its first byte if it is in a region;
-/// `region` looks up a region of this rank.
+/// Checks the memory of an entry to be appended. Returns the memory's first byte if it is in a
+/// region. `region` looks up a region of this rank.
 ///
 /// # Errors
-/// The region does not exist, the piece is not within it, or `min_free` is more than the entry
-/// holds.
+/// The region does not exist, the memory is not within the region, or `min_free` exceeds the
+/// entry's size.
 pub fn entry_start(
     memory: MeMemory,
     region: impl FnOnce(RegionId) -> Option<Region>,
@@ -61,7 +61,7 @@ pub fn entry_start(
     }
 }
 
-/// Returns the error for a quantity beyond its limit.
+/// Returns the error for a value that exceeds its limit.
 #[cold]
 pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit: u64) -> NiError {
     NiError::OverLimit {
@@ -72,7 +72,7 @@ pub fn over_limit(operation: &'static str, what: &'static str, value: u64, limit
     }
 }
 
-/// Returns the error for an index beyond the table.
+/// Returns the error for an index that the table does not have.
 #[cold]
 pub fn no_such_index(operation: &'static str, index: PtIndex) -> NiError {
     debug_assert!(usize::from(index.0) >= PT_INDICES);
