@@ -2,9 +2,9 @@
 //!
 //! The library's own atomics are not atomic with respect to a processor's, which handlers and ranks
 //! that share memory use. Therefore an atomic is a message to one of the network's internal
-//! indices, and its answer another; requests are matched here, against a list of the entries that
-//! take atomics. Atomics are operations like puts and gets only if a job requests the library's
-//! own.
+//! indices, and its answer is a second message; requests are matched here, against a list of the
+//! entries that take atomics. Only if a job requests the library's own atomics are they operations
+//! like puts and gets.
 
 use std::collections::VecDeque;
 
@@ -27,9 +27,9 @@ use crate::matching::{
 
 /// The maximum number of a rank's atomics in flight.
 const MOST: usize = 256;
-/// Number of blocks for requests, and bytes of each.
+/// Number of blocks for requests, and number of bytes in each block.
 const BLOCKS: [usize; 2] = [4, 64 << 10];
-/// Bytes of a request: match bits, offset, operand, comparand.
+/// Bytes of a request, which consists of match bits, offset, operand and comparand.
 const REQUEST: usize = 32;
 
 /// An atomic in flight.
@@ -53,7 +53,7 @@ struct Answer {
 #[derive(Debug)]
 pub(super) struct Atomics {
     pending: Slab<Pending>,
-    /// By index: the entries that take atomics; an entry's tag is its place.
+    /// For each index, the entries that take atomics. An entry's tag is its place in `Entries`.
     lists: [MatchList; INDICES as usize],
     owed: VecDeque<Answer>,
 }
@@ -68,7 +68,7 @@ impl Atomics {
     }
 }
 
-/// Returns the entry of a block for requests.
+/// Returns the match entry for a block that receives requests.
 fn requests() -> MatchEntry {
     MatchEntry {
         memory: MeMemory::Managed {
@@ -85,7 +85,7 @@ fn requests() -> MatchEntry {
 }
 
 impl NetworkState {
-    /// Links an entry that takes atomics, if it is over a region.
+    /// Links an entry to its index's list if it takes atomics and its memory is in a region.
     pub(super) fn join_list(&mut self, place: u32, entry: &MatchEntry, base: Option<*mut u8>) {
         let Some(base) = base.filter(|_| entry.options.contains(MeOptions::ATOMIC)) else {
             return;
@@ -132,8 +132,8 @@ impl NetworkState {
                     false => outcome = Outcome::OutOfRange,
                     true => {
                         let integer = std::ptr::with_exposed_provenance_mut(address);
-                        // SAFETY: aligned, and within a region, whose integers are accessed by
-                        // atomic instructions as the contract of atomics requires.
+                        // SAFETY: `integer` is aligned and lies within a region, whose integers are
+                        // accessed by atomic instructions, as the contract of atomics requires.
                         value = unsafe { apply_atomic(integer, op, ty, operand, comparand) };
                     }
                 }
@@ -198,7 +198,7 @@ impl NetworkState {
     }
 }
 
-/// Returns the form of an atomic for the library: the operation, its type, operand and comparand.
+/// Returns an atomic in the form that the library takes, and its operand as bytes in memory.
 fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     let Atomic {
         op,
@@ -213,7 +213,7 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
         AtomicType::F64 if op.is_arithmetic() => PTL_DOUBLE,
         AtomicType::I32 => PTL_INT32_T,
         AtomicType::I64 => PTL_INT64_T,
-        // An operation that does not compute works on a float's bits.
+        // An operation that does not compute treats a float as the integer with the same bits.
         AtomicType::U32 | AtomicType::F32 => PTL_UINT32_T,
         AtomicType::U64 | AtomicType::F64 => PTL_UINT64_T,
     };
@@ -239,7 +239,8 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     (native, in_memory(ty, operand))
 }
 
-/// Returns a number's representation in memory, in as many first bytes as the type has.
+/// Returns a number's representation in memory. Only the first bytes count, as many as the type
+/// has.
 fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     match ty.size() {
@@ -274,7 +275,8 @@ impl<M: Mode> Portals4<M> {
             ty: atomic.ty,
         };
         let operation = Operation::new(transfer, tells, atomic.token, None);
-        // SAFETY: operand and old value lie in the ticket's buffer.
+        // SAFETY: the operand and the old value lie in the ticket's buffer, not in the caller's
+        // memory.
         unsafe { (state.operations).start(&self.interface, operation, [&operand, &[]]) }
     }
 
@@ -333,7 +335,7 @@ impl<M: Mode> Portals4<M> {
         answer
     }
 
-    /// Performs the requests of peers, and ends the atomics that they have answered.
+    /// Performs the requests of peers, and ends the atomics for which an answer has arrived.
     pub(super) fn serve_atomics(&self) {
         self.send_owed();
         self.poll_queue(ATOMICS.into(), 64, &mut Serve(self));
@@ -393,8 +395,8 @@ impl<M: Mode> Sink for Serve<'_, M> {
         }
     }
 
-    /// Returns false while an answer waits for a ticket, or too many events for the user: then
-    /// requests wait in their queue, and ultimately at their initiators.
+    /// Returns `false` while an answer waits for a ticket, or too many events wait for the user.
+    /// Requests then wait in their queue, and ultimately at their initiators.
     fn is_ready(&self) -> bool {
         let state = self.0.state.lock();
         let mut queues = state.queues.iter().flatten();

@@ -1,9 +1,9 @@
 //! Match entries, and the memory of those that are locally managed.
 //!
-//! The library reports when a managed entry has unlinked itself, but then messages may still be
-//! arriving in its memory, or their events in the queue, in any order. The bytes of each event are
-//! therefore recorded: the memory is free when they form one piece from the first byte on that
-//! leaves less than the minimum free space, and all of them have been delivered.
+//! The library reports when a managed entry has unlinked itself. At that time messages may still be
+//! arriving in the entry's memory, and their events may be in the queue, in any order. The network
+//! therefore records which bytes have been delivered. An entry's memory is free once these bytes
+//! form one piece that begins at the first byte and leaves less than the minimum free space.
 
 use std::collections::VecDeque;
 
@@ -14,11 +14,11 @@ use super::interface::{Interface, Target};
 use super::queues::INDICES;
 use crate::matching::EntryId;
 
-/// Places per linkable entry: a late event may name a place whose entry is gone, so places are
-/// reused as late as possible.
+/// Number of places per linkable entry. A late event may name a place whose entry is gone, so
+/// places are reused as late as possible.
 const PLACES: u32 = 4;
 
-/// Memory aligned to 16.
+/// Memory aligned to 16 bytes.
 type Memory = Box<[u128]>;
 
 /// The memory of a managed entry.
@@ -28,9 +28,9 @@ struct Block {
     bytes: usize,
     min_free: usize,
     messages: u32,
-    /// Bytes from the first one on whose messages have been delivered.
+    /// Number of bytes, counted from the block's first byte, whose messages have been delivered.
     delivered: usize,
-    /// Pieces after these, in no particular order.
+    /// Delivered pieces after these bytes, in no particular order.
     beyond: Vec<(usize, usize)>,
 }
 
@@ -50,8 +50,8 @@ impl Block {
         }
     }
 
-    /// Returns whether everything has been delivered that the entry had taken when it unlinked
-    /// itself.
+    /// Returns whether everything that the entry had taken when it unlinked itself has been
+    /// delivered.
     fn is_drained(&self, once: bool) -> bool {
         match once {
             true => self.messages > 0,
@@ -67,7 +67,7 @@ impl Block {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum EntryLink {
     Linked,
-    /// It has unlinked itself; its memory is still in use.
+    /// The entry has unlinked itself, but its memory is still in use.
     Draining,
     Gone,
 }
@@ -81,7 +81,7 @@ pub(super) struct Entry {
     pub(super) tag: u64,
     pub(super) options: MeOptions,
     pub(super) events: MeEvents,
-    /// Its place in the list for atomics.
+    /// The entry's id in the list for atomics, if it takes atomics.
     pub(super) in_list: Option<EntryId>,
     block: Option<Block>,
 }
@@ -97,7 +97,7 @@ pub(super) struct Entries {
     spare: Vec<Memory>,
 }
 
-/// The user pointer of the entry behind all others in the library.
+/// The user pointer of the catch-all entry, which is linked behind all others.
 pub(super) const NOBODY: usize = 0;
 
 fn unknown(me: MeId) -> NiError {
@@ -119,7 +119,7 @@ impl Entries {
         }
     }
 
-    /// Links an entry. `region` is the first byte of its memory, if that is in a region.
+    /// Links an entry. `region` is the first byte of its memory, if that memory is in a region.
     ///
     /// # Errors
     /// Too many entries are linked, or the library has refused it.
@@ -130,7 +130,7 @@ impl Entries {
         entry: &MatchEntry,
         region: Option<*mut u8>,
     ) -> Result<(MeId, u32), NiError> {
-        // The network's internal entries don't count.
+        // The network's internal entries don't count towards the limit.
         let counts = index < INDICES;
         if counts && self.linked == self.limit {
             return Err(NiError::Exhausted {
@@ -185,8 +185,8 @@ impl Entries {
         // Atomics are matched here, see `atomics`.
         let by_library = entry.options.intersects(MeOptions::PUT | MeOptions::GET);
         let handle = match by_library {
-            // SAFETY: a region lives as long as the network, a block until the entry has drained,
-            // or its place is reused after it was unlinked.
+            // SAFETY: a region lives as long as the network. A block lives until the entry has
+            // drained, or until its place is reused after the entry was unlinked.
             true => unsafe { interface.me_append(index, entry, target, tells, place as usize + 1) },
             false => Ok(PTL_INVALID_HANDLE),
         };
@@ -217,7 +217,7 @@ impl Entries {
         }
     }
 
-    /// Returns the entry that an event of the library names.
+    /// Returns the entry that a user pointer from a library event names.
     #[inline]
     pub(super) fn named(&mut self, user: usize) -> Option<(u32, &mut Entry)> {
         let place = user.checked_sub(1)?;
@@ -228,7 +228,7 @@ impl Entries {
         self.places.get_mut(place as usize)
     }
 
-    /// Unlinks an entry. Returns its place, if it is gone.
+    /// Unlinks an entry. Returns its place if the entry is gone.
     ///
     /// # Errors
     /// The entry does not exist.
@@ -254,8 +254,8 @@ impl Entries {
         Ok(Ok(place))
     }
 
-    /// Handles an entry's single use that the library doesn't know of. Returns the event that is
-    /// due.
+    /// Handles the single use of an entry whose use the library doesn't see, because the atomic was
+    /// performed here. Returns the event that is due.
     pub(super) fn used_up(&mut self, interface: &Interface, place: u32) -> Option<Event<'static>> {
         let entry = self.places.get_mut(place as usize)?;
         entry.in_list = None;
@@ -267,7 +267,8 @@ impl Entries {
         self.unlinked(place)[0]
     }
 
-    /// Handles an entry's unlinking itself. Returns the events that are due.
+    /// Handles the library's report that an entry has unlinked itself. Returns the events that are
+    /// due.
     pub(super) fn unlinked(&mut self, place: u32) -> [Option<Event<'static>>; 2] {
         let Some(entry) = self.places.get_mut(place as usize) else {
             return [None; 2];
@@ -356,8 +357,8 @@ mod tests {
 
     #[test]
     fn a_block_is_drained_after_its_last_message_in_any_order() {
-        // Four messages; after the third there is still room for the smallest message, after the
-        // fourth there is not.
+        // There are four messages. After the third there is still room for the smallest message;
+        // after the fourth there is not.
         let pieces = [(0, 100), (100, 108), (108, 600), (600, 1000)];
         for first in 0..4 {
             for step in [1, 3] {

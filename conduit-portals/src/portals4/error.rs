@@ -14,7 +14,7 @@ pub enum Portals4Error {
     Library {
         /// This rank.
         rank: Rank,
-        /// The library, and the reason why it can't be used.
+        /// The library and the reason why it can't be used.
         reason: String,
     },
     /// The library has refused a call.
@@ -33,7 +33,7 @@ pub enum Portals4Error {
     PeerFailed {
         /// The rank that failed.
         peer: Rank,
-        /// Its own error.
+        /// The error of the failed rank.
         reason: String,
     },
 }

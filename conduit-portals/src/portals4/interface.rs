@@ -1,4 +1,5 @@
-//! The calls of libportals, with their return codes as results. One open interface.
+//! An open interface of libportals. Its methods make the library's calls, and convert their return
+//! codes to results.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
@@ -27,8 +28,8 @@ pub(super) enum Target {
 pub(super) enum EntryKind {
     Put,
     Get,
-    /// An atomic that the library performs. The operand is the memory at this rank; after it, at
-    /// [`FETCHED`], there is room for the old value.
+    /// An atomic that the library performs. The memory at this rank holds the operand, followed at
+    /// [`FETCHED`] by room for the old value.
     Atomic(NativeAtomic),
 }
 
@@ -37,7 +38,7 @@ pub(super) enum EntryKind {
 pub(super) struct NativeAtomic {
     pub(super) op: ptl_op_t,
     pub(super) ty: ptl_datatype_t,
-    /// Comparand of [`PTL_CSWAP`], in the first bytes, as many as the type has.
+    /// Comparand of [`PTL_CSWAP`]. Only the first bytes count, as many as the type has.
     pub(super) comparand: [u8; 8],
     pub(super) fetch: bool,
 }
@@ -64,16 +65,17 @@ impl EntryKind {
     }
 }
 
-/// Offset of the fetched old value from an atomic's operand, in bytes.
+/// Offset of the fetched old value from the start of an atomic's operand, in bytes.
 pub(super) const FETCHED: usize = 8;
 
 /// An operation in the library's form.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) kind: EntryKind,
-    /// The descriptor of all memory whose completions go to the right queue.
+    /// The memory descriptor for all memory of the process with completions to the operation's
+    /// queue.
     pub(super) md: ptl_handle_md_t,
-    /// The memory at this rank.
+    /// Address of the memory at this rank.
     pub(super) address: usize,
     pub(super) length: usize,
     pub(super) target: Rank,
@@ -81,7 +83,7 @@ pub(super) struct Transfer {
     pub(super) match_bits: u64,
     pub(super) remote_offset: u64,
     pub(super) hdr_data: u64,
-    /// Passed back in the event.
+    /// Value passed back in the event.
     pub(super) user: usize,
 }
 
@@ -115,10 +117,10 @@ impl Interface {
             waiting: AtomicU32::new(0),
             overrun: AtomicBool::new(false),
         };
-        // SAFETY: may be called at any time.
+        // SAFETY: `PtlInit` may be called at any time.
         this.check("PtlInit", unsafe { this.library.PtlInit() })?;
         let options = PTL_NI_MATCHING | PTL_NI_LOGICAL;
-        // SAFETY: pointers to variables.
+        // SAFETY: all pointers are to live local variables.
         let opened = unsafe {
             this.library.PtlNIInit(
                 PTL_IFACE_DEFAULT,
@@ -137,10 +139,10 @@ impl Interface {
     /// Returns this process's physical id.
     pub(super) fn place(&self) -> Result<ptl_process_phys_t, NiError> {
         let mut id = ptl_process_t::from_rank(0);
-        // SAFETY: a pointer to a variable.
+        // SAFETY: `id` is a live local variable.
         let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut id) };
         self.check("PtlGetPhysId", found)?;
-        // SAFETY: all bytes of it have a value, and the call returns a physical id.
+        // SAFETY: all bytes of `id` are initialised, and the call returns a physical id.
         Ok(unsafe { id.phys })
     }
 
@@ -150,7 +152,7 @@ impl Interface {
             .iter()
             .map(|place| ptl_process_t::from_phys(place.nid, place.pid))
             .collect();
-        // SAFETY: a map of this length.
+        // SAFETY: `map` has as many elements as the length passed with it.
         let set = unsafe {
             self.library
                 .PtlSetMap(self.ni, map.len() as u64, map.as_ptr())
@@ -160,7 +162,7 @@ impl Interface {
 
     /// Checks that the library's constants are those of its assumed version.
     pub(super) fn self_test(&self) -> Result<(), SelfTestError> {
-        // SAFETY: an open interface of this library with matching and a map.
+        // SAFETY: `self.ni` is an open interface of this library, with matching and a map.
         unsafe { self.library.self_test(self.ni) }
     }
 
@@ -196,7 +198,7 @@ impl Interface {
 
     pub(super) fn eq_alloc(&self, slots: usize) -> Result<ptl_handle_eq_t, NiError> {
         let mut queue = PTL_EQ_NONE;
-        // SAFETY: a pointer to a variable.
+        // SAFETY: `queue` is a live local variable.
         let made = unsafe { self.library.PtlEQAlloc(self.ni, slots as u64, &mut queue) };
         self.check("PtlEQAlloc", made).map(|()| queue)
     }
@@ -205,7 +207,7 @@ impl Interface {
     #[inline]
     pub(super) fn eq_get(&self, queue: ptl_handle_eq_t) -> Option<ptl_event_t> {
         let mut event = ptl_event_t::default();
-        // SAFETY: a queue of this interface, which is open, and a variable.
+        // SAFETY: `queue` belongs to this open interface, and `event` is a live local variable.
         match unsafe { self.library.PtlEQGet(queue, &mut event) } {
             PTL_OK => Some(event),
             PTL_EQ_DROPPED => {
@@ -225,11 +227,13 @@ impl Interface {
     ) -> Option<(usize, ptl_event_t)> {
         let mut event = ptl_event_t::default();
         let mut which = 0;
-        // SYNC: `close` sets `closed` before it reads `waiting`.
+        // SYNC: this increments `waiting` before it reads `closed`; `close` sets `closed` before it
+        // reads `waiting`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let polled = match self.closed.load(Ordering::SeqCst) {
             true => PTL_EQ_EMPTY,
-            // SAFETY: queues of this interface, which is open, and variables.
+            // SAFETY: the queues belong to this open interface, and the pointers are to live local
+            // variables.
             false => unsafe {
                 self.library.PtlEQPoll(
                     queues.as_ptr(),
@@ -247,7 +251,7 @@ impl Interface {
         matches!(polled, PTL_OK | PTL_EQ_DROPPED).then_some((which as usize, event))
     }
 
-    /// Opens a table entry. With a queue it has flow control.
+    /// Opens a table entry. An entry with a queue has flow control.
     pub(super) fn pt_alloc(
         &self,
         index: u8,
@@ -256,22 +260,22 @@ impl Interface {
         let options = if queue.is_some() { PTL_PT_FLOWCTRL } else { 0 };
         let queue = queue.unwrap_or(PTL_EQ_NONE);
         let mut got = 0;
-        // SAFETY: a queue of this interface, and a variable.
+        // SAFETY: `queue` belongs to this interface, and `got` is a live local variable.
         let made =
             unsafe { (self.library).PtlPTAlloc(self.ni, options, queue, index.into(), &mut got) };
         self.check("PtlPTAlloc", made)
     }
 
     pub(super) fn pt_enable(&self, index: u8) {
-        // SAFETY: an open interface is its only condition. The index is known to be open, so the
-        // call can't fail.
+        // SAFETY: the call's only condition is an open interface. The index is known to be open, so
+        // the call can't fail.
         unsafe { self.library.PtlPTEnable(self.ni, index.into()) };
     }
 
-    /// Appends an entry. `tells`: operations raise events.
+    /// Appends an entry. With `tells`, operations on the entry raise events.
     ///
     /// # Safety
-    /// The target's memory stays valid until the entry is unlinked, or the interface closed.
+    /// The target's memory must stay valid until the entry is unlinked or the interface is closed.
     pub(super) unsafe fn me_append(
         &self,
         index: u8,
@@ -324,7 +328,8 @@ impl Interface {
         };
         let user = ptr::without_provenance_mut::<c_void>(user);
         let mut handle = PTL_INVALID_HANDLE;
-        // SAFETY: pointers to variables; the caller's promise for the memory.
+        // SAFETY: the pointers are to live local variables, and the caller guarantees that the
+        // target's memory stays valid.
         let made = unsafe {
             (self.library).PtlMEAppend(self.ni, index.into(), &me, list, user, &mut handle)
         };
@@ -332,10 +337,11 @@ impl Interface {
     }
 
     pub(super) fn me_unlink(&self, handle: ptl_handle_me_t) -> Result<Unlink, NiError> {
-        // SAFETY: an entry of this interface.
+        // SAFETY: `handle` is an entry of this interface.
         match unsafe { self.library.PtlMEUnlink(handle) } {
             PTL_OK => Ok(Unlink::Done),
-            // The library returns the second for an entry that unlinks itself at this moment.
+            // The library returns `PTL_ARG_INVALID` for an entry that unlinks itself at this
+            // moment.
             PTL_IN_USE | PTL_ARG_INVALID => Ok(Unlink::InUse),
             code => Err(self.refused("PtlMEUnlink", code)),
         }
@@ -351,8 +357,8 @@ impl Interface {
             ct_handle: PTL_CT_NONE,
         };
         let mut handle = PTL_INVALID_HANDLE;
-        // SAFETY: a queue of this interface, and variables. Each operation specifies which memory
-        // is accessed.
+        // SAFETY: `queue` belongs to this interface, and the pointers are to live local variables.
+        // Binding accesses no memory: each operation specifies which memory is accessed.
         let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut handle) };
         self.check("PtlMDBind", made).map(|()| handle)
     }
@@ -360,8 +366,8 @@ impl Interface {
     /// Starts an operation.
     ///
     /// # Safety
-    /// Until the event, the memory that is sent is not written, and the memory that receives data
-    /// is neither read nor written.
+    /// Until the operation's event, the memory that is sent must not be written, and the memory
+    /// that receives data must be neither read nor written.
     #[inline]
     pub(super) unsafe fn start(&self, transfer: &Transfer) -> Result<Submit, NiError> {
         let Transfer {
@@ -378,7 +384,8 @@ impl Interface {
         let index = transfer.index.into();
         let user = ptr::without_provenance_mut::<c_void>(transfer.user);
         let returned = match transfer.kind {
-            // SAFETY: a descriptor of this interface; the caller's promise.
+            // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that the
+            // memory is not accessed otherwise until the event.
             EntryKind::Get => unsafe {
                 self.library.PtlGet(
                     md,
@@ -391,7 +398,7 @@ impl Interface {
                     user,
                 )
             },
-            // SAFETY: as above.
+            // SAFETY: same as for the get.
             EntryKind::Put => unsafe {
                 self.library.PtlPut(
                     md,
@@ -407,7 +414,7 @@ impl Interface {
                 )
             },
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
-                // SAFETY: as above.
+                // SAFETY: same as for the get.
                 unsafe {
                     self.library.PtlAtomic(
                         md,
@@ -428,7 +435,8 @@ impl Interface {
             EntryKind::Atomic(NativeAtomic {
                 op, ty, comparand, ..
             }) if op >= PTL_SWAP => {
-                // SAFETY: as above; the library has read the comparand when it returns.
+                // SAFETY: same as for the get. The library reads the comparand only during the
+                // call.
                 unsafe {
                     self.library.PtlSwap(
                         md,
@@ -449,7 +457,7 @@ impl Interface {
                 }
             }
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) => {
-                // SAFETY: as above.
+                // SAFETY: same as for the get.
                 unsafe {
                     self.library.PtlFetchAtomic(
                         md,
@@ -490,13 +498,15 @@ impl Interface {
     /// Closes the interface, after which the library accesses no memory. No other call may be in
     /// progress or follow, except [`Self::eq_poll`].
     pub(super) fn close(&self) {
-        // SYNC: with `eq_poll`.
+        // SYNC: `closed` is set before `waiting` is read; `eq_poll` increments `waiting` before it
+        // reads `closed`.
         if !self.closed.swap(true, Ordering::SeqCst) {
             while self.waiting.load(Ordering::SeqCst) != 0 {
                 std::thread::yield_now();
             }
-            // SAFETY: an open interface, closed once. `PtlFini` is not called, because the
-            // reference library could not be initialised again in this process after it.
+            // SAFETY: the interface is open, and `closed` ensures that it is closed only once.
+            // `PtlFini` is not called, because the reference library could not be initialised again
+            // in this process after it.
             unsafe { self.library.PtlNIFini(self.ni) };
         }
     }

@@ -46,9 +46,10 @@ use interface::{EntryKind, Interface, Transfer};
 use operations::{Operation, Operations, Tells};
 use queues::{ALL_INDICES, ALL_QUEUES, ATOMICS, INDICES, INJECTS, Index, QUEUES, Queue, no_index};
 
-/// Time that operations given up may take to end.
+/// How long operations that were given up may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The network's internal entries: behind all others of each index, and those for atomics.
+/// Number of the network's internal entries: one behind all others of each index, and those for
+/// atomics.
 const OWN_ENTRIES: u32 = 32;
 
 /// A rank's position in the job, and the capabilities common to all ranks.
@@ -67,10 +68,10 @@ pub struct Portals4<M: Mode> {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// Dropped before the memory that it accesses.
+    /// Must be dropped before the memory that it accesses, so it is declared before that memory.
     interface: Interface,
     state: M::Lock<NetworkState>,
-    /// By queue: locked during a poll.
+    /// One lock for each queue, held during a poll.
     polling: [M::Lock<()>; ALL_QUEUES],
     /// Whether the library performs atomics.
     native_atomics: bool,
@@ -89,11 +90,11 @@ struct NetworkState {
     indices: [Option<Index>; ALL_INDICES as usize],
     /// Whether this rank's operations were given up.
     abandoned: bool,
-    /// A peer that can't be reached.
+    /// A peer that can't be reached, if there is one.
     failed: Option<Rank>,
-    /// A peer that has violated the protocol.
+    /// A peer that has violated the protocol, if there is one.
     bad: Option<Rank>,
-    /// The library's refusal after which nothing works any more.
+    /// The refusal of the library, if there was one, after which every call fails.
     fault: Option<NiError>,
 }
 
@@ -159,7 +160,7 @@ impl<M: Mode> Portals4<M> {
         Ok(this)
     }
 
-    /// Waits for a bounded time until everything that this rank sent has arrived.
+    /// Waits until everything that this rank sent has arrived, but only for a bounded time.
     pub fn leave(&self) {
         let end = Instant::now() + self.linger;
         while Instant::now() < end && self.state.lock().operations.under_way() > 0 {
@@ -171,7 +172,7 @@ impl<M: Mode> Portals4<M> {
         }
     }
 
-    /// Checks that calls may go to the library.
+    /// Returns an error if the library can't be used any more.
     fn check_usable(&self, state: &NetworkState, operation: &'static str) -> Result<(), NiError> {
         match (&state.fault, self.interface.is_broken()) {
             (Some(fault), _) => Err(fault.clone()),
@@ -216,7 +217,7 @@ impl NetworkState {
         Ok(me)
     }
 
-    /// Starts an inject that has been checked.
+    /// Starts an inject whose arguments have been checked.
     fn inject(&mut self, interface: &Interface, inject: &Inject<'_>) -> Result<Submit, NiError> {
         let Some(queue) = &self.queues[usize::from(INJECTS)] else {
             return Ok(Submit::Again);
@@ -234,11 +235,13 @@ impl NetworkState {
             user: 0,
         };
         let operation = Operation::new(transfer, Tells::Nothing, 0, None);
-        // SAFETY: the bytes are copied to the ticket's buffer.
+        // SAFETY: the bytes are copied to the ticket's buffer, so no memory of the caller's is
+        // accessed after the call.
         unsafe { (self.operations).start(interface, operation, [inject.head, inject.body]) }
     }
 
-    /// Processes the library's events for this queue's operations. The resulting events wait.
+    /// Processes the library's events for this queue's operations. The resulting events wait in the
+    /// queue's `pending`.
     fn reap(&mut self, interface: &Interface, number: usize) {
         let Some(completions) = self.completions(number) else {
             return;

@@ -14,19 +14,19 @@ use super::queues::{Data, INDICES, INJECTS, QUEUES, no_index, no_queue};
 use super::{NetworkState, PATIENCE, Portals4};
 use crate::matching::over_limit;
 
-/// The longest wait inside of the library.
+/// The longest wait inside the library.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
-/// A wait shorter than the library's resolution of milliseconds.
+/// A wait that is shorter than a millisecond, the resolution of the library's waits.
 const SHORT_WAIT: Duration = Duration::from_micros(20);
 
-/// The common part of put and get.
+/// The arguments that put and get have in common.
 struct Submission {
     name: &'static str,
     md: MdId,
     local_offset: usize,
     tells: Tells,
     token: u64,
-    /// Without descriptor and address.
+    /// The transfer, with descriptor and address still to be set.
     transfer: Transfer,
 }
 
@@ -72,7 +72,7 @@ impl<M: Mode> Portals4<M> {
         transfer.md = queue.md;
         transfer.address = bound.base.wrapping_add(local_offset).expose_provenance();
         let operation = Operation::new(*transfer, tells, token, Some(md));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::put` or `Ni::get`.
         let answer = unsafe { (state.operations).start(&self.interface, operation, [&[]; 2]) }?;
         if answer == Submit::Posted {
             state.descriptors.start(md);
@@ -120,7 +120,7 @@ impl<M: Mode> Portals4<M> {
         count
     }
 
-    /// Gives up operations, and waits until none can access a caller's memory.
+    /// Gives up this rank's operations, and waits until none of them can access a caller's memory.
     fn give_up(&self) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -154,20 +154,22 @@ fn check_index(name: &'static str, index: PtIndex) -> Result<(), NiError> {
     }
 }
 
-/// Returns the bytes of a message, aligned to 16: in place, or copied.
+/// Returns the bytes of a message, aligned to 16 bytes. Unaligned bytes are copied to `scratch`.
 fn bytes<'a>(data: &Data, scratch: &'a mut Vec<u128>) -> &'a [u8] {
     let first = match data.first.addr().is_multiple_of(16) {
         true => data.first,
         false => {
             scratch.resize(data.length.div_ceil(16).max(scratch.len()), 0);
             let copy = scratch.as_mut_ptr().cast::<u8>();
-            // SAFETY: within a block, see `Entry::offset`, and the copy has room for as many bytes.
+            // SAFETY: the bytes lie within a block, which `Entry::offset` has checked, and `copy`
+            // has room for as many bytes.
             unsafe { copy.copy_from_nonoverlapping(data.first, data.length) };
             copy.cast_const()
         }
     };
-    // SAFETY: as above. The library writes no byte of a message after its event, and its block is
-    // not reused before the message is delivered.
+    // SAFETY: `first` is valid for `data.length` bytes: it points into the block or to the copy.
+    // The library writes no byte of a message after its event, and its block is not reused before
+    // the message is delivered.
     unsafe { std::slice::from_raw_parts(first, data.length) }
 }
 
@@ -257,7 +259,7 @@ impl<M: Mode> Ni for Portals4<M> {
                 user: 0,
             },
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::put`.
         unsafe { self.submit(submission) }
     }
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
@@ -298,7 +300,7 @@ impl<M: Mode> Ni for Portals4<M> {
                 user: 0,
             },
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::get`.
         unsafe { self.submit(submission) }
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {

@@ -1,4 +1,5 @@
-//! Operations in flight: their tickets, and those that their target has refused for now.
+//! Operations in flight, the tickets that they hold, and the operations that their target has
+//! refused for now.
 //!
 //! libportals doesn't specify how many operations may be in flight, and a rank that exceeds the
 //! limit may hang inside a call. Each operation therefore takes a ticket from one of a few
@@ -19,7 +20,8 @@ use portals4_sys::*;
 use super::interface::{FETCHED, Interface, Transfer};
 use super::queues::INDICES;
 
-/// Shares of the tickets: the user's indices share four, the network's own indices have one each.
+/// Number of shares. The user's indices share four of them; the network's own indices have one
+/// each.
 const SHARES: u32 = 6;
 
 /// Returns the share of an index.
@@ -36,23 +38,23 @@ const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(
 /// The event that an operation raises at its initiator.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tells {
-    /// None: an inject.
+    /// No event, because the operation is an inject.
     Nothing,
-    /// The end of a put.
+    /// An event for the end of a put.
     Put(Ack),
-    /// The end of a get.
+    /// An event for the end of a get.
     Get,
-    /// The end of an atomic, and the old value if it fetches.
+    /// An event for the end of an atomic, with the old value if the atomic fetches.
     Atomic { fetch: bool, ty: AtomicType },
 }
 
 impl Tells {
-    /// Returns whether it is an atomic on an integer of another length.
+    /// Returns whether the operation is an atomic whose integer does not have `length` bytes.
     fn is_atomic_of_other(self, length: u64) -> bool {
         matches!(self, Self::Atomic { ty, .. } if length != ty.size() as u64)
     }
 
-    /// Returns whether the data sent lie in the ticket's buffer.
+    /// Returns whether the data to send are in the ticket's buffer.
     fn is_buffered(self) -> bool {
         matches!(self, Self::Nothing | Self::Atomic { .. })
     }
@@ -64,7 +66,7 @@ pub(super) struct Operation {
     pub(super) transfer: Transfer,
     pub(super) tells: Tells,
     pub(super) token: u64,
-    /// The descriptor that counts it as pending.
+    /// The memory descriptor that counts the operation as pending.
     pub(super) md: Option<MdId>,
     refusals: u32,
     /// The old value of an atomic that has ended.
@@ -83,12 +85,12 @@ impl Operation {
         }
     }
 
-    /// Returns whether the library may access memory of the caller's.
+    /// Returns whether the library may access the caller's memory for this operation.
     pub(super) fn has_memory(&self) -> bool {
         self.md.is_some() && self.transfer.length > 0
     }
 
-    /// Returns the event that its initiator is owed.
+    /// Returns the event that is due at the operation's initiator.
     pub(super) fn event(&self, outcome: Outcome, length: usize) -> Option<Event<'static>> {
         let token = self.token;
         match self.tells {
@@ -122,11 +124,11 @@ impl Operation {
 
 /// The result that an event reports for an operation.
 pub(super) enum Ended {
-    /// It has ended.
+    /// The operation has ended.
     Yes(Operation, Outcome, usize),
-    /// It will be sent again.
+    /// The operation was refused and will be sent again.
     Refused,
-    /// Its target can't be reached.
+    /// The operation's target can't be reached.
     Unreachable(Operation),
 }
 
@@ -135,17 +137,18 @@ pub(super) enum Ended {
 pub(super) struct Operations {
     table: Box<[Option<Operation>]>,
     free: Vec<u32>,
-    /// By share: number of tickets left.
+    /// For each share, the number of tickets left.
     left: [u32; SHARES as usize],
-    /// Refused operations, and the times at which they are due.
+    /// The times at which refused operations are due, each with the operation's ticket.
     refused: Vec<(Instant, u32)>,
-    /// The library reads the buffers, and writes the values that atomics fetch.
+    /// The tickets' buffers. They are cells because the library reads them, and writes the values
+    /// that atomics fetch.
     buffers: Box<[UnsafeCell<u8>]>,
     buffer_size: usize,
 }
 
 impl Operations {
-    /// Creates the table with `most` tickets and injects of `inject_size` bytes.
+    /// Creates the table with at least `most` tickets, for injects of up to `inject_size` bytes.
     pub(super) fn new(most: u32, inject_size: usize) -> Self {
         let each = most.div_ceil(SHARES);
         let most = each * SHARES;
@@ -170,8 +173,8 @@ impl Operations {
         self.table.len() - self.free.len()
     }
 
-    /// Starts an operation. `inject` are the bytes of an inject or of an atomic's operand; they are
-    /// copied to the ticket's buffer.
+    /// Starts an operation. `inject` holds the bytes of an inject or of an atomic's operand, which
+    /// are copied to the ticket's buffer.
     ///
     /// # Errors
     /// The library has refused it.
@@ -195,7 +198,8 @@ impl Operations {
         if operation.tells.is_buffered() {
             let [head, body] = inject;
             let buffer = self.buffer(place as usize, head.len() + body.len());
-            // SAFETY: a buffer whose ticket is free is not in use, and there is room.
+            // SAFETY: the ticket was free, so its buffer is not in use, and the buffer has room for
+            // the bytes.
             unsafe {
                 buffer.copy_from_nonoverlapping(head.as_ptr(), head.len());
                 let behind = buffer.add(head.len());
@@ -203,7 +207,8 @@ impl Operations {
             }
             operation.transfer.address = buffer.expose_provenance();
         }
-        // SAFETY: the caller's promise; a buffer is unchanged until its ticket is free again.
+        // SAFETY: the caller keeps the contract of `Interface::start` for its own memory. The
+        // ticket's buffer is unchanged until the ticket is free again.
         let answer = unsafe { interface.start(&operation.transfer) }?;
         if answer == Submit::Posted {
             self.free.pop();
@@ -220,8 +225,8 @@ impl Operations {
         let place = event.user_ptr.addr();
         let operation = self.table.get_mut(place)?.as_mut()?;
         let outcome = match event.ni_fail_type {
-            // Entries on the overflow list take no bytes: the entry behind all others, or the
-            // user's entry for otherwise unmatched messages.
+            // Entries on the overflow list take no bytes. These are the entry behind all others,
+            // and the user's entries for otherwise unmatched messages.
             PTL_NI_OK if event.ptl_list == PTL_OVERFLOW_LIST => Outcome::NoMatch,
             // An entry that permits truncation has truncated an atomic.
             PTL_NI_OK if operation.tells.is_atomic_of_other(event.mlength) => Outcome::OutOfRange,
@@ -259,7 +264,8 @@ impl Operations {
     /// Returns the value that an atomic has fetched to its ticket's buffer.
     fn fetched(&self, place: usize, ty: AtomicType) -> u64 {
         let there = self.buffer(place, FETCHED + 8).wrapping_add(FETCHED);
-        // SAFETY: within the buffer. The library writes nothing to it after the operation's event.
+        // SAFETY: `there` lies within the ticket's buffer. The library writes nothing to it after
+        // the operation's event.
         unsafe {
             match ty.size() {
                 4 => there.cast::<u32>().read_unaligned().into(),
@@ -289,7 +295,8 @@ impl Operations {
         while let Some(&(due, place)) = self.refused.get(at) {
             let operation = self.table[place as usize].filter(|_| due <= now);
             let started = match operation {
-                // SAFETY: the promises for its memory at submission hold until its event.
+                // SAFETY: what the caller guaranteed for the operation's memory at submission holds
+                // until its event.
                 Some(operation) => unsafe { interface.start(&operation.transfer) }?,
                 None => Submit::Again,
             };
@@ -303,7 +310,7 @@ impl Operations {
         Ok(())
     }
 
-    /// Takes back the refused operations with memory of the caller's.
+    /// Removes the refused operations that access the caller's memory, and returns them.
     pub(super) fn give_up_refused(&mut self) -> Vec<Operation> {
         let mut refused = std::mem::take(&mut self.refused);
         let mut given_up = Vec::new();
@@ -317,7 +324,7 @@ impl Operations {
         given_up
     }
 
-    /// Returns whether the library may access memory of the caller's.
+    /// Returns whether the library may access the caller's memory for any operation.
     pub(super) fn any_with_memory(&self) -> bool {
         let mut operations = self.table.iter().flatten();
         operations.any(Operation::has_memory)

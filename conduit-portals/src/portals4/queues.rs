@@ -22,14 +22,14 @@ use super::interface::{Interface, Target};
 use super::operations::{Ended, Tells};
 use crate::matching::over_limit;
 
-/// Number of indices of the user.
+/// Number of indices for the user.
 pub(super) const INDICES: u8 = 8;
 /// The indices for atomics, see `atomics`.
 pub(super) const REQUESTS: u8 = INDICES;
 pub(super) const REPLIES: u8 = INDICES + 1;
 pub(super) const ALL_INDICES: u8 = INDICES + 2;
 
-/// Number of queues of the user.
+/// Number of queues for the user.
 pub(super) const QUEUES: u8 = 16;
 /// The queue for injects, which raise no events.
 pub(super) const INJECTS: u8 = QUEUES;
@@ -37,26 +37,26 @@ pub(super) const INJECTS: u8 = QUEUES;
 pub(super) const ATOMICS: u8 = QUEUES + 1;
 pub(super) const ALL_QUEUES: usize = QUEUES as usize + 2;
 
-/// The maximum number of events in a queue of the user.
+/// The maximum number of events in a queue.
 const SLOTS: usize = 1 << 24;
-/// Events of an index that flow control doesn't hold back: those of messages already matched, and
-/// of entries that unlink themselves.
+/// Room in an index's queue for events that flow control doesn't hold back: those of messages
+/// already matched, and of entries that unlink themselves.
 const SPARE_SLOTS: usize = 256;
-/// Empty polls of an index after which it is enabled again.
+/// Number of empty polls of an index after which the index is enabled again.
 const IDLE: u32 = 1024;
 
 /// A queue of the user.
 pub(super) struct Queue {
     pub(super) completions: ptl_handle_eq_t,
-    /// All memory of the process, with completions to this queue.
+    /// The memory descriptor for all memory of the process, with completions to this queue.
     pub(super) md: ptl_handle_md_t,
     slots: usize,
     indices: Vec<u8>,
     /// The index to poll first.
     turn: usize,
-    /// Events that do not come from the library.
+    /// Events for the user that do not come directly from the library.
     pub(super) pending: VecDeque<Event<'static>>,
-    /// Events that were taken during a wait.
+    /// Events of the library that were taken during a wait.
     pub(super) held: VecDeque<ptl_event_t>,
     /// Space for the bytes of an unaligned message.
     pub(super) scratch: Vec<u128>,
@@ -109,7 +109,7 @@ pub(super) fn no_index(operation: &'static str, index: PtIndex) -> NiError {
 }
 
 impl NetworkState {
-    /// Creates a queue with this number, or the user's next one.
+    /// Creates the queue with this number. Without a number, creates the user's next queue.
     pub(super) fn create_queue(
         &mut self,
         interface: &Interface,
@@ -199,13 +199,14 @@ impl NetworkState {
             events: MeEvents::empty(),
             tag: 0,
         };
-        // SAFETY: it has no memory.
+        // SAFETY: the entry has no memory.
         open.nobody =
             unsafe { interface.me_append(index, &nobody, Target::Nothing, false, NOBODY) }?;
         Ok(())
     }
 
-    /// Returns the library's queues to wait for, each with the user's queue that it belongs to.
+    /// Returns the library's queues to wait for, and for each of them the user's queue that it
+    /// belongs to.
     pub(super) fn sources(&self) -> (Vec<ptl_handle_eq_t>, Vec<u8>) {
         let mut sources = (Vec::new(), Vec::new());
         for (number, queue) in (0..).zip(&self.queues) {
@@ -270,7 +271,7 @@ impl NetworkState {
     /// Returns the user's event for an event of the library, if there is one.
     #[inline]
     pub(super) fn translate(&mut self, number: usize, event: &ptl_event_t) -> Option<Delivery> {
-        // SAFETY: all bytes of an event have a value.
+        // SAFETY: all bytes of an event are initialised.
         let source = unsafe { event.initiator.rank };
         let plain = |event| Some(Delivery { event, data: None });
         let told = match event.r#type {
@@ -339,7 +340,7 @@ impl NetworkState {
         let data = match entry.is_managed() {
             false => None,
             true => {
-                // Without bytes the address may have any value.
+                // The library may report any address for a message without bytes.
                 let address = match length {
                     0 => entry.first(),
                     _ => event.start.addr(),

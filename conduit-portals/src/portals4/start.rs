@@ -13,11 +13,11 @@ use super::interface::Interface;
 use super::settings::Settings;
 use super::{Job, Portals4};
 
-/// The configuration of the network over Portals 4. It is the same on all ranks, except for the
-/// library.
+/// The configuration of the network over Portals 4. All fields but `library` must be the same on
+/// all ranks.
 #[derive(Debug, Clone)]
 pub struct Portals4Config {
-    /// The libportals to load; `None`: the system's.
+    /// The libportals to load, or `None` for the system's.
     pub library: Option<PathBuf>,
     /// The maximum number of operations in flight.
     pub operations: u32,
@@ -62,13 +62,13 @@ impl Default for Portals4Config {
 /// Loads libportals.
 ///
 /// # Errors
-/// The library, and the reason why it can't be used.
+/// Returns the library's path and the reason why it can't be used.
 pub fn library(path: Option<&Path>) -> Result<Library, String> {
     Library::load(path).map_err(|error| error.to_string())
 }
 
-/// The limits that this network requests. The library may grant less, and this network reports
-/// limits accordingly.
+/// The limits that this network requests. The library may grant less; this network derives the
+/// limits that it reports from the granted ones.
 const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
     max_entries: 4096,
     max_unexpected_headers: 1024,
@@ -88,9 +88,9 @@ const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
     features: 0,
 };
 
-/// A rank's contribution to the allgather at start begins with one of these. The first is followed
-/// by its physical id, its largest message and its largest atomic, the second by the text of its
-/// error.
+/// The first byte of a rank's contribution to the allgather at start. After `READY` follow the
+/// rank's physical id, its largest message and its largest atomic; after `FAILED` follows the text
+/// of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -136,7 +136,7 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job)
     }
     let job = Job {
         rank,
-        // Fits: the number of ranks.
+        // The cast is lossless: this is the number of ranks.
         size: places.len() as u32,
         max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
         atomics: max_atomic >= 8,
