@@ -10,7 +10,7 @@ pub(crate) const UNIT: usize = 64;
 #[repr(C, align(64))]
 struct Block([u8; UNIT]);
 
-/// `len` bytes of memory, aligned to [`UNIT`].
+/// `len` bytes of memory, aligned to [`UNIT`] bytes.
 pub(crate) struct Buffer {
     blocks: Box<[Block]>,
     len: usize,
@@ -27,14 +27,16 @@ impl Buffer {
     #[inline]
     pub(crate) fn bytes(&self) -> &[u8] {
         let first = self.blocks.as_ptr().cast::<u8>();
-        // SAFETY: `len` is at most the blocks' bytes, which are initialised and have no padding.
+        // SAFETY: `len` is at most the number of bytes in the blocks, which are initialised and
+        // have no padding.
         unsafe { std::slice::from_raw_parts(first, self.len) }
     }
 
     #[inline]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         let first = self.blocks.as_mut_ptr().cast::<u8>();
-        // SAFETY: as above, and borrowed exclusively.
+        // SAFETY: `len` is at most the number of bytes in the blocks, which are initialised, have
+        // no padding, and are borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(first, self.len) }
     }
 }
@@ -47,7 +49,7 @@ impl fmt::Debug for Buffer {
 
 /// Size classes: 1, 2, 4 ... 4096 units.
 const CLASSES: usize = 13;
-/// The maximum bytes of free buffers in one size class.
+/// The maximum number of bytes in the free buffers of one size class.
 const MAX_FREE: usize = 1 << 20;
 
 /// Free buffers by size class.

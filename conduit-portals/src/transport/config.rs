@@ -6,7 +6,8 @@ pub use ::lanes::Settings as LaneSettings;
 
 use super::window::WINDOWS;
 
-/// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks must use the same.
+/// Limits and sizes of a [`SoftPortals`](super::SoftPortals). All ranks must use equal
+/// configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
     /// Bytes of all regions of a rank together.
@@ -17,7 +18,8 @@ pub struct PortalsConfig {
     pub max_managed: usize,
     /// Bytes of the largest inject, up to [`PortalsConfig::max_managed`].
     pub inject_size: usize,
-    /// Bytes of injects longer than a tiny fragment that may be in flight at once.
+    /// The maximum number of bytes in flight at once in injects that are longer than a tiny
+    /// fragment.
     pub inject_bytes: usize,
     /// Bytes for messages that have arrived and are not delivered yet, shared among all peers. Each
     /// peer's share has room for at least two of the largest managed messages.
@@ -26,8 +28,8 @@ pub struct PortalsConfig {
     /// bytes for each of a peer's four windows. Lanes are used only where all peers' shares of
     /// `arrival_bytes` are minimal.
     pub lanes: LaneSettings,
-    /// The maximum number of operations that a peer may have sent to this rank without their
-    /// delivery to this rank's user.
+    /// The maximum number of operations that a peer may have sent to this rank and that have not
+    /// been delivered to this rank's user.
     pub window: u16,
     /// The maximum number of operations of this rank, to all peers, that are in flight at once.
     pub operations: u32,
@@ -66,8 +68,8 @@ impl Default for PortalsConfig {
 }
 
 impl PortalsConfig {
-    /// Returns the lanes whose size is `window` bytes in each of a peer's four windows, as many as
-    /// fit into `arrivals` bytes.
+    /// Returns lane settings with `window` bytes in each of a peer's four windows, and with as many
+    /// lanes as fit into `arrivals` bytes.
     pub fn lanes(window: usize, arrivals: usize) -> LaneSettings {
         let most = if window > 0 { ::lanes::ROWS } else { 0 };
         let all = LaneSettings {

@@ -1,18 +1,18 @@
-//! A transport over a network with [connections](Connect) for a few peers. The peers with the most
-//! traffic get them ([`lanes`], where both ends pay).
+//! A transport over a network that can have [connections](Connect) to a few peers. The peers with
+//! the most traffic get them; [`lanes`] decides which.
 //!
-//! A connection has two channels, like a link, and each channel switches independently. To the
-//! connection: the last fragment on the channel's base path is an announcement; the receiver takes
-//! nothing from that channel of the connection before the announcement. Back: fragments are refused
-//! as if the link was full until the peer has taken everything from the channel, and then go by the
-//! base path. Once both channels have switched, a message about lanes reports it. Thus a fragment
-//! is assigned a path only when it is sent, in-flight fragments finish on the path they started on,
-//! and nothing is buffered here.
+//! A connection has two channels, like a link, and each channel switches independently. When a
+//! channel switches to the connection, its last fragment on the base path is an announcement; the
+//! receiver takes nothing from that channel of the connection before the announcement. When a
+//! channel switches back, fragments are refused as if the link were full until the peer has taken
+//! everything from the channel, and then use the base path. Once both channels have switched, a
+//! message about lanes reports it. Thus a fragment is assigned a path only when it is sent,
+//! in-flight fragments finish on the path they started on, and nothing is buffered here.
 //!
-//! The end that offers a connection expects it before it sends the offer. The other end makes the
-//! connection, which may take a while, and accepts the offer once the connection is established; if
-//! that fails, it denies the offer, and the pair stays on the base path. Therefore every connection
-//! attempt finds an end that expects it.
+//! The end that offers a connection expects the connection before it sends the offer, so every
+//! connection attempt finds an end that expects it. The other end makes the connection, which may
+//! take a while, and accepts the offer once the connection is established. If the attempt fails, it
+//! denies the offer, and the pair stays on the base path.
 //!
 //! Messages about lanes, and announcements, are fragments of the base path. The layer above must
 //! not use the first bytes of their headers (0x80 and above), nor tokens from 2^63 on.
@@ -32,13 +32,14 @@ use super::connect::{CHANNELS, Connect};
 use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 use super::interface::Transport;
 
-/// First bytes of headers: of messages about lanes; of announcements, by channel.
+/// First bytes of the headers of this layer: that of messages about lanes, and those of
+/// announcements, one for each channel.
 const LANE: u8 = 0x80;
 const ANNOUNCED: [u8; CHANNELS] = [0x81, 0x82];
-/// Marks the tokens of announcements on the data channel, which also hold the generation.
+/// Marks the tokens of announcements on the data channel, whose other bits hold the generation.
 const TOKEN: u64 = 1 << 63;
-/// Messages from and to a peer that wait here at most; above that, no more are taken from the peer.
-/// An honest peer rarely has more than one unanswered question.
+/// The maximum number of messages from and to a peer that wait here; above it, no more are taken
+/// from the peer. A peer that keeps to the protocol rarely has more than one unanswered question.
 const MOST_WAITING: usize = 8;
 /// The longest sleep while something waits for room in this layer or the network.
 const RETRY: Duration = Duration::from_millis(1);
@@ -47,11 +48,12 @@ const RETRY: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Connections<N> {
     network: N,
-    /// `None` if there are no connections; then this type only forwards.
+    /// `None` if there are no connections; this type then only forwards calls.
     state: Option<Box<ConnectionsState>>,
 }
 
-// For any size of the job. The heap holds lanes and ends, a constant number, and few messages.
+// The size of the state must not depend on the size of the job. On the heap, it has a constant
+// number of lanes and ends, and a few messages.
 const _: () = assert!(size_of::<ConnectionsState>() < 2048);
 
 #[derive(Debug)]
@@ -61,7 +63,7 @@ struct ConnectionsState {
     ends: Box<[Option<End>]>,
     /// Arrivals that the network has delivered and that are not handled yet.
     arrived: VecDeque<(Rank, Arrival)>,
-    /// Whether something was refused from a peer with too many unanswered questions.
+    /// Whether a fragment was refused because its peer has too many unanswered questions.
     has_refused: bool,
 }
 
@@ -110,11 +112,11 @@ fn is_own(header: &[u8]) -> bool {
 }
 
 impl<N: Connect> Connections<N> {
-    /// Creates the connections of a rank, at most as many as `settings` and the network allow;
-    /// without any, or with invalid settings, all calls are forwarded unchanged to the network.
-    /// Settings must be equal on all ranks. For tests: a nonzero `force` is the number of fragments
-    /// after which a rank leaves the connection that they went by; it also makes connections almost
-    /// free.
+    /// Creates the connections of a rank, at most as many as `settings` and the network allow.
+    /// Without any connections, or with invalid settings, all calls are forwarded unchanged to the
+    /// network. The settings must be equal on all ranks. `force` is for tests: if nonzero, it is
+    /// the number of fragments after which a rank leaves the connection that carried them, and
+    /// connections become almost free.
     pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
         let state = (settings.slots > 0).then(|| ConnectionsState::new(rank, settings, force));
@@ -140,7 +142,7 @@ impl<N: Connect> Connections<N> {
         state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
-    /// Handles the arrivals.
+    /// Handles the arrivals that the network has delivered.
     fn sort(&mut self, handler: &mut impl FragmentHandler) {
         let (network, Some(state)) = (&mut self.network, self.state.as_deref_mut()) else {
             return;
@@ -307,7 +309,7 @@ impl End {
         }
     }
 
-    /// Sends a fragment. Returns whether it went by the connection.
+    /// Sends a fragment. Returns whether the connection carried it.
     fn send(
         &mut self,
         network: &mut impl Connect,
@@ -414,7 +416,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
     }
 
     fn failed(&mut self, peer: Rank, failure: Failure) {
-        // Nothing received from it counts any more.
+        // Messages already received from the peer don't count any more.
         self.state.arrived.retain(|(from, _)| *from != peer);
         self.state.arrived.push_front((peer, Arrival::Failed));
         self.handler.failed(peer, failure);

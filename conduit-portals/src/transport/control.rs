@@ -1,5 +1,5 @@
-//! The control queue of each peer: responses, replies, and messages about direct access and
-//! leaving.
+//! The control queue of each peer, which holds responses, replies, and messages about direct access
+//! and leaving.
 //!
 //! Messages wait here until the transport takes them, in the order in which they became due, and
 //! carry window updates; an update that is due while no message waits goes in a separate fragment.
@@ -31,7 +31,7 @@ pub(crate) enum Control {
         outcome: Outcome,
         data: Buffer,
     },
-    /// The data of a longer get, which are read in place.
+    /// The reply to a get whose data don't fit in a tiny fragment and are read in place.
     LongReply(LongReply),
     /// This rank leaves.
     Leave(Left),
@@ -46,7 +46,8 @@ pub(crate) enum Control {
 }
 
 impl Control {
-    /// Returns the message's header; `None` if the entry is gone, so that the message is obsolete.
+    /// Returns the message's header, or `None` if the message is obsolete because its entry is
+    /// gone.
     #[inline]
     fn header(&self, portals: &mut Portals) -> Option<Header> {
         Some(match *self {
@@ -113,7 +114,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Flushes the control queue of one peer; returns false if something is left because the
+    /// Flushes the control queue of one peer; returns `false` if messages are left because the
     /// transport is full.
     fn flush_control_to(&mut self, peer: Rank) -> bool {
         let Self {
@@ -185,7 +186,8 @@ impl<T: Transport> Inner<T> {
             }
         }
         while let Some(link) = portals.links.get(peer)
-            // With an empty queue `window_update` reports everything new, so this ends.
+            // The queue is empty here, so `window_update` reports everything that is new, and the
+            // loop ends.
             && link.receive.is_due(window)
         {
             let update = link.window_update(window);
@@ -215,7 +217,7 @@ fn send_copied<T: Transport>(
     transport.send(peer, &fragment)
 }
 
-/// Sends a long reply. If it is refused, returns the reply with the reason.
+/// Sends a long reply. If the transport refuses it, returns the reason and the reply.
 fn send_long<T: Transport>(
     transport: &mut T,
     portals: &mut Portals,
@@ -223,7 +225,7 @@ fn send_long<T: Transport>(
     header: &Header,
     reply: LongReply,
 ) -> Option<(Refused, Control)> {
-    // Fits: the size of a message.
+    // The cast is lossless: a message's size fits in 32 bits.
     let length = reply.length as u32;
     let at = portals.long_replies.insert(reply);
     let header = header.encode(None);

@@ -1,10 +1,10 @@
-//! Forwarding by transports over other transports, and by the handlers between the layers.
+//! Macros that forward calls, for transports over other transports and for handlers between layers.
 
 /// Implements methods of [`Transport`](crate::transport::Transport) and
-/// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below, or of
-/// [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the handler above.
-/// The callee is a field of a structure, or the content of an enum's variant, bound to the name
-/// before `in`.
+/// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below, or
+/// methods of [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the
+/// handler above. The callee is a field of a structure, or the content of an enum's variant, bound
+/// to the name before `in`.
 ///
 /// ```
 /// use conduit_portals::forward_transport;
@@ -106,7 +106,7 @@ macro_rules! forward_transport {
     (unsafe $to:ident $all:tt $method:ident($($name:ident: $type:ty),*) -> $result:ty) => {
         #[inline]
         unsafe fn $method(&mut self, $($name: $type),*) -> $result {
-            // SAFETY: the caller keeps the same contract.
+            // SAFETY: the caller keeps the contract of the forwarded method, which is the same.
             unsafe { $crate::forward_transport!(self $to $all $method($($name),*)) }
         }
     };

@@ -23,12 +23,12 @@ pub struct Fragment<'a> {
 /// A fragment's bytes after the header.
 #[derive(Debug, Clone, Copy)]
 pub enum Payload<'a> {
-    /// Pieces that are copied before the call returns, with the header at most [`MAX_TINY`] bytes.
-    /// The fragment uses the command channel, and its arrival is not reported.
+    /// Pieces that are copied before the call returns. Header and pieces together have at most
+    /// [`MAX_TINY`] bytes. The fragment uses the command channel, and its arrival is not reported.
     Copied(&'a [&'a [u8]]),
     /// Bytes in the fragment handler's memory. [`FragmentHandler::read`] reads them for each packet
-    /// that carries some of them, until [`FragmentHandler::sent`]. The fragment uses the data
-    /// channel.
+    /// that carries some of them, until [`FragmentHandler::sent`] is called. The fragment uses the
+    /// data channel.
     Read {
         /// Token passed back to the fragment handler.
         token: u64,
@@ -40,7 +40,7 @@ pub enum Payload<'a> {
 /// The reason why a fragment was refused, without any effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// The link already holds as many fragments as it may: make progress and try again.
+    /// The link already holds as many fragments as it may. Make progress and try again.
     Full,
     /// The peer has [failed](FragmentHandler::failed).
     Dead,
@@ -59,16 +59,17 @@ pub trait FragmentHandler {
     /// Copies `into.len()` bytes of a [`Payload::Read`], from `offset` on, for a packet.
     fn read(&mut self, peer: Rank, token: u64, offset: usize, into: &mut [u8]);
     /// Returns `length` bytes of a [`Payload::Read`], from `offset` on, in place, so that a packet
-    /// goes to the system without a copy. Returns `None` if they may change meanwhile or are not
-    /// contiguous; the transport then [reads](Self::read) them.
+    /// goes to the system without a copy. Returns `None` if the bytes may change meanwhile or are
+    /// not contiguous; the transport then [reads](Self::read) them.
     fn source(&self, _peer: Rank, _token: u64, _offset: usize, _length: usize) -> Option<&[u8]> {
         None
     }
     /// Reports that the peer has acknowledged all of a [`Payload::Read`]; its bytes are not read
     /// any more.
     fn sent(&mut self, peer: Rank, token: u64);
-    /// Returns whether anything waits for [`sent`](Self::sent). If nothing does, the transport may
-    /// learn late that the bytes have arrived: with the peer's answer, if there is one.
+    /// Returns whether anything waits for [`sent`](Self::sent). If nothing does, the transport need
+    /// not learn early that the bytes have arrived: the peer may acknowledge them with its answer,
+    /// if there is one.
     fn is_awaited(&self, _peer: Rank, _token: u64) -> bool {
         true
     }
@@ -85,19 +86,19 @@ pub trait FragmentHandler {
     /// Ends the delivery of a fragment: all its chunks, and all fragments before it on its channel,
     /// were delivered.
     fn end(&mut self, id: u64);
-    /// Reports the end of a [direct operation](crate::transport::Transport::write). `value`: the
+    /// Reports the end of a [direct operation](crate::transport::Transport::write). `value` is the
     /// value that an atomic has fetched.
     fn done(&mut self, _peer: Rank, _token: u64, _value: u64) {}
     /// Reports that a peer is given up. Its fragments, ids and tokens are not mentioned again, and
     /// direct operations no longer access this rank's memory.
     fn failed(&mut self, peer: Rank, failure: Failure);
-    /// Reports that a new process has reached this one and was assigned this number. Only in [open
-    /// networks](crate::transport::open).
+    /// Reports that a new process has reached this one and was assigned this number. Called only in
+    /// [open networks](crate::transport::open).
     fn joined(&mut self, _peer: Rank) {}
     /// Reports that a link was without traffic for a while and has released its memory; the handler
     /// may do likewise. Fragments may be sent and may arrive at any time.
     fn link_idle(&mut self, _peer: Rank) {}
-    /// Returns the bytes of arriving fragments for which there is room. Each peer is granted its
+    /// Returns for how many bytes of arriving fragments there is room. Each peer is granted its
     /// share.
     fn room(&self) -> usize;
 }
@@ -105,19 +106,21 @@ pub trait FragmentHandler {
 /// The reason why a peer was given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It never answered, not even tiny packets.
+    /// The peer never answered, not even tiny packets.
     Unreachable,
-    /// It answers tiny packets, but none with this many bytes (UDP payload) gets through.
+    /// The peer answers tiny packets, but no packet with a UDP payload of this many bytes gets
+    /// through.
     Mtu(usize),
-    /// It has answered before and has been silent for this many milliseconds.
+    /// The peer answered before, and has now been silent for this many milliseconds.
     Silent(u64),
-    /// The network can't reach it any more: the system's error number.
+    /// The network can't reach the peer any more. The value is the system's error number.
     Lost(u32),
-    /// The network can't reach it any more: the network's reason.
+    /// The network can't reach the peer any more. The value is the network's reason.
     Network(&'static str),
-    /// It has violated the protocol in an authenticated message.
+    /// The peer has violated the protocol in an authenticated message.
     Broken(&'static str),
-    /// It has ended its session in good order. Only in [open networks](crate::transport::open).
+    /// The peer has ended its session in good order. Occurs only in [open
+    /// networks](crate::transport::open).
     Left,
 }
 
@@ -131,7 +134,7 @@ impl fmt::Display for Failure {
             ),
             Self::Silent(ms) => write!(f, "has been silent for {ms} ms"),
             Self::Lost(error) => {
-                // Fits: error numbers are small.
+                // The cast is lossless: error numbers are small.
                 let error = std::io::Error::from_raw_os_error(*error as i32);
                 write!(f, "can no longer be reached: {error}")
             }

@@ -10,7 +10,7 @@ use rustix::event::Timespec;
 use crate::transport::fragment::{Fragment, FragmentHandler, Refused};
 
 /// An address in memory that a rank has [exposed](Transport::expose), in the form that peers pass
-/// to their network (RDMA: key and remote address).
+/// to their network. For RDMA these are the key and the remote address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Remote {
     /// Selects the exposed memory.
@@ -63,13 +63,13 @@ pub trait Transport: Send {
     const AT_ONCE: bool = false;
     /// Accepts a fragment. The fragment may wait until [`Transport::transmit`].
     fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Delivers the fragments that have arrived, and runs timers that are due; makes at most one
-    /// system call when there is nothing. Returns whether something has arrived.
+    /// Delivers the fragments that have arrived, and runs timers that are due; when nothing has
+    /// arrived, makes at most one system call. Returns whether something has arrived.
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool;
     /// Passes to the system everything that may be sent now.
     fn transmit(&mut self, handler: &mut impl FragmentHandler);
-    /// Returns whether nothing sent to a peer waits for transmission or acknowledgement. Then the
-    /// next fragment has nothing to be batched with, and should go at once.
+    /// Returns whether nothing sent to a peer waits for transmission or acknowledgement. If so, the
+    /// next fragment has nothing to be batched with, and should be transmitted at once.
     fn is_idle(&self, peer: Rank) -> bool {
         self.outstanding(peer) == 0
     }
@@ -80,18 +80,19 @@ pub trait Transport: Send {
     /// only once it has everything sent to it.
     fn settle(&mut self, _peer: Rank) {}
     /// Returns the time until [`Transport::receive`] has to be called even if nothing arrives. Call
-    /// this just before sleeping: until then, packets that were already received may end sleeps.
+    /// this just before sleeping; without this call, packets that were already received may end the
+    /// sleep at once.
     fn timeout(&self) -> Option<Duration>;
-    /// Returns the object that sleeps until something arrives. It is separate, because the lock is
-    /// not held meanwhile.
+    /// Returns the object that sleeps until something arrives. It is a separate object because the
+    /// lock is not held during the sleep.
     fn waiter(&self) -> Arc<dyn Wait>;
     /// Stops all access to the fragment handler's memory on behalf of these peers, permanently.
     /// When this returns, no byte of a [`Payload::Read`](crate::transport::fragment::Payload::Read)
-    /// to one of them is read any more, and no direct [write](Self::write) or [read](Self::read)
-    /// there accesses memory here. Fragments cut off by this may never arrive, nor any behind them;
-    /// further ones are [refused](Refused::Full). Copied ones continue, unless the transport had to
-    /// give up these peers, or all, for this. May block for a moment, and deliver arrivals
-    /// meanwhile.
+    /// to one of them is read any more, and no direct [write](Self::write) or [read](Self::read) at
+    /// one of them accesses memory here. Fragments cut off by this call may never arrive, nor may
+    /// any fragments behind them; further ones are [refused](Refused::Full). Copied fragments
+    /// continue, unless the transport had to give up these peers, or all peers, to stop the access.
+    /// May block for a moment, and deliver arrivals meanwhile.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler);
     /// Returns a peer's host and address, for error messages.
     fn describe(&self, peer: Rank) -> String;
@@ -101,14 +102,14 @@ pub trait Transport: Send {
     fn has_direct(&self) -> bool {
         false
     }
-    /// Exposes memory to direct access by peers; returns `Ok(None)` without direct access. The
-    /// address is a multiple of 8 if `base` is.
+    /// Exposes memory to direct access by peers; returns `Ok(None)` if the network has no direct
+    /// access. The remote address is a multiple of 8 if `base` is.
     ///
     /// # Errors
-    /// The network's reason, for instance the limit of locked memory.
+    /// Returns the network's reason, for instance the limit on locked memory.
     ///
     /// # Safety
-    /// `[base, base + len)` stays valid for reads and writes for the transport's lifetime.
+    /// `[base, base + len)` must stay valid for reads and writes for the transport's lifetime.
     unsafe fn expose(&mut self, _base: *mut u8, _len: usize) -> Result<Option<Remote>, String> {
         Ok(None)
     }
@@ -118,10 +119,12 @@ pub trait Transport: Send {
     /// While it is in progress, the peer is not [idle](Self::is_idle).
     ///
     /// # Errors
-    /// [`Refused::TooLong`]: it can't be done directly, now or ever. No error has an effect.
+    /// Returns [`Refused::TooLong`] if the write can't be done directly, now or ever. A refused
+    /// write has no effect.
     ///
     /// # Safety
-    /// The memory here is valid for reads, and not written, until the operation has ended.
+    /// The memory here must be valid for reads, and must not be written, until the operation has
+    /// ended.
     unsafe fn write(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
@@ -131,8 +134,8 @@ pub trait Transport: Send {
     /// Same as for [`Transport::write`].
     ///
     /// # Safety
-    /// The memory here is valid for writes, and not accessed otherwise, until the operation has
-    /// ended.
+    /// The memory here must be valid for writes, and must not be accessed otherwise, until the
+    /// operation has ended.
     unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
@@ -142,12 +145,13 @@ pub trait Transport: Send {
         false
     }
     /// Performs an atomic that the network [has](Transport::has_atomic) on a peer's memory, or on
-    /// this rank's own (`peer` is then this rank). It is atomic with respect to all others that
-    /// this network performs. It ends with [`FragmentHandler::done`], with the old value if it
-    /// fetches; otherwise it is the same as [`Transport::write`].
+    /// this rank's own (`peer` is then this rank). The operation is atomic with respect to all
+    /// other atomics that this network performs. It ends with [`FragmentHandler::done`], which
+    /// receives the old value if the operation fetches. In all other respects it is the same as
+    /// [`Transport::write`].
     ///
     /// # Errors
-    /// [`Refused::Full`] or [`Refused::Dead`], without effect.
+    /// Returns [`Refused::Full`] or [`Refused::Dead`]; a refused atomic has no effect.
     fn atomic(
         &mut self,
         _peer: Rank,
@@ -160,9 +164,9 @@ pub trait Transport: Send {
 
 /// Sleeps until a [`Transport`] has something to receive.
 pub trait Wait: Send + Sync {
-    /// Returns when something may have arrived since the last [`Transport::receive`], when `also`
-    /// is readable, or after `limit` (`None`: never), or earlier. Returns whether something may
-    /// have arrived.
+    /// Sleeps until something may have arrived since the last [`Transport::receive`], `also` is
+    /// readable, or `limit` has passed; `None` is no limit. May return earlier. Returns whether
+    /// something may have arrived.
     ///
     /// Whatever it returns, call [`Transport::receive`] before the next wait, which may otherwise
     /// return at once.

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Expires after a time without progress at the peers. A slow network gets the time it needs.
-/// Because only a new minimum of the outstanding amount prolongs the wait, it ends whatever the
+/// Expires after a time without progress at the peers, so a slow network gets the time it needs.
+/// Only a new minimum of the outstanding amount prolongs the wait, so the wait ends whatever the
 /// peers do.
 #[derive(Debug)]
 pub(crate) struct Linger {
@@ -21,7 +21,7 @@ impl Linger {
         }
     }
 
-    /// Returns whether to give up, with this much outstanding.
+    /// Returns whether to give up, when this much is outstanding.
     pub(crate) fn is_over(&mut self, now: Instant, outstanding: usize) -> bool {
         if outstanding < self.minimum {
             self.minimum = outstanding;

@@ -17,14 +17,14 @@ pub(crate) struct TransportLink {
     pub(crate) peer: Rank,
     pub(crate) send: SendWindows,
     pub(crate) receive: ReceiveWindows,
-    /// Sizes of the windows: this rank's at the peer, and the peer's here. They are the job's size,
-    /// except for [lanes](super::wide).
+    /// The window size of this rank at the peer. `receive_size` is that of the peer at this rank.
+    /// Both are the job's size, except for [lanes](super::wide).
     pub(crate) send_size: WindowSize,
     pub(crate) receive_size: WindowSize,
     /// The control queue. It is bounded by two windows and a few messages for each index, because
     /// no more operations are reported as consumed while it holds a window's worth.
     pub(crate) control: VecDeque<Control>,
-    /// Whether it is in the list of links to be flushed.
+    /// Whether the link is in the list of links to be flushed.
     pub(crate) scheduled: bool,
     /// Set once the peer has announced that it leaves.
     pub(crate) left: Option<Left>,
@@ -71,10 +71,11 @@ impl TransportLink {
     }
 }
 
-/// The state kept of an idle [`TransportLink`]. The counters of its windows continue from there.
+/// The state that is kept of an idle [`TransportLink`]. When the link becomes active again, the
+/// counters of its windows continue from this state.
 #[derive(Debug, Clone, Copy)]
 struct IdleLink {
-    /// Its rank in two halves, to avoid an alignment of four bytes.
+    /// The peer's rank, in two halves to avoid an alignment of four bytes.
     peer: [u16; 2],
     send: SendWindows,
     receive: IdleWindows,
@@ -119,7 +120,8 @@ impl IdleLink {
 /// All peers. A peer that was never used costs four bytes, an idle one 74.
 #[derive(Debug)]
 pub(crate) struct Links {
-    /// By rank: an index into `links`, an index into `idle` with [`IDLE`] added, or [`UNUSED`].
+    /// For each rank, an index into `links`, an index into `idle` with [`IDLE`] added, or
+    /// [`UNUSED`].
     slots: Box<[u32]>,
     links: Vec<TransportLink>,
     idle: Vec<IdleLink>,
@@ -129,7 +131,7 @@ pub(crate) struct Links {
 
 const UNUSED: u32 = u32::MAX;
 const IDLE: u32 = 1 << 31;
-/// With fewer links, the memory is kept.
+/// The minimum number of links for which memory is freed.
 const MIN_SHRINK: usize = 16;
 
 impl Links {
