@@ -2,10 +2,10 @@
 //!
 //! A rank's own thread takes the lock with every call and every poll; the [progress
 //! thread](crate::transport::ProgressThread) takes it only when the rank has been away for a while.
-//! An ordinary lock costs two atomic read-modify-writes each time, of about twenty cycles each:
-//! more than the rest of a poll that finds nothing. Therefore, where one thread of the rank at a
-//! time makes calls (`Seq`, `ParSync`), that thread is the lock's *owner*, whose half is a store
-//! and a load; a *remote* thread pays for both sides with a system call:
+//! An ordinary lock costs two atomic read-modify-writes each time, of about twenty cycles each,
+//! which is more than the rest of a poll that finds nothing. Therefore, where one thread of the
+//! rank at a time makes calls (`Seq`, `ParSync`), that thread is the lock's *owner*, whose half of
+//! the protocol is a store and a load. A *remote* thread pays for the two sides with a system call:
 //!
 //! ```text
 //! owner                               remote thread (under the mutex)
@@ -15,9 +15,10 @@
 //!   and wait for the mutex
 //! ```
 //!
-//! One of the two sees the other if both barriers are full barriers. The remote thread's
-//! `membarrier` executes one on each processor that runs a thread of this process, so the owner's
-//! barrier only needs to stop the compiler. Where the system has no such call, both are fences.
+//! At least one of the two threads sees the other's store if both barriers are full barriers. The
+//! remote thread's `membarrier` executes one on each processor that runs a thread of this process,
+//! so the owner's barrier only needs to stop the compiler. Where the system has no such call, both
+//! are fences.
 //!
 //! Where several threads of the rank make calls at once (`Par`), the lock is only its mutex.
 
@@ -43,8 +44,8 @@ pub(crate) enum Bias {
     None,
 }
 
-/// The lock described in the module. It has a cache line of its own, which remote threads touch
-/// only when they lock.
+/// The lock described in the module. The lock has a cache line of its own, which remote threads
+/// touch only when they take the lock.
 #[repr(align(128))]
 pub(crate) struct BiasedLock<T> {
     held: AtomicBool,
@@ -56,13 +57,13 @@ pub(crate) struct BiasedLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: at most one guard exists at a time (see the module), and the value may be sent.
+// SAFETY: at most one guard exists at a time (see the module), and `T` is `Send`.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
-/// Access by an owner, or by any thread without an owner.
+/// Access by the owner, or by any thread if the lock has no owner.
 pub(crate) struct Guard<'a, T> {
     lock: &'a BiasedLock<T>,
-    /// `None` for an owner.
+    /// The guard of the mutex, or `None` if the owner has the lock.
     mutex: Option<MutexGuard<'a, ()>>,
 }
 
@@ -102,11 +103,11 @@ impl<T> BiasedLock<T> {
     /// Waits until the lock is free, and returns a guard.
     ///
     /// # Panics
-    /// If the owner already holds the lock, because it would wait for itself.
+    /// Panics if the owner already holds the lock, because it would wait for itself.
     ///
     /// # Safety
-    /// With [`Bias::Owner`], at most one thread at a time calls this or [`Self::try_lock`] or holds
-    /// a guard.
+    /// With [`Bias::Owner`], at most one thread at a time may call this method or
+    /// [`Self::try_lock`], or hold a guard.
     #[inline]
     pub(crate) unsafe fn lock(&self) -> Guard<'_, T> {
         if self.bias == Bias::None {
@@ -147,16 +148,17 @@ impl<T> BiasedLock<T> {
         })
     }
 
-    /// Performs the owner's half of the protocol; returns false if a remote thread has the lock.
+    /// Performs the owner's half of the protocol; returns `false` if a remote thread has the lock.
     #[inline(always)]
     fn enter(&self) -> bool {
         self.held.store(true, Relaxed);
-        // SYNC: between `held` and `contended`; pairs with the remote thread's barrier.
+        // SYNC: orders the store to `held` before the load of `contended`; pairs with the remote
+        // thread's barrier.
         match self.asymmetric {
             true => compiler_fence(SeqCst),
             false => fence(SeqCst),
         }
-        // Acquire: pairs with the release of the last remote guard.
+        // Acquire pairs with the Release of the last remote guard.
         if self.contended.load(Acquire) {
             self.held.store(false, Release);
             return false;
@@ -167,7 +169,7 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn wait_for_remote(&self) {
         // A remote thread holds the mutex as long as it holds the lock. The next remote thread
-        // takes the mutex after this, and sees `held`.
+        // takes the mutex after this thread has had it, and therefore sees `held`.
         let mutex = self.mutex.lock();
         self.held.store(true, Relaxed);
         drop(mutex);
@@ -178,7 +180,8 @@ impl<T> BiasedLock<T> {
         let mutex = self.mutex.try_lock()?;
         if self.bias == Bias::Owner {
             self.contended.store(true, Relaxed);
-            // SYNC: between `contended` and `held`; pairs with the owner's barrier.
+            // SYNC: orders the store to `contended` before the load of `held`; pairs with the
+            // owner's barrier.
             let is_seen = match self.asymmetric {
                 true => membarrier(MembarrierCommand::PrivateExpedited).is_ok(),
                 false => {
@@ -186,7 +189,7 @@ impl<T> BiasedLock<T> {
                     true
                 }
             };
-            // Acquire: pairs with the release of the owner's guard.
+            // Acquire pairs with the Release of the owner's guard.
             if !is_seen || self.held.load(Acquire) {
                 self.contended.store(false, Release);
                 return None;
@@ -219,7 +222,7 @@ impl<T> Deref for Guard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the only access during the guard's life.
+        // SAFETY: at most one guard exists, so nothing else accesses the value during its life.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -227,7 +230,7 @@ impl<T> Deref for Guard<'_, T> {
 impl<T> DerefMut for Guard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the only access during the guard's life.
+        // SAFETY: at most one guard exists, so nothing else accesses the value during its life.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -235,14 +238,14 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Deref for RemoteGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the only access during the guard's life.
+        // SAFETY: at most one guard exists, so nothing else accesses the value during its life.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T> DerefMut for RemoteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the only access during the guard's life.
+        // SAFETY: at most one guard exists, so nothing else accesses the value during its life.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -273,7 +276,7 @@ mod tests {
             }
             let mut own = 0;
             while own < EACH || remote_locks.load(Relaxed) < EACH / 20 {
-                // SAFETY: the only owner.
+                // SAFETY: this thread is the only owner.
                 let guard = unsafe {
                     match own % 3 {
                         0 => lock.try_lock(),
@@ -316,7 +319,7 @@ mod tests {
     fn a_guard_excludes_all_others() {
         for bias in [Bias::Owner, Bias::None] {
             let lock = BiasedLock::new(7, bias);
-            // SAFETY: one thread.
+            // SAFETY: the test has only one thread.
             unsafe {
                 let guard = lock.lock();
                 assert!(lock.try_lock().is_none() && lock.try_lock_remote().is_none());
@@ -334,7 +337,7 @@ mod tests {
     #[should_panic(expected = "again")]
     fn an_owner_does_not_wait_for_itself() {
         let lock = BiasedLock::new((), Bias::Owner);
-        // SAFETY: one thread.
+        // SAFETY: the test has only one thread.
         unsafe {
             let _first = lock.lock();
             let _second = lock.lock();

@@ -23,7 +23,7 @@ struct Mailbox<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one side at a time accesses the value (see `full`), and it may be sent.
+// SAFETY: only one side at a time accesses the value (see `full`), and `T` is `Send`.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
 /// The side that fills the slot; not `Clone`, so there is only one.
@@ -41,7 +41,7 @@ pub(crate) fn mailbox<T>(value: T) -> (Writer<T>, Reader<T>) {
     (Writer(Arc::clone(&mailbox)), Reader(mailbox))
 }
 
-/// An empty slot, which stays empty until it is filled.
+/// An empty slot, which stays empty until the writer fills it.
 pub(crate) struct Vacant<'a, T>(&'a Mailbox<T>);
 
 impl<T> Writer<T> {
@@ -56,7 +56,8 @@ impl<T> Writer<T> {
 impl<T> Vacant<'_, T> {
     #[inline(always)]
     pub(crate) fn fill(self, write: impl FnOnce(&mut T)) {
-        // SAFETY: empty, so the reader does not read it; the only writer is borrowed exclusively.
+        // SAFETY: the slot is empty, so the reader does not read it; the only writer is borrowed
+        // exclusively.
         write(unsafe { &mut *self.0.value.get() });
         // SYNC: pairs with the reader's Acquire.
         self.0.full.store(true, Release);
@@ -83,7 +84,8 @@ impl<T> Reader<T> {
             return None;
         }
         let _emptied = Emptied(&self.0.full);
-        // SAFETY: full, so the writer does not touch it; the only reader is borrowed exclusively.
+        // SAFETY: the slot is full, so the writer does not touch it; the only reader is borrowed
+        // exclusively.
         Some(read(unsafe { &*self.0.value.get() }))
     }
 }
@@ -125,7 +127,7 @@ pub(crate) fn inline_puts() -> (Writer<InlinePut>, Reader<InlinePut>) {
     })
 }
 
-/// Copies as two pieces that meet or overlap, which is faster than a call of `memcpy`.
+/// Copies bytes as two pieces that meet or overlap, which is faster than a call of `memcpy`.
 #[inline(always)]
 fn copy_short(to: &mut [u8; MAX_INLINE], from: &[u8]) {
     #[inline(always)]
@@ -158,7 +160,7 @@ impl InlinePut {
         self.hdr_data = put.hdr_data;
         self.source = put.source;
         self.index = put.index;
-        // Fits: at most MAX_INLINE.
+        // The cast is lossless: the length is at most `MAX_INLINE`.
         self.length = data.len() as u8;
         copy_short(&mut self.data, data);
     }

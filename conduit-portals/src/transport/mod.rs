@@ -115,7 +115,7 @@ pub struct SoftPortals<M: Mode, T: Transport> {
     progress_thread: Option<ProgressThread>,
     waiter: Arc<dyn Wait>,
     shared: Arc<Shared<T>>,
-    /// By queue.
+    /// The events to deliver, for each queue.
     deliveries: Box<[M::Lock<Delivery>]>,
     mode: PhantomData<M>,
 }
@@ -226,15 +226,16 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Locks the state.
     #[inline]
     fn inner(&self) -> Guard<'_, Inner<T>> {
-        // SAFETY: unless `M` is parallel, and the lock without bias, this is not `Sync`: one thread
-        // at a time calls its methods, and no guard outlives a call.
+        // SAFETY: if `M` is parallel, the lock has no bias, and any thread may lock it. Otherwise
+        // this type is not `Sync`, so one thread at a time calls its methods, and no guard outlives
+        // a call.
         unsafe { self.shared.inner.lock() }
     }
 
     /// Locks the state, or returns `None` if it is locked.
     #[inline]
     fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
-        // SAFETY: as above.
+        // SAFETY: same as in `inner`.
         unsafe { self.shared.inner.try_lock() }
     }
 
@@ -273,8 +274,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         look(&counters, &inner.transport)
     }
 
-    /// Describes the peers that have a wide window here, and those at which this rank has one, for
-    /// human readers; empty if there are none.
+    /// Describes, for human readers, the peers that have a wide window at this rank and those at
+    /// which this rank has one. The text is empty if there are none.
     pub fn lanes(&self) -> String {
         let inner = self.inner();
         let wide = inner.portals.wide.as_deref();
@@ -373,7 +374,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Returns how much has not reached its peer yet, ignoring peers that are gone.
+    /// Returns how much has not reached its peer yet, not counting peers that are gone.
     fn outstanding(&mut self) -> usize {
         let links = self.portals.links.active().filter(|link| link.is_up());
         let of_link =

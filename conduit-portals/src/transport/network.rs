@@ -11,7 +11,7 @@ use conduit_core::threads::Mode;
 use super::interface::Transport;
 use super::{Inner, SoftPortals, state};
 
-/// A rank whose next timer is due this soon does not sleep.
+/// A rank does not sleep if its next timer is due within this time.
 const SOON: Duration = Duration::from_micros(50);
 
 impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
@@ -44,7 +44,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     ) -> Result<Region, NiError> {
         let region = self.inner().portals.regions.create(len)?;
         prepare(region.base, region.len);
-        // SAFETY: mapped until the portals are dropped, which is after the transport.
+        // SAFETY: the region is mapped until the portals are dropped, which happens after the
+        // transport is dropped.
         unsafe { self.inner().expose("region_create", region) }
     }
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
@@ -119,7 +120,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     }
 
     fn abandon(&self) {
-        // Safe within a sink, because events are delivered outside of the lock.
+        // Allowed within a sink, because events are delivered outside of the lock.
         let Inner {
             transport, portals, ..
         } = &mut *self.inner();
@@ -142,7 +143,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         self.poll_queue(usize::from(eq.0), limit, sink)
     }
     fn progress(&self) {
-        // Another thread that holds the lock makes progress, or is about to.
+        // If another thread holds the lock, that thread makes progress or is about to.
         if let Some(mut inner) = self.try_inner() {
             self.advance(&mut inner);
         }
@@ -211,20 +212,20 @@ impl<T: Transport> Inner<T> {
     /// Same as for [`Ni::region_adopt`].
     unsafe fn adopt_region(&mut self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         let region = self.portals.regions.adopt(base, len)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::region_adopt`, so the region stays valid.
         unsafe { self.expose("region_adopt", region) }
     }
 
     /// Exposes a new region to peers, where the transport can.
     ///
     /// # Safety
-    /// The region stays valid for the transport's lifetime.
+    /// The region must stay valid for the transport's lifetime.
     unsafe fn expose(
         &mut self,
         operation: &'static str,
         region: Region,
     ) -> Result<Region, NiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the region stays valid for the transport's lifetime.
         match unsafe { self.transport.expose(region.base, region.len) } {
             Ok(remote) => {
                 if let Some(remote) = remote {

@@ -64,7 +64,7 @@ impl Portals {
                 }
                 let cost = Cost::of_put(put.index, payload.len(), self.config.max_managed);
                 self.arrives(peer, cost)?;
-                // SAFETY: the bytes of a slice.
+                // SAFETY: the pointer and length are those of a slice.
                 unsafe { self.put_arrives(peer, &put, payload.as_ptr(), payload.len(), cost) }
             }
             Header::Get(get) => {
@@ -81,7 +81,7 @@ impl Portals {
                 length,
                 value,
             } => self.response_arrives(peer, operation, outcome, length, value),
-            // SAFETY: the bytes of a slice.
+            // SAFETY: the pointer and length are those of a slice.
             Header::Reply { operation, outcome } => unsafe {
                 self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
             },
@@ -162,9 +162,10 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         let found = self.own_get(from, operation, length)?;
         if !found.abandoned {
-            // SAFETY: the caller's promise; within the operation's part of its descriptor (just
-            // checked), which is valid while the operation is in flight and not given up. A get
-            // from oneself may overlap.
+            // SAFETY: the caller guarantees that `bytes` is valid for reads. `own_get` has checked
+            // that the length is within the operation's part of its descriptor, which is valid
+            // while the operation is in flight and not given up. The two may overlap in a get from
+            // oneself.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
         self.end_get(from, operation, outcome, length)
@@ -180,7 +181,7 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         self.own_get(from, operation, length)?.completion = Some(Completion {
             outcome,
-            // Fits: the size of a message.
+            // The cast is lossless: a message's size fits in 32 bits.
             length: length as u32,
             value: 0,
         });
@@ -268,7 +269,7 @@ impl Portals {
             _ => (operation.memory.cast_const(), operation.length),
         };
         let end = offset.checked_add(length)?;
-        // SAFETY: within the `all` bytes at `from`.
+        // SAFETY: the offset lies within the `all` bytes at `from`.
         (end <= all).then(|| unsafe { from.add(offset) })
     }
 
@@ -284,7 +285,7 @@ impl Portals {
             debug_assert!(false, "the transport reads beyond a reply");
             return;
         };
-        // SAFETY: within the reply, as just checked.
+        // SAFETY: `within` has checked that the bytes lie within the reply.
         if !unsafe { reply.source.read(offset, into) } {
             // This process has unmapped the memory while it was being read. The reply can't be
             // completed, so the job has to end.
@@ -387,7 +388,7 @@ impl FragmentHandler for Portals {
         if operation.target != peer || !matches!(operation.kind, OperationKind::Direct(..)) {
             return;
         }
-        // Fits: the size of a message.
+        // The cast is lossless: a message's size fits in 32 bits.
         operation.completion = Some(Completion::done(operation.length as u32));
         self.end_operation(id);
     }

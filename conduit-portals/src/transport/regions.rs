@@ -22,7 +22,8 @@ struct OwnRegion {
 impl OwnRegion {
     /// Unmaps a region that is `mapped` here.
     fn unmap(&self) {
-        // SAFETY: mapped by `create`; its users are gone with the network, or never learnt of it.
+        // SAFETY: `create` has mapped the region. Its users are gone with the network, or never
+        // learnt of it.
         let unmapped = unsafe { munmap(self.region.base.cast(), self.region.len) };
         debug_assert!(unmapped.is_ok());
     }
@@ -54,7 +55,7 @@ impl Regions {
                 setting: "none: a constant of this network",
             });
         }
-        // Fits: there are few.
+        // The cast is lossless: there are at most `REGIONS` regions.
         Ok(RegionId(self.regions.len() as u32))
     }
 
@@ -161,7 +162,7 @@ mod tests {
         let first = regions.create(1).unwrap();
         assert_eq!((first.id, first.len), (RegionId(0), page));
         assert!(first.base.addr().is_multiple_of(page));
-        // SAFETY: a mapping of this length.
+        // SAFETY: the mapping has this length.
         let zero = unsafe { std::slice::from_raw_parts(first.base, page) };
         assert!(zero.iter().all(|byte| *byte == 0));
         assert!(matches!(

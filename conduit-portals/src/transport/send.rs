@@ -173,9 +173,9 @@ impl<T: Transport> Inner<T> {
     // ---- puts ----
 
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::put`].
+    /// Same as for [`conduit_core::ni::Ni::put`].
     pub(crate) unsafe fn put(&mut self, put: &Put) -> Result<Submit, NiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::put`.
         let submitted = unsafe { self.try_put(put) };
         self.submitted(submitted)
     }
@@ -190,10 +190,10 @@ impl<T: Transport> Inner<T> {
         if self.portals.abandoned && put.length > 0 {
             return Err(SubmitError::Again);
         }
-        // SAFETY: within the descriptor, as `piece` has checked.
+        // SAFETY: `piece` has checked that the offset lies within the descriptor.
         let memory = unsafe { bound.base.add(put.local_offset) };
         if self.portals.direct.has_imports()
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `Ni::put`.
             && let Some(submitted) = unsafe { self.put_direct(put, &bound, memory) }
         {
             return submitted;
@@ -216,10 +216,11 @@ impl<T: Transport> Inner<T> {
         // A short put without acknowledgement has ended when this returns.
         if !acked && (to_self || tiny) {
             if to_self {
-                // SAFETY: the source is valid by the caller's promise.
+                // SAFETY: the caller guarantees that the source is valid for reads.
                 unsafe { self.put_to_self(&header, memory, put.length, cost) };
             } else {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees that the source is valid for reads, and `tiny` that
+                // it fits.
                 let copied =
                     unsafe { self.post_copy("put", put.target, &header, memory, put.length) };
                 if let Err(error) = copied {
@@ -250,16 +251,17 @@ impl<T: Transport> Inner<T> {
         self.portals.descriptors.start(put.md);
         header.operation = acked.then_some(id);
         let posted = if to_self {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the source is valid for reads.
             unsafe { self.put_to_self(&header, memory, put.length, cost) };
             Ok(())
         } else if tiny {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees that the source is valid for reads, and `tiny` that it
+            // fits.
             unsafe { self.post_copy("put", put.target, &header, memory, put.length) }
         } else {
             let payload = Payload::Read {
                 token: u64::from(id),
-                // Fits: the size of a message.
+                // The cast is lossless: a message's size fits in 32 bits.
                 length: put.length as u32,
             };
             self.post("put", put.target, &wire::Header::Put(header), payload)
@@ -287,8 +289,9 @@ impl<T: Transport> Inner<T> {
         length: usize,
     ) -> Result<(), SubmitError> {
         let mut copy = [0; MAX_TINY];
-        // SAFETY: the caller's promise. The bytes are copied first, because peers may write to the
-        // source if it is in a region.
+        // SAFETY: the caller guarantees that `memory` is valid for `length` bytes, which fit in
+        // `copy`. The bytes are copied first, because peers may write to the source if it is in a
+        // region.
         unsafe { ptr::copy_nonoverlapping(memory, copy.as_mut_ptr(), length) };
         let header = wire::Header::Put(*header);
         self.post(
@@ -300,7 +303,7 @@ impl<T: Transport> Inner<T> {
     }
 
     /// # Safety
-    /// `[memory, memory + length)` is valid for reads.
+    /// `[memory, memory + length)` must be valid for reads.
     unsafe fn put_to_self(
         &mut self,
         put: &wire::Put,
@@ -310,7 +313,7 @@ impl<T: Transport> Inner<T> {
     ) {
         let portals = &mut self.portals;
         portals.arrives_from_self(cost);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `memory` is valid for reads of `length` bytes.
         let result = unsafe { portals.put_arrives(portals.rank, put, memory, length, cost) };
         debug_assert!(result.is_ok(), "this rank violated its own protocol");
     }
@@ -433,7 +436,7 @@ impl<T: Transport> Inner<T> {
         };
         let payload = Payload::Read {
             token: u64::from(id),
-            // Fits: the size of an inject.
+            // The cast is lossless: an inject's size fits in 32 bits.
             length: length as u32,
         };
         let posted = self.post("inject", inject.target, &wire::Header::Put(header), payload);
@@ -446,9 +449,9 @@ impl<T: Transport> Inner<T> {
     // ---- gets and atomics ----
 
     /// # Safety
-    /// As for [`conduit_core::ni::Ni::get`].
+    /// Same as for [`conduit_core::ni::Ni::get`].
     pub(crate) unsafe fn get(&mut self, get: &Get) -> Result<Submit, NiError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `Ni::get`.
         let submitted = unsafe { self.try_get(get) };
         self.submitted(submitted)
     }
@@ -463,15 +466,15 @@ impl<T: Transport> Inner<T> {
         if self.portals.abandoned {
             return Err(SubmitError::Again);
         }
-        // SAFETY: within the descriptor, as `piece` has checked.
+        // SAFETY: `piece` has checked that the offset lies within the descriptor.
         let memory = unsafe { bound.base.add(get.local_offset) };
         if self.portals.direct.has_imports()
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of `Ni::get`.
             && let Some(submitted) = unsafe { self.get_direct(get, &bound, memory) }
         {
             return submitted;
         }
-        // Fits: the size of a message.
+        // The cast is lossless: a message's size fits in 32 bits.
         let kind = OperationKind::Get(get.length as u32);
         let operation = Operation {
             md: Some(get.md),
@@ -484,7 +487,7 @@ impl<T: Transport> Inner<T> {
                 index: get.index.0,
                 match_bits: get.match_bits,
                 offset: get.remote_offset,
-                // Fits, as above.
+                // The cast is lossless: a message's size fits in 32 bits.
                 length: get.length as u32,
                 operation,
             })

@@ -122,7 +122,7 @@ fn change(flags: &Atomic<Ready>, change: impl FnOnce(Ready) -> Ready) {
 
 #[inline]
 fn bit(queue: usize) -> Ready {
-    // Fits: there are few.
+    // The cast is lossless: there are at most `QUEUES` queues.
     Ready::queue(EqId(queue as u8))
 }
 
@@ -296,7 +296,7 @@ impl Portals {
             return Err(exhausted("eq_create", "event queues", QUEUES as u64));
         }
         self.queues.push(VecDeque::new());
-        // Fits: there are few.
+        // The cast is lossless: there are at most `QUEUES` queues.
         Ok(EqId(self.queues.len() as u8 - 1))
     }
 

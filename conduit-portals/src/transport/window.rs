@@ -48,7 +48,7 @@ impl Cost {
         Self {
             window: index % WINDOWS as u8,
             operations: 1,
-            // Fits: `max_managed` is at most 4096 units.
+            // The cast is lossless: `max_managed` is at most 4096 units.
             units: length.div_ceil(UNIT) as u16,
         }
     }
@@ -289,7 +289,7 @@ impl ReceiveWindows {
         let twice = u32::from(self.unreported) << WINDOWS | u32::from(self.unreported);
         let window = (next + (twice >> next).trailing_zeros() as usize) % WINDOWS;
         WindowUpdate {
-            // Fits: there are few.
+            // The cast is lossless: the number is less than `WINDOWS`.
             window: window as u8,
             consumed: self.windows[window].consumed,
         }

@@ -37,7 +37,8 @@ macro_rules! functions {
                 symbol: impl Fn(&'static str) -> Result<NonNull<c_void>, E>,
             ) -> Result<Self, E> {
                 Ok(Self {
-                    // SAFETY: the caller's promise; the types here are those of the header.
+                    // SAFETY: the caller guarantees that the address is that of this function; the
+                    // types here are those of the header.
                     $($name: unsafe {
                         transmute::<
                             NonNull<c_void>,
@@ -65,7 +66,7 @@ macro_rules! functions {
                 /// library stays valid until its last event.
                 #[inline]
                 pub unsafe fn $name(&self, $($arg: $type),*) -> $ret {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller keeps the specification's conditions for this function.
                     unsafe { (self.functions.$name)($($arg),*) }
                 }
             )*
@@ -79,7 +80,7 @@ macro_rules! functions {
                 /// library stays valid until its last event.
                 #[inline]
                 pub unsafe fn $opt(&self, $($opt_arg: $opt_type),*) -> Option<$opt_ret> {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller keeps the specification's conditions for this function.
                     self.functions.$opt.map(|function| unsafe { function($($opt_arg),*) })
                 }
             )*

@@ -58,37 +58,38 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// The library has other constants; a function failed; a put was not acknowledged in time.
+    /// Returns an error if the library has other constants, a function failed, or a put was not
+    /// acknowledged in time.
     ///
     /// # Safety
     ///
-    /// `ni` is an open interface of this library, with matching. If it is a logical one, it has its
-    /// map.
+    /// `ni` must be an open interface of this library, with matching. If it is a logical one, it
+    /// must have its map.
     pub unsafe fn self_test(&self, ni: ptl_handle_ni_t) -> Result<(), SelfTestError> {
         let constants = self.constants();
         let mut queue = PTL_EQ_NONE;
-        // SAFETY: here and below, the caller's promise for the interface, and pointers to
-        // variables.
+        // SAFETY: here and below, the caller guarantees that the interface is open, and the
+        // pointers are to live local variables.
         let made = unsafe { self.PtlEQAlloc(ni, 16, &mut queue) };
         self.succeeded("PtlEQAlloc", made)?;
-        // SAFETY: as above; `Undo` runs after the last use, here and below.
+        // SAFETY: the queue was just made. Here and below, `Undo` runs after the last use.
         let _queue = Undo(|| _ = unsafe { self.PtlEQFree(queue) });
 
         let mut index = 0;
-        // SAFETY: as above.
+        // SAFETY: same as for `PtlEQAlloc`.
         let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &mut index) };
         self.succeeded("PtlPTAlloc", made)?;
-        // SAFETY: as above.
+        // SAFETY: the index was just made, and `Undo` runs after its last use.
         let _index = Undo(|| _ = unsafe { self.PtlPTFree(ni, index) });
         let mut same = 0;
-        // SAFETY: as above.
+        // SAFETY: same as for `PtlEQAlloc`.
         let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, index, &mut same) };
         if made != constants.PTL_PT_IN_USE {
             return Err(self.differs("its return codes have other numbers"));
         }
 
         let mut own = ptl_process_t::from_rank(0);
-        // SAFETY: as above.
+        // SAFETY: same as for `PtlEQAlloc`.
         let found = unsafe { self.PtlGetId(ni, &mut own) };
         self.succeeded("PtlGetId", found)?;
         // Never freed: a library that has not acknowledged a put may still write.
@@ -107,12 +108,12 @@ impl Library {
         };
         let mut entry_handle = PTL_INVALID_HANDLE;
         let (list, user) = (PTL_PRIORITY_LIST, std::ptr::null_mut());
-        // SAFETY: as above; the memory stays valid.
+        // SAFETY: same as for `PtlEQAlloc`. The entry's memory is leaked, so it stays valid.
         let made = unsafe { self.PtlMEAppend(ni, index, &entry, list, user, &mut entry_handle) };
         self.succeeded("PtlMEAppend", made)?;
         let _entry = Undo(|| {
             let end = Instant::now() + PATIENCE;
-            // SAFETY: as above.
+            // SAFETY: the entry was just appended.
             while unsafe { self.PtlMEUnlink(entry_handle) } == PTL_IN_USE && Instant::now() < end {
                 thread::yield_now();
             }
@@ -126,14 +127,14 @@ impl Library {
             ct_handle: PTL_CT_NONE,
         };
         let mut memory_handle = PTL_INVALID_HANDLE;
-        // SAFETY: as above; the memory stays valid.
+        // SAFETY: same as for `PtlEQAlloc`. The descriptor's memory is leaked, so it stays valid.
         let made = unsafe { self.PtlMDBind(ni, &memory, &mut memory_handle) };
         self.succeeded("PtlMDBind", made)?;
-        // SAFETY: as above.
+        // SAFETY: the descriptor was just bound, and `Undo` runs after its last use.
         let _memory = Undo(|| _ = unsafe { self.PtlMDRelease(memory_handle) });
 
         let ack = PTL_ACK_REQ;
-        // SAFETY: as above.
+        // SAFETY: same as for `PtlEQAlloc`; the source's memory stays valid.
         let put = unsafe { self.PtlPut(memory_handle, 0, 1, ack, own, index, 0, 1, user, 0) };
         self.succeeded("PtlPut", put)?;
         let offset = self.acknowledged_offset(queue)?;

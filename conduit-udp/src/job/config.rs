@@ -30,8 +30,8 @@ pub struct UdpConfig {
     pub secret_file: Option<PathBuf>,
     /// Injected faults, for tests.
     pub faults: FaultConfig,
-    /// How long a rank may compute before the progress thread makes progress for it; `None`: no
-    /// thread.
+    /// How long a rank may compute before the progress thread makes progress for it. With `None`,
+    /// there is no such thread.
     pub attend: Option<Duration>,
 }
 

@@ -38,7 +38,7 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u
     let address = UdpAddress {
         ip: socket.address().ip(),
         port: socket.address().port(),
-        // Fits: the size of a UDP payload.
+        // The cast is lossless: the size is that of a UDP payload.
         packet: socket.packet() as u32,
         incarnation,
     };
@@ -163,7 +163,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
         exchange,
         ..
     } = job;
-    // Fits: the number of ranks.
+    // The cast is lossless: this is the number of ranks.
     let size = addresses.len() as u32;
     let peers = Peers::new(&addresses, config.options.scope);
     if let Some(peer) = peers.other_family(rank) {

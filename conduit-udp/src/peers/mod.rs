@@ -57,14 +57,14 @@ pub struct OpenConfig {
     pub subnet: Option<String>,
     /// The address family that restricts the choice.
     pub family: Family,
-    /// The secret shared with all peers that this process trusts. `None`: it trusts every peer that
-    /// can receive at the address it sends from.
+    /// The secret shared with all peers that this process trusts. With `None`, this process trusts
+    /// every peer that can receive at the address it sends from.
     pub secret: Option<Secret>,
     /// Whether packets are encrypted; must be the same on all processes that communicate.
     pub encrypt: bool,
     /// The maximum number of peers that can have numbers at once.
     pub max_peers: u32,
-    /// Bytes of the largest IP packet; `None`: the interface's MTU.
+    /// Bytes of the largest IP packet, or `None` for the interface's MTU.
     pub mtu: Option<usize>,
     /// Bytes to request for each of the socket's buffers.
     pub socket_buffer: usize,

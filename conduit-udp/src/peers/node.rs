@@ -42,7 +42,7 @@ impl Node {
         }
     }
 
-    /// Returns the number of the peer with this address; `None`: there are too many peers.
+    /// Returns the number of the peer with this address, or `None` if there are too many peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         let peer = self.handshakes.connect(address)?;
         self.fit();

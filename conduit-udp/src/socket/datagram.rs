@@ -264,7 +264,7 @@ impl Socket {
 
     /// Does the same as [`receive`](Self::receive) with a cheaper system call if one buffer
     /// suffices. That call doesn't return the length of joined datagrams; `length_of` computes it
-    /// from the beginning of the first datagram (`None`: malformed).
+    /// from the beginning of the first datagram (it returns `None` if the datagram is malformed).
     ///
     /// A forged datagram with a wrong length can thus destroy others that the system joined with
     /// it; its sender could achieve the same by filling the socket's buffer. While sources are

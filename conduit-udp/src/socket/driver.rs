@@ -41,8 +41,8 @@ pub trait DrivenMachine {
     /// # Errors
     /// [`Refused`]: the fragment was not queued.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
-    /// Returns the rank that a packet names as its sender; `None`: malformed, or unknown without
-    /// the tag.
+    /// Returns the rank that a packet names as its sender. Returns `None` if the packet is
+    /// malformed, or if the sender can't be known without the tag.
     fn sender_of(_packet: &[u8]) -> Option<Rank> {
         None
     }
@@ -66,7 +66,7 @@ pub trait DrivenMachine {
     ) -> bool {
         self.receive(now, packet, seal, handler)
     }
-    /// Returns a peer's address, if peers come and go; `None`: there is no such peer now.
+    /// Returns a peer's address, if peers come and go; returns `None` if there is no such peer now.
     fn address(&self, _peer: Rank) -> Option<SocketAddr> {
         None
     }
@@ -449,7 +449,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
     }
 
     /// Returns the time until something is due, unless a packet arrives or a fragment is sent
-    /// before. `None`: nothing is due.
+    /// earlier. Returns `None` if nothing is due.
     pub fn next_timeout(&self) -> Option<Duration> {
         if self.outgoing.more || !self.incoming.is_empty() {
             return Some(Duration::ZERO);

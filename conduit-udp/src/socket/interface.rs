@@ -21,7 +21,7 @@ pub struct Interface {
     pub prefix: u8,
     /// Whether it is up.
     pub up: bool,
-    /// MTU: bytes of the largest IP packet; `None`: unknown.
+    /// The MTU, which is the size of the largest IP packet in bytes, or `None` if it is unknown.
     pub mtu: Option<usize>,
     /// Whether it is a bridge or a tunnel: it connects containers, virtual machines or a private
     /// network, and most likely not the hosts of a job.

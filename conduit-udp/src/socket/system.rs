@@ -61,7 +61,7 @@ const _: () = assert!(align_of::<Control>() >= align_of::<libc::cmsghdr>());
 // SAFETY: CMSG_LEN only computes, and accesses no memory.
 const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
 /// Bytes of a control message with an error, without the address that follows it.
-// SAFETY: as above.
+// SAFETY: CMSG_LEN only computes, and accesses no memory.
 const ERROR_MESSAGE: usize =
     unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
 
@@ -178,7 +178,7 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
 /// # Safety
 /// As for `recvmsg`.
 unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isize {
-    // SAFETY: the caller's promise; these are the call's arguments.
+    // SAFETY: the caller keeps the conditions of `recvmsg`, and these are the call's arguments.
     unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
 }
 
@@ -222,7 +222,7 @@ fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     if message.is_null() {
         return None;
     }
-    // SAFETY: not null, so there is a message.
+    // SAFETY: the pointer is not null, so there is a message.
     let control = unsafe { message.read() };
     let is_ours = control.cmsg_level == libc::SOL_UDP
         && control.cmsg_type == libc::UDP_GRO
@@ -358,7 +358,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     // SAFETY: the system has filled the header and its control bytes, whose length it has set.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
-        // SAFETY: a message within the control bytes.
+        // SAFETY: `message` is a message within the control bytes.
         let control = unsafe { message.read() };
         let is_error = matches!(
             (control.cmsg_level, control.cmsg_type),
@@ -367,10 +367,10 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         #[allow(clippy::unnecessary_cast)] // 32 bits with musl
         let length = control.cmsg_len as usize;
         if is_error && length >= ERROR_MESSAGE {
-            // SAFETY: within the message, which is long enough for the structure at the beginning
-            // of this kind.
+            // SAFETY: the data lie within the message, which is long enough for the structure with
+            // which data of this kind begin.
             let data = unsafe { libc::CMSG_DATA(message) };
-            // SAFETY: as above.
+            // SAFETY: the message is long enough for this structure.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             report.errno = error.ee_errno as i32;
             if error.ee_origin != libc::SO_EE_ORIGIN_LOCAL {
@@ -404,7 +404,7 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: as above.
+            // SAFETY: the storage is larger than any address and aligned for all.
             let v6: libc::sockaddr_in6 = unsafe { pointer.cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
@@ -500,19 +500,19 @@ unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io:
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    // SAFETY: no pointers. Any datagram socket serves for the query.
+    // SAFETY: the call takes no pointers. Any datagram socket serves for the query.
     let raw = retry(|| unsafe {
         libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
     })
     .or_else(|_| {
-        // SAFETY: as above, on hosts without IPv4.
+        // SAFETY: the call takes no pointers. Hosts without IPv4 need this socket.
         retry(|| unsafe {
             libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) as isize
         })
     })?;
-    // SAFETY: a new descriptor that has no other owner.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw as c_int) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `request` is what this ioctl expects.
     retry(|| unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut *request) as isize })?;
     Ok(())
 }

@@ -17,8 +17,8 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Waits until there is something to receive or the timeout has passed (`None`: no timeout).
-    /// Returns whether there is something. A signal ends the wait early.
+    /// Waits until there is something to receive or the timeout has passed; `None` is no timeout.
+    /// Returns whether there is something to receive. A signal ends the wait early.
     ///
     /// After any result, the socket's owner has to try to receive before the next wait, which may
     /// otherwise return at once.

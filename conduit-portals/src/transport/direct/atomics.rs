@@ -82,7 +82,8 @@ enum Origin {
 /// Atomics by the network.
 #[derive(Debug, Default)]
 pub(crate) struct Native {
-    /// By type; `None`: performed by the target's processor.
+    /// For each type, the way in which the network performs it, or `None` if the target's processor
+    /// does.
     methods: [Option<Methods>; AtomicType::ALL.len()],
     tasks: Slab<Task>,
     /// Tasks whose next step the transport has not accepted yet.
@@ -242,7 +243,7 @@ impl Portals {
             return true;
         }
         let Task { ty, origin, .. } = self.native.tasks.remove(at);
-        // Fits: 4 or 8.
+        // The cast is lossless: the size is 4 or 8.
         let length = ty.size() as u32;
         match origin {
             Origin::Own(id) => {

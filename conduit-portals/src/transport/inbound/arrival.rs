@@ -146,7 +146,7 @@ impl Portals {
                         let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
                     },
-                    // SAFETY: the bytes of a slice.
+                    // SAFETY: the pointer and length are those of a slice.
                     Destination::Process(address) => unsafe {
                         let at = address.wrapping_add(offset as u64);
                         to_process(hit, at, bytes.as_ptr(), bytes.len());
@@ -162,8 +162,8 @@ impl Portals {
                     && !operation.abandoned
                     && offset + bytes.len() <= operation.length
                 {
-                    // SAFETY: within the operation's part of its descriptor, which is valid while
-                    // the operation is in flight and not given up.
+                    // SAFETY: the bytes lie within the operation's part of its descriptor, which is
+                    // valid while the operation is in flight and not given up.
                     unsafe {
                         let to = operation.memory.add(offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

@@ -47,15 +47,15 @@ impl ReplySource {
         match self {
             Self::Region(address) => {
                 let from = regions::pointer(address).wrapping_add(offset);
-                // SAFETY: within an entry (the caller's promise), which is in use and therefore not
-                // unlinked; others may write there at the program's own risk.
+                // SAFETY: the caller guarantees that the bytes lie within an entry, which is in use
+                // and therefore not unlinked; others may write there at the program's own risk.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
                 true
             }
             Self::Process(address) => {
                 let at = address.wrapping_add(offset as u64);
                 let this = process_memory::this();
-                // SAFETY: the bytes of a slice.
+                // SAFETY: the pointer and length are those of a slice.
                 unsafe { process_memory::read(into.as_mut_ptr(), this, at, into.len()) }.is_ok()
             }
         }
@@ -219,7 +219,7 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         if to == self.rank {
             let bytes = data.bytes();
-            // SAFETY: the bytes of a buffer.
+            // SAFETY: the pointer and length are those of a buffer.
             let arrived =
                 unsafe { self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len()) };
             self.pool.give(data);
@@ -271,8 +271,8 @@ impl Portals {
             ..
         } = *atomic;
         let old = match hit.location {
-            // SAFETY: aligned, and within the entry, which lies in a region. A program that uses
-            // atomics on it accesses it only by atomics.
+            // SAFETY: the integer is aligned and lies within the entry, which lies in a region. A
+            // program that uses atomics on it accesses it only by atomics.
             Location::Region(address) => address.is_multiple_of(ty.size()).then(|| unsafe {
                 apply_atomic(regions::pointer(address), op, ty, operand, comparand)
             }),
@@ -295,7 +295,7 @@ impl Portals {
         });
         self.post_or_consume(source, atomic.index, event);
         self.unlinked(atomic.index, &hit);
-        // Fits: 4 or 8.
+        // The cast is lossless: the size is 4 or 8.
         self.respond(source, atomic.operation, outcome, done as u32, value)
     }
 

@@ -61,8 +61,8 @@ enum Found {
 /// # Safety
 /// `[bytes, bytes + length)` is valid for reads.
 unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
-    // SAFETY: the caller's promise; the owner of the entry is responsible for the memory at the
-    // address.
+    // SAFETY: the caller guarantees that `bytes` is valid for reads of `length` bytes; the owner of
+    // the entry is responsible for the memory at the address.
     let placed = unsafe { process_memory::write(process_memory::this(), address, bytes, length) };
     if placed.is_err() {
         hit.outcome = Outcome::OutOfRange;
@@ -117,7 +117,8 @@ impl Portals {
                 let result = match header {
                     Header::Put(put) => {
                         let bytes = data.bytes();
-                        // SAFETY: the bytes of a buffer that is kept until the call has returned.
+                        // SAFETY: the pointer and length are those of a buffer that is kept until
+                        // the call has returned.
                         unsafe { self.put_arrives(source, &put, bytes.as_ptr(), bytes.len(), cost) }
                     }
                     Header::Get(get) => self.get_arrives(source, &get),

@@ -38,7 +38,8 @@ impl Portals {
         let hit = match self.accept(put.index, &incoming)? {
             Found::Closed => {
                 let mut data = self.pool.take(length);
-                // SAFETY: the caller's promise; the buffer has room.
+                // SAFETY: the caller guarantees that `bytes` is valid for `length` bytes, for which
+                // the buffer has room.
                 unsafe { ptr::copy_nonoverlapping(bytes, data.bytes_mut().as_mut_ptr(), length) };
                 let held = Held {
                     source,
@@ -54,20 +55,21 @@ impl Portals {
                 let mut hit = self.within_limits(hit);
                 self.advertise(source, put.index, hit.id);
                 match hit.location {
-                    // SAFETY: the caller's promise, and `length` bytes there lie within the entry,
-                    // which `me_append` has found to be within a region. A put to oneself may
-                    // overlap.
+                    // SAFETY: the caller guarantees that `bytes` is valid for reads. `hit.length`
+                    // bytes at the address lie within the entry, which `me_append` has found to be
+                    // within a region. The two may overlap in a put to oneself.
                     Location::Region(address) => unsafe {
                         shared::copy(bytes, regions::pointer(address), hit.length);
                     },
                     Location::Managed => {
                         let mut copy = self.pool.take(hit.length);
                         let to = copy.bytes_mut().as_mut_ptr();
-                        // SAFETY: the caller's promise; a new buffer overlaps nothing.
+                        // SAFETY: the caller guarantees that `bytes` is valid for reads, and a new
+                        // buffer overlaps nothing.
                         unsafe { ptr::copy_nonoverlapping(bytes, to, hit.length) };
                         data = Some(copy);
                     }
-                    // SAFETY: the caller's promise.
+                    // SAFETY: the caller guarantees that `bytes` is valid for `length` bytes.
                     Location::Process(address) => unsafe {
                         let wanted = hit.length;
                         to_process(&mut hit, address, bytes, wanted);
@@ -120,7 +122,7 @@ impl Portals {
         let Some(operation) = put.operation else {
             return Ok(());
         };
-        // Fits: the size of a message.
+        // The cast is lossless: a message's size fits in 32 bits.
         self.respond(source, operation, outcome, length as u32, 0)
     }
 }

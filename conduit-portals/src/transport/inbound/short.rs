@@ -108,7 +108,7 @@ impl Portals {
         if fast().is_some() {
             return Ok(());
         }
-        // SAFETY: the bytes of a slice.
+        // SAFETY: the pointer and length are those of a slice.
         unsafe { self.put_arrives(source, put, payload.as_ptr(), length, cost) }
     }
 }

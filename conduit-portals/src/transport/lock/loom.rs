@@ -18,7 +18,7 @@ fn lock(bias: Bias) -> Arc<Counted> {
 }
 
 fn add(cell: &UnsafeCell<u32>) {
-    // SAFETY: the checker verifies it.
+    // SAFETY: the model checker verifies that no other access is concurrent.
     cell.with_mut(|count| unsafe { *count += 1 });
 }
 
@@ -36,7 +36,7 @@ fn loom_a_remote_thread_and_the_owner_never_hold_the_lock_at_once() {
         let other = Arc::clone(&lock);
         let remote = thread::spawn(move || lock_remotely(&other) + lock_remotely(&other));
         let mut done = 0;
-        // SAFETY: the only owner.
+        // SAFETY: this thread is the only owner.
         unsafe {
             add(&lock.lock());
             done += 1;
@@ -46,9 +46,9 @@ fn loom_a_remote_thread_and_the_owner_never_hold_the_lock_at_once() {
             }
         }
         done += remote.join().unwrap();
-        // SAFETY: as above.
+        // SAFETY: this thread is the only owner.
         let guard = unsafe { lock.lock() };
-        // SAFETY: the checker verifies it.
+        // SAFETY: the model checker verifies that no other access is concurrent.
         assert_eq!(guard.with(|count| unsafe { *count }), done);
     });
 }
@@ -63,15 +63,15 @@ fn loom_two_remote_threads_and_an_owner_that_waits() {
             let other = Arc::clone(&lock);
             thread::spawn(move || lock_remotely(&other))
         });
-        // SAFETY: the only owner.
+        // SAFETY: this thread is the only owner.
         unsafe {
             add(&lock.lock());
             add(&lock.lock());
         }
         let remote_locks: u32 = remotes.map(|remote| remote.join().unwrap()).iter().sum();
-        // SAFETY: as above.
+        // SAFETY: this thread is the only owner.
         let guard = unsafe { lock.lock() };
-        // SAFETY: the checker verifies it.
+        // SAFETY: the model checker verifies that no other access is concurrent.
         assert_eq!(guard.with(|count| unsafe { *count }), 2 + remote_locks);
     });
 }

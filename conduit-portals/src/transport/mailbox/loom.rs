@@ -22,13 +22,13 @@ fn loom_one_side_at_a_time() {
                         None => thread::yield_now(),
                     }
                 };
-                // SAFETY: the checker verifies it.
+                // SAFETY: the model checker verifies that no other access is concurrent.
                 vacant.fill(|cell| cell.with_mut(|value| unsafe { *value = round }));
             }
         });
         for round in 1..=ROUNDS {
             let read = loop {
-                // SAFETY: the checker verifies it.
+                // SAFETY: the model checker verifies that no other access is concurrent.
                 match reader.take(|cell| cell.with(|value| unsafe { *value })) {
                     Some(read) => break read,
                     None => thread::yield_now(),

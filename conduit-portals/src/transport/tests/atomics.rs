@@ -117,12 +117,12 @@ impl Job {
     }
 
     fn word(&self) -> u64 {
-        // SAFETY: within the region, aligned, and not written now.
+        // SAFETY: the integer lies within the region, is aligned, and is not written now.
         unsafe { self.region.base.add(64).cast::<u64>().read() }
     }
 
     fn set_word(&self, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: the integer lies within the region, is aligned, and is not written now.
         unsafe { self.region.base.add(64).cast::<u64>().write(value) };
     }
 

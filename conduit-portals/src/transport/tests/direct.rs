@@ -112,7 +112,7 @@ impl Job {
     }
 
     fn there(&self) -> &[u8] {
-        // SAFETY: the region's bytes, which are not written now.
+        // SAFETY: the bytes are those of the region, and are not written now.
         unsafe { std::slice::from_raw_parts(self.region.base, BYTES) }
     }
 }
@@ -298,11 +298,11 @@ fn an_owner_that_fails_is_reported() {
     assert!(events(&job.ends[0], job.eq).is_empty());
     assert_eq!(job.ends[0].failed_peer(), Some(1));
     assert_eq!(job.ends[0].md_release(job.md), Ok(Unlink::Done));
-    // SAFETY: refused.
+    // SAFETY: the call is refused, so it accesses no memory.
     let refused = unsafe { job.ends[0].put(&job.put()) }.unwrap_err();
     assert!(matches!(refused, NiError::NoSuchObject { .. }), "{refused}");
     let mut memory = [0; 8];
-    // SAFETY: refused as well.
+    // SAFETY: the call is refused, so it accesses no memory.
     unsafe {
         let md = job.ends[0].md_bind(memory.as_mut_ptr(), 8, job.eq).unwrap();
         let put = Put {
@@ -341,7 +341,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
     let (_, ends) = job_on::<Seq>(1, disorder);
     let mut prepared = Vec::new();
     let mut prepare = |base: *mut u8, len| {
-        // SAFETY: a new region's first byte, which is not known elsewhere.
+        // SAFETY: the byte is the first of a new region, whose address is not known elsewhere.
         unsafe { base.write(7) };
         prepared.push((base, len));
     };
@@ -350,7 +350,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
         .unwrap_err();
     let region = ends[0].region_create_prepared(BYTES, &mut prepare).unwrap();
     assert_eq!(prepared[1], (region.base, BYTES));
-    // SAFETY: as above.
+    // SAFETY: the byte is the first of a new region, whose address is not known elsewhere.
     assert_eq!(unsafe { region.base.read() }, 7);
     // The failure to expose it was detected afterwards.
     assert_eq!(prepared[0].1, 2 * BYTES);
@@ -370,7 +370,7 @@ fn memory_that_cannot_be_exposed_is_refused_as_a_region() {
     );
     let region = ends[0].region_create(BYTES).unwrap();
     assert_eq!(region.id.0, 0);
-    // SAFETY: refused.
+    // SAFETY: the call is refused, so it accesses no memory.
     let error = unsafe { ends[0].region_adopt(region.base, BYTES) }.unwrap_err();
     assert!(error.to_string().starts_with("region_adopt on rank 0: "));
 }

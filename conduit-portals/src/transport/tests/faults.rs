@@ -34,7 +34,7 @@ fn a_failed_peer_is_reported_and_its_operations_release_memory() {
     assert_eq!(ends[0].failed_peer(), Some(2));
     let said = ends[0].failure(2);
     assert!(said.contains("silent for 20000 ms"), "{said}");
-    // SAFETY: refused.
+    // SAFETY: the call is refused, so it accesses no memory.
     let refused = unsafe { ends[0].put(&put) }.unwrap_err();
     assert!(
         matches!(&refused, NiError::PeerFailed { operation: "put", rank: 2, reason } if *reason == said),
@@ -81,7 +81,7 @@ fn fragments_that_a_failed_peer_had_begun_are_dropped() {
     assert!(events(&ends[1], eq).is_empty());
     assert_eq!(ends[1].failed_peer(), Some(0));
     assert_eq!(ends[1].me_unlink(me), Ok(Unlink::Done));
-    // SAFETY: the region's bytes, which are not written now.
+    // SAFETY: the bytes are those of the region, and are not written now.
     let bytes = unsafe { std::slice::from_raw_parts(region.base, region.len) };
     assert_eq!(bytes.iter().filter(|byte| **byte == 3).count(), 1001);
     assert_eq!(

@@ -278,8 +278,8 @@ impl<C: Crypto> Handshakes<C> {
             + self.events.capacity() * size_of::<Event>()
     }
 
-    /// Returns the number of the peer with this address, assigning one if needed. `None`: there are
-    /// too many peers.
+    /// Returns the number of the peer with this address, assigning one if needed. Returns `None` if
+    /// there are too many peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         if let Some(peer) = self.peers.find(&address) {
             return Some(peer);

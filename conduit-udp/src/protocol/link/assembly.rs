@@ -53,8 +53,9 @@ impl Assembly {
         });
     }
 
-    /// Returns the destination of the segment with this number. `None`: its fragment has not begun.
-    /// `Err`: a protocol error, because another segment belongs there.
+    /// Returns the destination of the segment with this number. Returns `None` if the segment's
+    /// fragment has not begun, and an error if another segment belongs there, which is a protocol
+    /// violation.
     pub(crate) fn target(
         &self,
         sequence: u64,
