@@ -1,5 +1,4 @@
-//! The Ni contract over UDP, for ranks of different hosts that are connected by nothing but
-//! Ethernet.
+//! The Ni contract over UDP, for ranks on different hosts that are connected only by Ethernet.
 //!
 //! [`protocol`] turns datagrams, which may be lost, duplicated, reordered or forged, into fragments
 //! that arrive exactly once and in order. It is a state machine that does no I/O and reads no

@@ -32,7 +32,7 @@ use super::wire::{Left, SHORT_HEADER};
 
 /// The maximum number of match entries linked at once.
 pub(crate) const ENTRIES: u32 = 4096;
-/// No rank, in `Flags`.
+/// Stands for "no rank" in `Flags`.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// State that may be read without the lock.
@@ -83,7 +83,7 @@ impl Flags {
     }
 
     /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery;
-    /// returns false if there are none.
+    /// returns `false` if there are no events.
     #[inline]
     pub(crate) fn hand_over(
         &self,
@@ -136,9 +136,9 @@ pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) list: MatchList,
-    /// `None` until it is opened; then its queue, if it has one.
+    /// `None` until the index is opened. After that, the index's queue, if it has one.
     pub(crate) open: Option<Option<EqId>>,
-    /// Whether it has ever had an entry.
+    /// Whether the index has ever had an entry.
     pub(crate) used: bool,
     /// Entries whose bytes are still being written or read.
     pub(crate) in_use: Vec<InUse>,
@@ -162,7 +162,7 @@ pub struct PortalsCounters {
     /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of
     /// the window at the peer.
     pub waited_for_peer: u64,
-    /// The same because of this rank's link, tables and pools.
+    /// Submissions that ended with `Submit::Again` because of this rank's link, tables or pools.
     pub waited_for_room: u64,
     /// Operations by direct access.
     pub direct: u64,
@@ -205,16 +205,16 @@ pub(crate) struct Portals {
     pub(crate) short: usize,
     pub(crate) flags: Arc<Flags>,
     pub(crate) regions: Regions,
-    /// In `ParSync` mode, because the lock guards them.
+    /// The memory descriptors. Their mode is `ParSync` because the lock guards them.
     pub(crate) descriptors: Descriptors<ParSync>,
     pub(crate) indices: Box<[Index]>,
     /// Number of linked entries of all indices.
     entries: u32,
     pub(crate) queues: Vec<VecDeque<Queued>>,
-    /// By queue: takes a put that arrives while the queue is empty.
+    /// For each queue, the writer for a put that arrives while the queue is empty.
     pub(crate) mailboxes: Box<[Writer<InlinePut>]>,
     pub(crate) pool: Pool,
-    /// Bytes of further injects that may be in flight.
+    /// Number of bytes that further injects may have in flight.
     pub(crate) inject_room: usize,
     pub(crate) operations: Operations,
     pub(crate) links: Links,
@@ -498,8 +498,8 @@ impl Portals {
                 self.release_operation(operation);
             }
         }
-        // A peer that has left has not failed, unless it left alone and owed a response, which
-        // would be awaited forever.
+        // A peer that has left has not failed, unless it left alone and owed a response; this rank
+        // would await that response forever.
         let has_failed = match left {
             None => true,
             Some(Left::Unfinished) => awaited,

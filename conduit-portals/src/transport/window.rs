@@ -1,4 +1,4 @@
-//! Flow control: limits how far a rank may run ahead at a peer.
+//! Flow control, which limits how far a rank may run ahead of a peer.
 //!
 //! A rank never refuses an arrival: responses may be behind it, and refusing requests until there
 //! is room could deadlock. Instead each rank has a *window* at each peer. It limits the operations
@@ -10,12 +10,13 @@
 //! the largest messages therefore never stalls while the peer consumes.
 //!
 //! There are several windows; the target's index selects the one that an operation uses. A rank
-//! that consumes nothing from one queue (no requests, until its replies have gone) must not hold
-//! back traffic to another (its peers' replies). Otherwise two ranks whose requests fill each
-//! other's windows could not reply.
+//! that consumes nothing from one queue (for example no requests until its replies are sent) must
+//! not hold back traffic to another queue (for example its peers' replies). Otherwise two ranks
+//! whose requests fill each other's windows could not reply.
 //!
-//! All windows of a job have one size, and a few peers' may be wider ([`super::wide`]): their limit
-//! differs, but not the time when consumption is reported.
+//! All windows of a job have one size, except that those of a few peers may be wider
+//! ([`super::wide`]). A wider window has another limit, but consumption in it is reported at the
+//! same times.
 
 use super::buffers::UNIT;
 use super::wire::{WindowCount, WindowUpdate};
@@ -23,7 +24,8 @@ use super::wire::{WindowCount, WindowUpdate};
 /// Number of windows at each peer. Indices whose numbers are equal modulo this share one.
 pub(crate) const WINDOWS: usize = 4;
 
-/// Units of the largest window: 16-bit counters are compared by their difference.
+/// The number of units in the largest window. It is bounded because 16-bit counters are compared by
+/// their difference.
 const MOST_UNITS: usize = 1 << 15;
 
 /// The share of a window that an operation uses.
@@ -31,7 +33,7 @@ const MOST_UNITS: usize = 1 << 15;
 pub(crate) struct Cost {
     pub(crate) operations: u16,
     pub(crate) units: u16,
-    /// Number of the window, less than [`WINDOWS`].
+    /// The number of the window, less than [`WINDOWS`].
     window: u8,
 }
 
@@ -179,14 +181,14 @@ impl SendWindows {
         windows.all(|window| window.sent.since(window.consumed).units <= size.units)
     }
 
-    /// Applies a peer's update; returns false if it reports more than was sent, or an unknown
+    /// Applies a peer's update; returns `false` if it reports more than was sent, or an unknown
     /// window.
     #[inline]
     pub(crate) fn apply(&mut self, update: WindowUpdate) -> bool {
         let Some(window) = self.0.get_mut(usize::from(update.window)) else {
             return false;
         };
-        // The usual case: nothing new.
+        // Usually an update reports nothing new.
         if update.consumed == window.consumed {
             return true;
         }
@@ -204,9 +206,9 @@ impl SendWindows {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ReceiveWindow {
     arrived: WindowCount,
-    /// The part of it that was consumed.
+    /// The part of the window's count that was consumed.
     consumed: WindowCount,
-    /// The part of that which was reported to the peer.
+    /// The part of `consumed` that was reported to the peer.
     reported: WindowCount,
 }
 
@@ -230,12 +232,12 @@ pub(crate) struct ReceiveWindows {
     windows: [ReceiveWindow; WINDOWS],
     /// A bit for each window with enough unreported for an update.
     unreported: u8,
-    /// The window of the last update.
+    /// The number of the window that the last update reported.
     last: u8,
 }
 
 impl ReceiveWindows {
-    /// Counts an operation; returns false if the peer has overrun its window.
+    /// Counts an operation; returns `false` if the peer has overrun its window.
     #[inline]
     pub(crate) fn arrive(&mut self, cost: Cost, size: WindowSize) -> bool {
         let window = &mut self.windows[cost.window()];
@@ -325,7 +327,7 @@ impl ReceiveWindows {
         windows.any(|window| window.is_unreported(size, EXPLICIT))
     }
 
-    /// Returns the state to keep for an idle peer; `None` while an arrival is not consumed.
+    /// Returns the state to keep for an idle peer, or `None` while an arrival is not consumed.
     pub(crate) fn idle(&self) -> Option<IdleWindows> {
         let mut windows = self.windows.iter();
         let all_consumed = windows.all(|window| window.arrived == window.consumed);
@@ -458,7 +460,7 @@ mod tests {
         assert!(sent.reserve(Cost::of_header(1), size));
     }
 
-    /// An update that was not sent is made again.
+    /// An update that was not sent is returned again.
     #[test]
     fn each_window_has_one_update() {
         let size = WindowSize::new(100, 0, 640, 1);

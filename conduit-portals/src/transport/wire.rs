@@ -1,4 +1,4 @@
-//! The headers of fragments. Little-endian, at most [`MAX_HEADER`] bytes.
+//! The headers of fragments. They are little-endian and have at most [`MAX_HEADER`] bytes.
 //!
 //! ```text
 //! all            kind 1 | flags 1 | a 1 | b 1 | update: operations 2, units 2
@@ -48,7 +48,8 @@ const WINDOW_SHIFT: u32 = 4;
 /// The initiator of a put requests a response.
 const WANTED: u8 = 2;
 
-/// Returns the bytes of a put's header; `full` if it has an offset or an operation.
+/// Returns the bytes of a put's header; `full` must be set if the header has an offset or an
+/// operation.
 pub(crate) const fn put_header(full: bool) -> usize {
     if full { 36 } else { 24 }
 }
@@ -71,7 +72,7 @@ pub(crate) enum Header {
         operation: u32,
         outcome: Outcome,
     },
-    /// Only the window update that any header may carry.
+    /// A header with nothing but the window update that any header may carry.
     WindowUpdate,
     /// The sender is about to end: its silence is not a failure, unless it owes a response.
     Leave(Left),
@@ -88,9 +89,9 @@ pub(crate) enum Header {
 /// The way in which a rank leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// With all others: no response from it is awaited any more.
+    /// The rank leaves together with all others: no response from it is awaited any more.
     Finished,
-    /// Alone: others may still await a response.
+    /// The rank leaves alone: others may still await a response from it.
     Unfinished,
 }
 
@@ -98,7 +99,7 @@ pub(crate) enum Left {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Advertisement {
     pub(crate) entry: MeId,
-    /// The permitted operations: puts, gets, atomics.
+    /// The permitted operations among puts, gets and atomics.
     pub(crate) options: MeOptions,
     pub(crate) match_bits: u64,
     pub(crate) ignore_bits: u64,
@@ -220,7 +221,7 @@ impl Bytes {
         }
     }
 
-    /// Appends the rest.
+    /// Appends the bytes that follow the fields.
     fn extend(&mut self, rest: &[u8]) {
         if let Some(place) = self.bytes.get_mut(self.length..self.length + rest.len()) {
             place.copy_from_slice(rest);
@@ -285,7 +286,7 @@ pub(crate) fn encode_short(
 }
 
 impl Header {
-    /// Encodes a header; `update` only in tiny fragments.
+    /// Encodes a header; `update` may be given only for tiny fragments.
     #[inline]
     pub(crate) fn encode(&self, update: Option<WindowUpdate>) -> Bytes {
         match *self {

@@ -3,14 +3,15 @@
 //! [`OpenUdp`] is one process's end. A peer's address is its IP address and port. Two processes
 //! have a session after a handshake (`handshake`), which proves that they share the secret and
 //! receive at their addresses, before either keeps state for the other. During a session, packets,
-//! acknowledgement, liveness and the driver are those of a job's ranks ([`crate::protocol`],
-//! [`crate::socket`]). `docs/udp.md` describes the messages and the reasons.
+//! acknowledgements, liveness and the driver are the same as for a job's ranks
+//! ([`crate::protocol`], [`crate::socket`]). `docs/udp.md` describes the messages and the reasons.
 //!
-//! **Promises.** A peer's number denotes one session: a process restarted at the same address is a
-//! different peer. Outsiders without the secret cannot make this process allocate state.
+//! **Promises.** A session never continues with a different process: if a process is restarted at
+//! the same address, its sessions end. Outsiders without the secret cannot make this process
+//! allocate state.
 //!
-//! **Costs.** A handshake of two round trips before the first fragment, with a key agreement on
-//! each side; 310 bytes per peer while its link is idle. [`OpenConfig::max_peers`] bounds the
+//! **Costs.** Before the first fragment, a handshake takes two round trips, and a key agreement on
+//! each side. A peer takes 310 bytes while its link is idle. [`OpenConfig::max_peers`] bounds the
 //! memory.
 
 mod address;
@@ -55,14 +56,14 @@ pub struct OpenConfig {
     pub host: Option<String>,
     /// A subnet like `10.0.0.0/24` that restricts the choice.
     pub subnet: Option<String>,
-    /// The address family that restricts the choice.
+    /// An address family that restricts the choice.
     pub family: Family,
     /// The secret shared with all peers that this process trusts. With `None`, this process trusts
     /// every peer that can receive at the address it sends from.
     pub secret: Option<Secret>,
     /// Whether packets are encrypted; must be the same on all processes that communicate.
     pub encrypt: bool,
-    /// The maximum number of peers that can have numbers at once.
+    /// The maximum number of peers that can have numbers at the same time.
     pub max_peers: u32,
     /// Bytes of the largest IP packet, or `None` for the interface's MTU.
     pub mtu: Option<usize>,
@@ -124,7 +125,7 @@ impl OpenUdp {
     /// Opens the network.
     ///
     /// # Errors
-    /// [`OpenError`] names the reason.
+    /// Returns an [`OpenError`] that names the reason.
     pub fn start(config: &OpenConfig) -> Result<Self, OpenError> {
         let exist = interfaces().map_err(system("list the interfaces of this host"))?;
         let (host, port) = host::parse(config.host.as_deref().unwrap_or_default())?;

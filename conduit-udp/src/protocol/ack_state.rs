@@ -1,9 +1,9 @@
-//! When a link sends acknowledgements.
+//! Decides when a link sends acknowledgements.
 
 use super::contract::Nanos;
 
-/// Weight of received segments at which an acknowledgement is due. A segment of the data channel
-/// weighs 1, a segment of the command channel half of this.
+/// The total weight of received segments at which an acknowledgement is due. A segment of the data
+/// channel weighs 1, a segment of the command channel half of this.
 const THRESHOLD: u32 = 32;
 
 /// The acknowledgement that a link has yet to send.

@@ -7,7 +7,8 @@ use super::contract::Nanos;
 const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
-/// Longer times (more than nine years) are clamped to this, so that sums of times don't overflow.
+/// The longest accepted time, more than nine years. Longer times are clamped to this value, so that
+/// sums of times don't overflow.
 const LONGEST: Nanos = 1 << 58;
 
 /// The smallest packet size in bytes: it holds the longest tiny fragment with headers and tag.
@@ -24,51 +25,52 @@ pub const MAX_WINDOW: u32 = 4096;
 pub struct Config {
     /// This rank.
     pub rank: Rank,
-    /// Number of ranks in the job; packets from others are dropped.
+    /// Number of ranks in the job; packets that name any other rank are dropped.
     pub size: u32,
     /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From
     /// [`MIN_PACKET`] to [`MAX_PACKET`].
     pub packet: usize,
-    /// Segments that may be outstanding on one channel of a link, at most [`MAX_WINDOW`].
+    /// Number of segments that may be outstanding on one channel of a link, at most [`MAX_WINDOW`].
     pub window: u32,
-    /// Segments that may be outstanding on a channel before the peer has advertised credits, and
-    /// the initial congestion window in full packets.
+    /// Number of segments that may be outstanding on a channel before the peer has advertised
+    /// credits, which is also the initial congestion window in full packets.
     pub initial_window: u32,
     /// Dead time: a peer that answers nothing for this long has failed.
     pub dead_time: Nanos,
-    /// If the peer answers tiny probes but no full-sized ones for this long, the path's MTU is too
-    /// small.
+    /// If the peer answers tiny probes but no full-sized ones for this long, the link fails because
+    /// the path's MTU is too small.
     pub mtu_timeout: Nanos,
     /// Longest interval between probes of a silent peer; the interval doubles up to this.
     pub probe_interval: Nanos,
     /// A link without traffic for this long is made idle: it keeps 64 bytes, and is reopened when
-    /// it is used. 0: never.
+    /// it is used. With 0, links are never made idle.
     pub idle_time: Nanos,
-    /// Links that may be open at once; above this limit, quiet links are made idle earlier.
+    /// Number of links that may be open at once; above this limit, quiet links are made idle
+    /// earlier.
     pub open_links: usize,
     /// Longest time that an acknowledgement waits for a packet to carry it, or for another segment.
     pub ack_delay: Nanos,
-    /// Least probe time-out (PTO).
+    /// The shortest probe time-out (PTO).
     pub min_timeout: Nanos,
     /// Queueing delay on the path, beyond twice the min RTT, above which the congestion window
     /// shrinks.
     pub delay_target: Nanos,
-    /// Fragments of [`Payload::Read`](super::Payload::Read) that a link holds; more are refused
-    /// ([`Refused::Full`](super::Refused::Full)).
+    /// Number of fragments of [`Payload::Read`](super::Payload::Read) that a link holds; further
+    /// ones are refused ([`Refused::Full`](super::Refused::Full)).
     pub link_fragments: usize,
-    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, with 3 more for each
-    /// fragment; rounded up to a power of two.
+    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, where each fragment
+    /// counts with 3 bytes more than its own; rounded up to a power of two.
     pub link_commands: usize,
     /// Bytes of segments that a link buffers because they arrived out of order or because the
     /// fragment handler had no room for them. Further segments are not acknowledged, so the peer
     /// sends them again.
     pub link_early: usize,
-    /// The same limit for all links together.
+    /// The same limit on the buffered bytes of all links together.
     pub early: usize,
     /// Bytes that the socket's receive buffer holds; shared among the peers that are sending.
     pub socket_buffer: usize,
-    /// Sequence number of the first segment of every channel, the same on all ranks. For tests of
-    /// its wrap-around.
+    /// Sequence number of the first segment of every channel, the same on all ranks. Only tests of
+    /// the wrap-around change it.
     pub first_sequence: u64,
 }
 

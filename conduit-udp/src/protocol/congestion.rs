@@ -1,20 +1,20 @@
 //! Congestion control of a link: the congestion window, and the pacing of bursts.
 //!
-//! Delay-based, like Swift (SIGCOMM 2020): once per round trip the window is adapted to the
-//! shortest RTT measured in that round. It uses the shortest sample because a rank that polls late
-//! lengthens single samples, which says nothing about the path. Losses count only if they exceed
-//! one in [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does not slow a link
-//! down.
+//! The control is delay-based, as in Swift (SIGCOMM 2020): once per round trip the window is
+//! adapted to the shortest RTT measured in that round. The shortest sample is used because a rank
+//! that polls late lengthens single samples, and such samples say nothing about the path. Losses
+//! count only if they exceed one in [`LOSS_RATIO`] of a round's segments, so a loss of one per cent
+//! does not slow a link down.
 
 use super::config::Config;
 use super::contract::Nanos;
 use super::rtt::RttEstimator;
 
-/// One lost segment in this many is not yet congestion.
+/// A loss of at most one in this many segments is not taken for congestion.
 const LOSS_RATIO: u32 = 16;
 /// Fewer lost segments than this in a round are ignored.
 const MIN_LOSSES: u32 = 4;
-/// Bytes of the longest allowed queue, on paths that carry them in less than
+/// The longest allowed queue in bytes, on paths that drain this many bytes in less than
 /// [`Config::delay_target`].
 const QUEUE_BYTES: u64 = 512 << 10;
 /// The smallest window, in full packets.
@@ -25,9 +25,10 @@ const INCREASE: u64 = 4;
 /// The congestion state of one link.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    /// Bytes.
+    /// The congestion window in bytes.
     window: u64,
-    /// In slow start the window doubles each round until congestion is detected.
+    /// Whether the link is in slow start, in which the window doubles each round until congestion
+    /// is detected.
     in_slow_start: bool,
     /// Whether the window kept the link from sending in this round.
     is_cwnd_limited: bool,
@@ -65,7 +66,7 @@ impl Congestion {
         self.is_cwnd_limited = true;
     }
 
-    /// Records that segments were acknowledged. `sample`: an RTT, if one was measured.
+    /// Records that segments were acknowledged. `sample` is an RTT, if one was measured.
     pub(super) fn on_acknowledged(
         &mut self,
         now: Nanos,
@@ -89,7 +90,8 @@ impl Congestion {
         self.lost += 1;
     }
 
-    /// Handles persistent congestion (RFC 9002, 7.6): nothing is known of the path any more.
+    /// Handles persistent congestion (RFC 9002, 7.6): the window starts anew, because nothing is
+    /// known about the path any more.
     pub(super) fn on_persistent_congestion(&mut self, config: &Config) {
         self.window = MIN_WINDOW * config.packet as u64;
         self.in_slow_start = true;
@@ -97,8 +99,8 @@ impl Congestion {
 
     fn end_round(&mut self, now: Nanos, rtt: &RttEstimator, config: &Config) {
         let packet = config.packet as u64;
-        // On a fast path, a queue that drains in less than `delay_target` may still be long, and
-        // exceed the caches.
+        // On a fast path, a queue that drains in less than `delay_target` may still be long enough
+        // to exceed the caches.
         let elapsed = now.saturating_sub(self.round_began);
         let queue = QUEUE_BYTES * elapsed / self.acknowledged_bytes.max(1);
         let target = 2 * rtt.min() + queue.min(config.delay_target);

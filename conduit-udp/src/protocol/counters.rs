@@ -29,11 +29,11 @@ macro_rules! counters {
 counters! {
     /// Packets sent, of all kinds.
     packets_sent,
-    /// Bytes of these packets.
+    /// Bytes of the packets sent.
     bytes_sent,
-    /// Packets accepted, with a valid tag.
+    /// Packets accepted, which have a valid tag.
     packets_received,
-    /// Bytes of these packets.
+    /// Bytes of the packets accepted.
     bytes_received,
     /// Segments sent for the first time.
     segments_sent,
@@ -45,7 +45,7 @@ counters! {
     resent_time_threshold,
     /// Segments sent again because the probe time-out (PTO) expired.
     resent_pto,
-    /// Acknowledgements of something new that a segment or probe reply carried.
+    /// Acknowledgements of something new that were sent along with a segment or probe reply.
     acks_with_segment,
     /// Immediate acknowledgements in separate packets.
     acks_immediate,
@@ -55,7 +55,7 @@ counters! {
     probes,
     /// Number of times that a link was made idle.
     made_idle,
-    /// Segments received again.
+    /// Segments received that had already been received.
     duplicates,
     /// Segments received that lie outside the window.
     out_of_window,

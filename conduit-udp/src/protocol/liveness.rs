@@ -1,4 +1,5 @@
-//! Detects whether a peer receives this rank's packets: probes, validation of the MTU, dead time.
+//! Detects whether a peer receives this rank's packets: it sends probes, validates the MTU, and
+//! enforces the dead time.
 
 use conduit_core::ni::Rank;
 
@@ -6,7 +7,7 @@ use super::config::Config;
 use super::contract::{Failure, Nanos};
 use super::mix::mixed;
 
-/// First interval between full-sized probes; it doubles after each probe.
+/// The first interval between full-sized probes; it doubles after each probe.
 const FIRST_INTERVAL: Nanos = 5_000_000;
 /// Consecutive probe time-outs after which a tiny probe accompanies the retransmission.
 const PROBE_AFTER: u8 = 2;
@@ -60,7 +61,7 @@ impl MtuProbe {
     }
 }
 
-/// A peer's liveness as far as known.
+/// What is known of a peer's liveness.
 #[derive(Debug)]
 pub(super) struct Liveness {
     /// When the last packet was received.
@@ -68,7 +69,7 @@ pub(super) struct Liveness {
     /// When the peer last answered: acknowledged something new, or replied to a probe.
     answered_at: Nanos,
     has_answered: bool,
-    /// Start of the wait for an answer.
+    /// When the wait for an answer began.
     waiting_since: Option<Nanos>,
     /// When a packet that expects an answer was last sent.
     sent_at: Nanos,
@@ -77,7 +78,7 @@ pub(super) struct Liveness {
     /// Whether full-sized packets get through.
     is_mtu_validated: bool,
     mtu_probe: Option<MtuProbe>,
-    /// Hash of both ranks, which spreads probes over time.
+    /// A hash of the two ranks, which spreads the probes of different links over time.
     seed: u64,
     /// Probes to be sent.
     pub(super) wanted: Probes,
@@ -86,7 +87,7 @@ pub(super) struct Liveness {
 /// The effect of a probe time-out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Timeout {
-    /// Whether it means persistent congestion.
+    /// Whether the time-out means persistent congestion.
     pub(super) is_persistent_congestion: bool,
 }
 
@@ -169,13 +170,13 @@ impl Liveness {
         false
     }
 
-    /// Records that the peer acknowledged something new. `waits`: more is unacknowledged.
+    /// Records that the peer acknowledged something new. `waits` is set if more is unacknowledged.
     pub(super) fn on_progress(&mut self, now: Nanos, waits: bool) {
         self.pto_count = 0;
         self.answered(now, waits);
     }
 
-    /// Records that the peer replied to a probe. `full`: to a full-sized one.
+    /// Records that the peer replied to a probe. `full` is set if the probe was full-sized.
     pub(super) fn on_answer(&mut self, now: Nanos, full: bool, waits: bool) {
         if !waits {
             self.pto_count = 0;
@@ -202,7 +203,7 @@ impl Liveness {
         }
     }
 
-    /// Returns when the probe time-out expires, if an answer is awaited. `timeout`: the time that
+    /// Returns when the probe time-out expires, if an answer is awaited. `timeout` is the time that
     /// an answer may take.
     pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
         self.waiting_since?;
@@ -232,7 +233,7 @@ impl Liveness {
         at
     }
 
-    /// Handles an expired probe time-out. `has_segments`: segments are outstanding.
+    /// Handles an expired probe time-out. `has_segments` is set if segments are outstanding.
     pub(super) fn on_timeout(&mut self, now: Nanos, has_segments: bool) -> Timeout {
         self.pto_count = self.pto_count.saturating_add(1);
         self.sent_at = now;
@@ -247,12 +248,12 @@ impl Liveness {
         }
     }
 
-    /// Handles everything else that is due. `resumed`: the end of this rank's last long pause;
-    /// silence before it doesn't count. Returns whether nothing has happened for the keep-alive
-    /// time.
+    /// Handles everything else that is due. `resumed` is the end of this rank's last long pause;
+    /// silence before that time doesn't count. Returns whether nothing has happened for the
+    /// keep-alive time.
     ///
     /// # Errors
-    /// The reason why the peer is given up.
+    /// Returns the reason if the peer has to be given up.
     pub(super) fn on_due(
         &mut self,
         now: Nanos,
@@ -280,7 +281,7 @@ impl Liveness {
                     return Err(Failure::Unreachable);
                 }
                 // The peer answers tiny probes, but no full-sized ones. A peer that answers neither
-                // is left to the dead time.
+                // kind of probe fails after the dead time instead.
                 if now.saturating_sub(self.answered_at) <= config.mtu_timeout / 4 {
                     return Err(Failure::Mtu(config.packet));
                 }
@@ -414,8 +415,8 @@ mod tests {
         assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
         liveness.on_progress(now, true);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
-        // This many time-outs may be due to the MTU, so it is probed until a full-sized probe is
-        // answered.
+        // This many time-outs may be due to the MTU, so the MTU is probed until a full-sized probe
+        // is answered.
         liveness.on_progress(now, false);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
         liveness.on_answer(now, true, false);

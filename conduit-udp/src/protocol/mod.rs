@@ -1,5 +1,5 @@
-//! The reliability protocol, a state machine: packets and time come in; packets, deliveries and
-//! timers go out.
+//! The reliability protocol, a state machine whose inputs are packets and time, and whose outputs
+//! are packets, deliveries and timers.
 //!
 //! The terms are those of Open MPI's usNIC BTL: a *fragment* is what the user of the protocol
 //! sends, of any size; a *segment* is the content of one packet; a *chunk* is the piece of a large
@@ -10,9 +10,9 @@
 //! reported as failed within the dead time. No packet causes a panic, and only packets sealed for
 //! this session change any state.
 //!
-//! **Costs.** A fragment that fits takes one packet, and packets in the other direction carry its
-//! acknowledgement; large fragments are not copied. A peer without traffic keeps an idle link of 64
-//! bytes.
+//! **Costs.** A fragment that fits in a packet takes only one, and packets in the other direction
+//! carry its acknowledgement; large fragments are not copied. A peer without traffic keeps an idle
+//! link of 64 bytes.
 
 #![forbid(unsafe_code)]
 

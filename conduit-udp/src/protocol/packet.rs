@@ -34,9 +34,9 @@ use super::contract::{MAX_HEADER, TAG};
 pub(super) const HEADER: usize = 16;
 /// Bytes of a packet besides its body.
 pub(super) const OVERHEAD: usize = HEADER + TAG;
-/// Bytes of both channels' acknowledgements without words.
+/// Bytes of the two channels' acknowledgements without words.
 pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
-/// Bytes of acknowledgements before those of a channel.
+/// Bytes of acknowledgements before the first channel's part.
 pub(super) const ACKS_BEGIN: usize = 2 + 3;
 /// Bytes of one channel's acknowledgement without words.
 pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes integers and bytes to a packet; the caller has checked that they fit.
+/// Writes integers and bytes to a packet; the caller must have checked that they fit.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     into: &'a mut [u8],
@@ -235,7 +235,7 @@ pub(super) struct Acks<'a> {
     pub(super) delay: u64,
     /// Low bits of the highest packet number received.
     pub(super) newest: u32,
-    /// Those of the command channel and of the data channel.
+    /// The acknowledgements of the command channel and of the data channel.
     pub(super) channels: [Option<Ack<'a>>; 2],
 }
 

@@ -39,7 +39,7 @@ pub trait DrivenMachine {
     /// Queues a fragment.
     ///
     /// # Errors
-    /// [`Refused`]: the fragment was not queued.
+    /// Returns [`Refused`] if the fragment was not queued.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
     /// Returns the rank that a packet names as its sender. Returns `None` if the packet is
     /// malformed, or if the sender can't be known without the tag.

@@ -1,4 +1,4 @@
-//! Atomics by the network.
+//! Atomics that the network performs.
 //!
 //! A network's atomics are not atomic with respect to those of a processor, so all atomics on one
 //! word have to be performed in the same way. With
@@ -41,9 +41,9 @@ const TASK: u64 = 1 << 32;
 /// The method by which an atomic is performed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Method {
-    /// The network's own operation; true for the fetching one.
+    /// The network's own operation. The value is `true` for the fetching variant.
     Native(bool),
-    /// Compare-and-swap in a loop.
+    /// A loop of compare-and-swap operations.
     CasLoop,
 }
 
@@ -79,7 +79,7 @@ enum Origin {
     },
 }
 
-/// Atomics by the network.
+/// The state of atomics that the network performs.
 #[derive(Debug, Default)]
 pub(crate) struct Native {
     /// For each type, the way in which the network performs it, or `None` if the target's processor
@@ -182,7 +182,7 @@ fn is_aligned(remote: Remote, ty: AtomicType) -> bool {
 }
 
 impl Portals {
-    /// Makes the network perform a peer's atomic that has matched an entry here; returns false if
+    /// Makes the network perform a peer's atomic that has matched an entry here; returns `false` if
     /// the processor has to perform it.
     pub(crate) fn native_atomic(&mut self, source: Rank, atomic: &wire::Atomic, hit: &Hit) -> bool {
         // Responses carry the old value in any case.
@@ -223,7 +223,7 @@ impl Portals {
         true
     }
 
-    /// Handles the end of a direct operation; returns true if it was a step of a task.
+    /// Handles the end of a direct operation; returns `true` if it was a step of a task.
     pub(crate) fn task_done(&mut self, peer: Rank, token: u64, value: u64) -> bool {
         if token & TASK == 0 {
             return false;

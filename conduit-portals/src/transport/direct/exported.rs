@@ -64,7 +64,7 @@ pub(crate) struct Exported {
     pub(crate) advertisement: wire::Advertisement,
     /// Peers that may access the entry directly.
     importers: Ranks,
-    /// Whether it is being withdrawn, and is not advertised any more.
+    /// Whether the entry is being withdrawn, and is not advertised any more.
     withdrawn: bool,
 }
 
@@ -142,8 +142,8 @@ impl Portals {
         self.queue_control(peer, Control::Advertise(entry));
     }
 
-    /// Returns the message that advertises an entry; `None` if the entry is gone, so that the
-    /// message is obsolete.
+    /// Returns the message that advertises an entry, or `None` if the message is obsolete because
+    /// the entry is gone.
     pub(crate) fn advertisement(&mut self, entry: MeId) -> Option<Header> {
         self.exported(entry)
             .map(|exported| Header::Advertise(exported.advertisement))

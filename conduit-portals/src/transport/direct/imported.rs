@@ -16,7 +16,7 @@ struct Imported {
     advertisement: wire::Advertisement,
     /// Number of operations in flight on it.
     under_way: u32,
-    /// Whether its owner has withdrawn it.
+    /// Whether the entry's owner has withdrawn it.
     withdrawn: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Request {
 pub(crate) struct DirectAccess {
     /// Whether the transport has direct access.
     pub(crate) enabled: bool,
-    /// By rank; empty until the first advertisement.
+    /// The imports from each rank; empty until the first advertisement.
     peers: Vec<Option<Box<PeerImports>>>,
 }
 
@@ -74,7 +74,7 @@ impl DirectAccess {
             && direct.options.contains(request.option)
             && end <= direct.length
             && !imported.withdrawn;
-        // No overflow: less than the entry's end, which is at most `u64::MAX`.
+        // Cannot overflow: the sum is less than the entry's end, which is at most `u64::MAX`.
         fits.then(|| {
             let remote = Remote {
                 key: direct.remote.key,

@@ -25,8 +25,8 @@
 //! source. Otherwise bytes could arrive after WITHDRAWN, when their memory may have another use.
 //!
 //! Imports are kept separately from [`TransportLink`](super::link::TransportLink), which therefore
-//! becomes idle regardless of them: eight bytes for each rank once any peer has advertised, and
-//! about a hundred for each such peer.
+//! becomes idle regardless of them. They take eight bytes for each rank once any peer has
+//! advertised, and about a hundred more for each peer that has.
 
 mod atomics;
 mod exported;

@@ -24,7 +24,8 @@ impl<T: Transport> Inner<T> {
     /// Submits a put as a direct write; returns `None` if it has to go by message.
     ///
     /// # Safety
-    /// Same as for [`conduit_core::ni::Ni::put`]; `memory` is the put's piece of its descriptor.
+    /// Same as for [`conduit_core::ni::Ni::put`]; `memory` must be the put's piece of its
+    /// descriptor.
     pub(crate) unsafe fn put_direct(
         &mut self,
         put: &Put,
@@ -53,7 +54,8 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the source is valid until its descriptor is released, which waits for the
-            // operation, and is not written before the operation has ended (the caller's promise).
+            // operation, and the caller guarantees that it is not written before the operation has
+            // ended.
             unsafe { transport.write(put.target, access) }
         })
     }
@@ -61,7 +63,8 @@ impl<T: Transport> Inner<T> {
     /// Submits a get as a direct read; returns `None` if it has to go by message.
     ///
     /// # Safety
-    /// Same as for [`conduit_core::ni::Ni::get`]; `memory` is the get's piece of its descriptor.
+    /// Same as for [`conduit_core::ni::Ni::get`]; `memory` must be the get's piece of its
+    /// descriptor.
     pub(crate) unsafe fn get_direct(
         &mut self,
         get: &Get,
@@ -87,7 +90,8 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the destination is valid until its descriptor is released, which waits for
-            // the operation, and is not read before the operation has ended (the caller's promise).
+            // the operation, and the caller guarantees that it is not read before the operation has
+            // ended.
             unsafe { transport.read(get.target, access) }
         })
     }
@@ -138,7 +142,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Returns the result for a refused operation; `None` if it has to go by message.
+    /// Returns the result for a refused operation, or `None` if the operation has to be sent as a
+    /// message.
     pub(super) fn direct_refused(
         &mut self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! Beginning and end of sessions: a state machine without I/O and clock.
+//! The beginning and end of sessions, as a state machine without I/O and clock.
 //!
 //! ```text
 //! initiator                                    responder
@@ -50,7 +50,8 @@ use limits::Bucket;
 use message::{ENCRYPTS, HandshakeKind, Tag};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// Time until an init or confirm is sent again; it doubles up to `MOST_PAUSE`.
+/// Time until an init or confirm is sent again. The time doubles with each transmission, up to
+/// `MOST_PAUSE`.
 const FIRST_PAUSE: Nanos = 20 * MILLISECOND;
 const MOST_PAUSE: Nanos = 1_000 * MILLISECOND;
 /// Lifetime of a cookie.
@@ -61,17 +62,17 @@ const CONFIRM_TIME: Nanos = COOKIE_LIFE / 2;
 const CHECK_PAUSE: Nanos = 250 * MILLISECOND;
 /// How long such a check waits for its answer.
 const CHECK_TIME: Nanos = 2_000 * MILLISECOND;
-/// Number of reports of a closed port after which a handshake has failed.
+/// Number of reports that the peer's port is closed after which a handshake has failed.
 const ENOUGH_REPORTS: u8 = 2;
 /// Number of refused attempts after which a handshake has failed. An init corrupted on the path is
 /// refused as well, so one refusal is not enough.
 const ENOUGH_REFUSALS: u32 = 4;
-/// Cookies that are remembered, in addition to two for each possible peer.
+/// Number of cookies that are remembered, in addition to two for each possible peer.
 const SPENT: usize = 1024;
 /// Maximum number of messages that wait to be sent; further ones are lost.
 const MOST_WAITING: usize = 4096;
 
-/// The events of sessions, in their order.
+/// An event of a session. Events are reported in the order in which they occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Event {
     /// A stranger has been assigned this number.
@@ -82,7 +83,7 @@ pub(super) enum Event {
     Ended(Rank, Failure),
 }
 
-/// A message that is resent until it is answered.
+/// A message that is sent again until it is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Repeated {
     message: Message,
@@ -98,7 +99,8 @@ struct Opening {
     began: Nanos,
     nonce: Tag,
     repeated: Repeated,
-    /// After the challenge: the responder's incarnation, and the id of the future session.
+    /// The responder's incarnation and the id of the future session, once the challenge has
+    /// arrived.
     challenged: Option<(u64, [u8; 8])>,
     closed_reports: u8,
     /// Bitmap of the refused attempts of the init, modulo 64.
@@ -111,7 +113,7 @@ struct Session {
     id: [u8; 8],
     /// Incarnation of the peer's process.
     incarnation: u64,
-    /// When it began, by [`Handshakes::stamp`].
+    /// When the session began, as a time from [`Handshakes::stamp`].
     began: Nanos,
     /// The peer's number for this process.
     name: Rank,
@@ -140,11 +142,11 @@ pub struct HandshakeCounters {
     pub begun: u64,
     /// Sessions begun.
     pub sessions: u64,
-    /// Inits answered.
+    /// Inits answered by a challenge.
     pub challenges: u64,
-    /// Inits from processes with another secret, or none.
+    /// Inits from processes with another secret or without a secret.
     pub other_secret: u64,
-    /// Inits from processes that are incompatible otherwise: by version, or by encryption.
+    /// Inits from processes that are incompatible in other ways: in version or encryption.
     pub incompatible: u64,
     /// Inits and confirms from strangers, ignored because there were too many peers.
     pub full: u64,
@@ -158,7 +160,7 @@ pub struct HandshakeCounters {
     pub malformed: u64,
     /// Packets that belong to no session.
     pub unknown: u64,
-    /// Answers to such packets.
+    /// Answers to packets that belong to no session.
     pub hints: u64,
     /// Number of checks whether a peer still has a session.
     pub checks: u64,
@@ -174,14 +176,14 @@ pub(super) struct Handshakes<C> {
     /// Time without an answer after which a peer is unreachable.
     dead_time: Nanos,
     peers: Peers<Address, HandshakeState>,
-    /// When something is due for a peer.
+    /// The times at which something is due for a peer.
     timers: BTreeSet<(Nanos, Rank)>,
     spent: SpentCookies,
     bucket: Bucket,
     /// Limits scalar multiplications that prove futile because a confirm's MAC is invalid.
     trials: Bucket,
-    /// The last time used for cookies and sessions. It increases with every use, so that no two
-    /// share a time.
+    /// The last time used for cookies and sessions. The time increases with every use, so no two of
+    /// them share a time.
     stamp: Nanos,
     has_left: bool,
     outbox: VecDeque<(Address, Message)>,
@@ -322,7 +324,8 @@ impl<C: Crypto> Handshakes<C> {
                     .with(&session.name.to_le_bytes())
                     .with(&tag);
                 self.post(address, message);
-                // With another attempt, so that the two are not lost for the same reason.
+                // The attempt number differs, so that the two messages are not lost for the same
+                // reason.
                 let mut again = Message::new(HandshakeKind::Goodbye, 0, 1);
                 again = again.with(message.body());
                 self.post(address, again);

@@ -22,11 +22,12 @@ use idle_links::IdleLinks;
 use queues::{Queue, Queues};
 use senders::Senders;
 
-/// No link to this peer.
+/// Marks a peer without a link.
 const NONE: u32 = u32::MAX;
-/// The peer has failed, or, in an open network, there is no session with it.
+/// Marks a peer that has failed, or, in an open network, there is no session with it.
 const FAILED: u32 = u32::MAX - 1;
-/// Flag of an idle link, combined with its index. Smaller numbers are indices of open links.
+/// The flag of an idle link, which is combined with the link's index. Smaller numbers are indices
+/// of open links.
 const IDLE: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
@@ -44,19 +45,19 @@ const IDLE: u32 = 1 << 31;
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// By rank: the index of its link, with [`IDLE`] if the link is idle; or [`NONE`] or
-    /// [`FAILED`].
+    /// For each rank, the index of its link (combined with [`IDLE`] if the link is idle), [`NONE`]
+    /// or [`FAILED`].
     peers: Vec<u32>,
     links: Vec<Option<Box<UdpLink>>>,
     free: Vec<u32>,
     idle_links: IdleLinks,
-    /// The number of links to check because too many are open, and the last link checked (a clock
-    /// hand).
+    /// The number of links still to check because too many are open, and the link that was checked
+    /// last, which moves like a clock hand.
     over_limit: usize,
     hand: usize,
     timers: Timers,
     queues: Queues,
-    /// Bursts with segments since the last burst of acknowledgements alone.
+    /// Number of bursts with segments since the last burst that had only acknowledgements.
     bursts: u32,
     senders: Senders,
     budget: Budget,
@@ -106,7 +107,7 @@ impl Endpoint {
     /// Queues a fragment for a peer. Opens or reopens the link if it is closed or idle.
     ///
     /// # Errors
-    /// [`Refused`]: the fragment was not queued.
+    /// Returns [`Refused`] if the fragment was not queued.
     pub fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         self.advance(now);
         let index = match self.peers.get(peer as usize) {
@@ -128,8 +129,8 @@ impl Endpoint {
     }
 
     /// Abandons the fragments to a peer whose bytes the fragment handler keeps: their bytes are not
-    /// read again, undelivered ones never arrive, and further ones are refused as if there were no
-    /// room. Tiny fragments are still sent.
+    /// read again, undelivered fragments never arrive, and further fragments are refused as if
+    /// there were no room. Tiny fragments are still sent.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
         // Without an open link nothing is outstanding.
@@ -138,8 +139,8 @@ impl Endpoint {
         }
     }
 
-    /// Returns when [`on_timeout`](Self::on_timeout) has to be called; `None`: not before something
-    /// else happens.
+    /// Returns when [`on_timeout`](Self::on_timeout) has to be called, or `None` if it need not be
+    /// called before something else happens.
     pub fn timeout(&self) -> Option<Nanos> {
         match (self.timers.first(), self.idle_links.timeout()) {
             (Some(link), Some(idle)) => Some(link.min(idle)),
@@ -228,8 +229,8 @@ impl Endpoint {
             + size_of::<Self>()
     }
 
-    /// Advances the time. If this rank was stopped for long, the peers' silence during the pause
-    /// doesn't count.
+    /// Advances the time. If this rank was stopped for a long time, the peers' silence during the
+    /// pause doesn't count.
     fn advance(&mut self, now: Nanos) {
         if now.saturating_sub(self.now) > self.config.dead_time / 2 {
             self.resumed = now;

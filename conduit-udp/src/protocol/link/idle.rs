@@ -25,9 +25,9 @@ use crate::protocol::rtt::RttEstimator;
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 
-/// Full-sized packets get through.
+/// The flag that full-sized packets get through.
 const MTU_VALIDATED: u32 = 1;
-/// The peer has ever answered.
+/// The flag that the peer has ever answered.
 const ANSWERED: u32 = 2;
 
 /// The state kept of an idle link.
@@ -37,9 +37,9 @@ pub(crate) struct IdleLink {
     number: u64,
     /// One more than the highest packet number received.
     replay_end: u64,
-    /// The next sequence number to be sent, by channel.
+    /// For each channel, the next sequence number to be sent.
     sent: [u64; 2],
-    /// The next sequence number to be received, by channel.
+    /// For each channel, the next sequence number to be received.
     came: [u64; 2],
     pub(crate) peer: Rank,
     /// Smoothed RTT, at most four seconds; 0 before the first sample.
@@ -91,8 +91,8 @@ impl UdpLink {
             && self.liveness.is_quiet()
     }
 
-    /// Returns when the link is to be made idle, or checked again because it could not be; `None`:
-    /// never.
+    /// Returns when the link is to be made idle, or checked again because it could not be made
+    /// idle. Returns `None` if links are never made idle.
     pub(crate) fn idle_at(&self, now: Nanos, config: &Config) -> Option<Nanos> {
         if config.idle_time == 0 {
             return None;
@@ -114,7 +114,7 @@ impl UdpLink {
             .map_or(alive, |idle| idle.min(alive))
     }
 
-    /// Returns the state to keep. The caller has checked that the link [can be
+    /// Returns the state to keep. The caller must have checked that the link [can be
     /// idle](Self::can_be_idle).
     pub(crate) fn to_idle(&self) -> IdleLink {
         debug_assert!(self.can_be_idle());

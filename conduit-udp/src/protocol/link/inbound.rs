@@ -26,10 +26,10 @@ pub(crate) enum Arrival {
 /// Limits on the bytes of buffered segments.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Bytes of all links.
+    /// Number of bytes buffered by all links.
     pub(crate) held: usize,
     pub(crate) limit: usize,
-    /// Limit of one link.
+    /// The limit for one link.
     pub(crate) link_limit: usize,
 }
 
@@ -45,11 +45,11 @@ pub(crate) struct Kept {
 pub(crate) struct Inbound {
     /// The channel's first sequence number.
     first: u64,
-    /// All before this one are received.
+    /// All segments before this number are received.
     next: u64,
-    /// All before this one are delivered.
+    /// All segments before this number are delivered.
     delivered: u64,
-    /// One more than the highest one received.
+    /// One more than the highest segment number received.
     end: u64,
     /// Bitmap of the segments received, from `next` on, by number modulo the window; allocated when
     /// needed.
@@ -204,7 +204,7 @@ impl Inbound {
         self.kept.insert(sequence, kept);
     }
 
-    /// Returns the bytes of buffered segments.
+    /// Returns the number of bytes in buffered segments.
     pub(crate) fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }

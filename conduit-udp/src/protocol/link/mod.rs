@@ -49,10 +49,10 @@ struct UnansweredProbe {
 #[derive(Debug)]
 pub(super) struct UdpLink {
     pub(super) peer: Rank,
-    /// The endpoint's queues that hold this link, a bit for each.
+    /// A bit for each of the endpoint's queues, set if the queue holds this link.
     pub(super) queued: u8,
-    /// When a fragment was last submitted, a segment received or one acknowledged; probes don't
-    /// count.
+    /// When a fragment was last submitted, or a segment was last received or acknowledged; probes
+    /// don't count.
     pub(super) active_at: Nanos,
     /// The period (see `senders`) in which the peer last sent a segment.
     pub(super) period: u32,
@@ -61,22 +61,24 @@ pub(super) struct UdpLink {
     pub(super) replay: Replay,
     /// One more than the number of the newest packet that carried credits.
     credits_from: u64,
-    /// Credits last advertised; a peer that was given none is notified once there are some.
+    /// The number of credits last advertised. A peer that was given none is notified once there are
+    /// some.
     pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Number of fragments of the next bundle that are already delivered.
+    /// Number of fragments already delivered from the next bundle.
     taken: u32,
     /// Whether the fragment handler had no room for the next fragment.
     pub(super) is_refused: bool,
-    /// Whether the data channel sends nothing more.
+    /// Whether the data channel was abandoned, and sends nothing more.
     abandoned: bool,
-    /// Retransmissions that are exempt from congestion window and pacing.
+    /// Number of retransmissions that are exempt from congestion window and pacing.
     urgent: u8,
-    /// Segments of the data channel sent since one requested an immediate acknowledgement.
+    /// Number of segments of the data channel sent since one requested an immediate
+    /// acknowledgement.
     since_request: u8,
     /// The tiny and the full-sized probe that have to be answered.
     unanswered_probes: [Option<UnansweredProbe>; 2],
@@ -122,12 +124,12 @@ impl UdpLink {
         }
     }
 
-    /// Returns the bytes of segments buffered until their turn.
+    /// Returns the number of bytes in segments that are buffered until their turn.
     fn kept_bytes(&self) -> usize {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
 
-    /// Gives the link's share of the budget for buffered segments back.
+    /// Returns the link's share to the budget for buffered segments.
     pub(super) fn release(&self, budget: &mut Budget) {
         budget.held -= self.kept_bytes();
     }
@@ -225,15 +227,16 @@ pub struct LinkStatus {
     pub rtt_variation: Nanos,
     /// Congestion window in bytes.
     pub congestion_window: u64,
-    /// Segments sent and not acknowledged, of command and data channel.
+    /// Number of segments sent and not acknowledged, on the command and on the data channel.
     pub outstanding: [u32; 2],
-    /// Credits: further segments that the peer has room for, of command and data channel.
+    /// Number of credits (further segments for which the peer has room), on the command and on the
+    /// data channel.
     pub credits: [u32; 2],
     /// Bytes of tiny fragments held.
     pub waiting_commands: usize,
-    /// Fragments of the data channel held.
+    /// Number of fragments of the data channel held.
     pub waiting_fragments: usize,
-    /// Bytes of memory in all.
+    /// Bytes of memory used in total.
     pub memory: usize,
     /// Counters of this link.
     pub counters: Counters,

@@ -1,9 +1,9 @@
 //! The sender's side of a channel: send window, acknowledgements, and loss detection (RFC 9002,
 //! 6.1).
 //!
-//! A segment is unused (no slot), sent (slot, and the link's timer runs), acknowledged (its slot is
-//! freed when all before it are acknowledged too), or lost (marked for retransmission, and sent
-//! again).
+//! A segment is in one of four states. An unused segment has no slot. A sent one has a slot, and
+//! the link's timer runs. An acknowledged one frees its slot once all segments before it are
+//! acknowledged too. A lost one is marked for retransmission, and is sent again.
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
@@ -29,20 +29,20 @@ enum SegmentState {
 /// The content of a segment, so that it can be written again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// Position of a bundle, or number of a fragment.
+    /// The position of the bundle or the number of the fragment.
     pub(crate) at: u32,
     /// Index of the segment in the fragment.
     pub(crate) index: u32,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u16,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     sent_at: Nanos,
-    /// Position of its last transmission in the log (low bits).
+    /// Low bits of the position of the segment's last transmission in the log.
     order: u32,
-    /// Number of the packet that it was last sent in (low bits).
+    /// Low bits of the number of the packet in which the segment was last sent.
     number: u32,
     at: u32,
     index: u32,
@@ -65,21 +65,21 @@ impl Slot {
 /// The rule by which a segment was declared lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossTrigger {
-    /// Segments sent sufficiently later are acknowledged.
+    /// The packet threshold: segments sent sufficiently later are acknowledged.
     PacketThreshold,
-    /// A segment sent later is acknowledged, and enough time has passed.
+    /// The time threshold: a segment sent later is acknowledged, and enough time has passed.
     TimeThreshold,
 }
 
 /// The effect of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Segments newly acknowledged.
+    /// Number of segments newly acknowledged.
     pub(crate) segments: u32,
-    /// Bytes of these segments.
+    /// Number of bytes in the segments newly acknowledged.
     pub(crate) bytes: u32,
-    /// RTT sample: time since the newest of them was sent, if it was sent only once (Karn's
-    /// algorithm).
+    /// RTT sample: the time since the newest of these segments was sent, if that segment was sent
+    /// only once (Karn's algorithm).
     pub(crate) sample: Option<Nanos>,
     /// The last segment of the acknowledged prefix, if the prefix has grown.
     pub(crate) released: Option<Content>,
@@ -110,28 +110,28 @@ fn place(sequence: u64) -> (usize, u64) {
 /// The sender's side of a channel.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// All before this one are acknowledged.
+    /// All segments before this number are acknowledged.
     base: u64,
     /// The number of the next new segment.
     next: u64,
-    /// The peer has room for segments before this one.
+    /// The peer has room for the segments before this number.
     limit: u64,
-    /// By sequence number modulo the length, a power of two.
+    /// The slots, indexed by sequence number modulo their number, which is a power of two.
     slots: Box<[Slot]>,
-    /// Log of transmissions in order, as low bits of sequence numbers. A ring whose length is a
-    /// power of two.
+    /// The log of transmissions, in order, each as the low bits of its sequence number. A ring
+    /// whose length is a power of two.
     log: Box<[u32]>,
-    /// Transmissions before this one are settled: acknowledged, lost, or followed by a
-    /// retransmission.
+    /// Transmissions before this position in the log are settled: acknowledged, lost, or followed
+    /// by a retransmission.
     log_front: u64,
     log_next: u64,
     /// One more than the log position of the newest acknowledged transmission; 0 before any.
     newest: u64,
-    /// Allocated when needed.
+    /// The bitmaps of segments, allocated when needed.
     marks: Option<Box<Marks>>,
-    /// Segments marked as lost.
+    /// Number of segments marked as lost.
     lost: u32,
-    /// Bytes sent, not acknowledged and not lost.
+    /// Number of bytes sent, not acknowledged and not lost.
     in_flight: u32,
     /// Start of the probe time-out: when the first segment was sent, something was acknowledged, or
     /// the last time-out expired.
@@ -161,12 +161,12 @@ impl Outbound {
         self.next
     }
 
-    /// Returns whether window and credits admit another new segment.
+    /// Returns whether the window and the credits allow another new segment.
     pub(crate) fn is_open(&self, window: u32) -> bool {
         self.next < self.limit && self.next - self.base < u64::from(window)
     }
 
-    /// Returns how many segments window and credits allow to be outstanding.
+    /// Returns how many segments may be outstanding according to the window and the credits.
     pub(crate) fn window(&self, window: u32) -> u32 {
         (self.limit.saturating_sub(self.base).min(window.into())) as u32
     }
@@ -267,7 +267,7 @@ impl Outbound {
     /// number that the peer had received.
     ///
     /// # Errors
-    /// The acknowledgement covers segments that were not sent.
+    /// Returns an error if the acknowledgement covers segments that were not sent.
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
@@ -399,7 +399,7 @@ impl Outbound {
         true
     }
 
-    /// Forgets all outstanding segments, as if they were acknowledged.
+    /// Drops all outstanding segments, as if they were acknowledged.
     pub(crate) fn forget(&mut self) {
         self.base = self.next;
         self.lost = 0;
