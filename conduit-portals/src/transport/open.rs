@@ -31,7 +31,7 @@ pub enum ConnectError {
     /// These bytes are not an address of this network, for this reason.
     #[error("{0}")]
     Malformed(&'static str),
-    /// It is this process's own address; a process does not send to itself by a network.
+    /// The address is this process's own. A process does not send to itself through a network.
     #[error("it is this process's own address")]
     Own,
     /// The limit on peers with numbers is reached; `setting` names the setting that raises it.
@@ -59,13 +59,13 @@ pub trait OpenTransport: Transport {
     /// Parses an address. The inverse of [`address_to_text`](Self::address_to_text).
     ///
     /// # Errors
-    /// [`ConnectError::Malformed`].
+    /// Returns [`ConnectError::Malformed`] if the text is not an address.
     fn address_of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError>;
     /// Returns the number of the peer with this address, assigning one if it has none. Sends
     /// nothing and doesn't wait: a missing peer is only detected when something is sent to it.
     ///
     /// # Errors
-    /// [`ConnectError`]: no number was assigned.
+    /// Returns a [`ConnectError`] if no number was assigned.
     fn connect(&mut self, address: &[u8]) -> Result<Rank, ConnectError>;
     /// Returns the address of a peer that has a number.
     fn peer_address(&self, peer: Rank) -> Option<Vec<u8>>;
@@ -73,10 +73,10 @@ pub trait OpenTransport: Transport {
     fn has_session(&self, peer: Rank) -> bool;
     /// Ends the session with a peer, if there is one, and notifies the peer. The handler gets no
     /// further calls for this session, not even for its end; none of its bytes for the session are
-    /// read. The number stays.
+    /// read. The peer keeps its number.
     fn end_session(&mut self, peer: Rank);
-    /// Ends the session with a peer, like [`end_session`](Self::end_session), and frees its number,
-    /// which may then be assigned to another peer.
+    /// Ends the session with a peer, as [`end_session`](Self::end_session) does, and frees its
+    /// number, which may then be assigned to another peer.
     fn close(&mut self, peer: Rank);
     /// Announces to all peers that this process leaves, and ends all sessions. Before that, the
     /// handler should wait for [outstanding](Transport::outstanding) data.
@@ -102,10 +102,10 @@ pub trait OpenTransport: Transport {
     /// offered this memory for it, and waits for an answer.
     ///
     /// # Errors
-    /// The system's error: the peer is gone, or doesn't have this memory.
+    /// Returns the system's error if the peer is gone or doesn't have this memory.
     ///
     /// # Safety
-    /// `[local, local + length)` is valid for writes.
+    /// `[local, local + length)` must be valid for writes.
     unsafe fn copy_from(
         &mut self,
         _peer: Rank,
@@ -122,7 +122,7 @@ pub trait OpenTransport: Transport {
     /// Same as for [`copy_from`](Self::copy_from).
     ///
     /// # Safety
-    /// `[local, local + length)` is valid for reads.
+    /// `[local, local + length)` must be valid for reads.
     unsafe fn copy_to(
         &mut self,
         _peer: Rank,

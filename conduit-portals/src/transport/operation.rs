@@ -13,12 +13,12 @@ pub(crate) enum OperationKind {
     AckedPut,
     /// A get of at most this many bytes.
     Get(u32),
-    /// An atomic; `true` if it fetches the previous value.
+    /// An atomic. The value is `true` if it fetches the old value.
     Atomic(bool),
     /// An inject from a copy of its bytes. Its end raises no event.
     Inject(Buffer),
-    /// An operation that the transport performs directly on the target's memory, within this match
-    /// entry of the target.
+    /// An operation that the transport performs on the target's memory, within this entry of the
+    /// target.
     Direct(End, MeId),
 }
 
@@ -76,19 +76,19 @@ pub(crate) struct Operation {
     pub(crate) kind: OperationKind,
     pub(crate) token: u64,
     pub(crate) target: Rank,
-    /// The descriptor of its memory, which counts the operation as pending.
+    /// The descriptor of the operation's memory, which counts the operation as pending.
     pub(crate) md: Option<MdId>,
     pub(crate) eq: EqId,
-    /// The start of its memory within the descriptor.
+    /// The operation's memory within the descriptor.
     pub(crate) memory: *mut u8,
-    /// The number of bytes at `memory`.
+    /// Number of bytes at `memory`.
     pub(crate) length: usize,
-    /// Whether the transport may still read its bytes.
+    /// Whether the transport may still read the operation's bytes.
     pub(crate) unsent: bool,
-    /// Its result at the target, once known.
+    /// The operation's result at the target, once known.
     pub(crate) completion: Option<Completion>,
-    /// Whether it has been abandoned: its memory belongs to the caller again, and its end raises no
-    /// event.
+    /// Whether the operation is given up: its memory belongs to the caller again, and its end
+    /// raises no event.
     pub(crate) abandoned: bool,
 }
 
@@ -173,7 +173,7 @@ impl Operations {
         }
     }
 
-    /// Assigns an id to an operation; returns `None` if all are in use.
+    /// Assigns an id to an operation; returns `None` if all ids are in use.
     #[inline]
     pub(crate) fn add(&mut self, operation: Operation) -> Option<u32> {
         let at = match self.free.pop() {

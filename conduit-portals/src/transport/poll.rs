@@ -1,5 +1,5 @@
-//! Delivery: all events of a queue are taken out at once under the lock, and go to the sink outside
-//! of it.
+//! Delivery of events. All events of a queue are taken out at once under the lock, and are passed
+//! to the sink outside of the lock.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,8 @@ use super::{Inner, SoftPortals};
 /// The events of a queue that are being delivered, by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// Older than the put in the mailbox, which is older than the events in the queue.
+    /// The events being delivered. They are older than the put in the mailbox, which is older than
+    /// the events in the queue.
     events: VecDeque<Queued>,
     delivered: Delivered,
     mailbox: Reader<InlinePut>,
@@ -100,7 +101,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         }
         if let Some(mut inner) = self.try_inner() {
             if !ready.is_empty() {
-                // Before progress, because the events that progress brings are awaited.
+                // This is done before progress, because the caller awaits the events that progress
+                // brings.
                 self.take_ready(&mut inner, ready);
             }
             if inner.is_due() {
@@ -174,7 +176,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         count
     }
 
-    /// Takes a queue's events, after progress if there are none; returns false if there are still
+    /// Takes a queue's events, after progress if there are none; returns `false` if there are still
     /// none.
     fn refill(&self, number: usize, delivery: &mut Delivery, has_progressed: &mut bool) -> bool {
         let mut inner = self.inner();
@@ -211,7 +213,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 }
 
-/// Delivers the first event; returns false if there is none.
+/// Delivers the first event; returns `false` if there is none.
 #[inline]
 fn deliver<S: Sink>(delivery: &mut Delivery, sink: &mut S) -> bool {
     let pop = PopOnDrop(delivery);

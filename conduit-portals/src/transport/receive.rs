@@ -1,4 +1,5 @@
-//! The [`FragmentHandler`] of the portals, and the completion of this rank's operations.
+//! The implementation of [`FragmentHandler`] for the portals, and the completion of this rank's
+//! operations.
 
 use std::ptr;
 
@@ -151,7 +152,7 @@ impl Portals {
     /// Handles a reply with all of a get's data.
     ///
     /// # Safety
-    /// `[bytes, bytes + length)` is valid for reads.
+    /// `[bytes, bytes + length)` must be valid for reads.
     pub(crate) unsafe fn reply_arrives(
         &mut self,
         from: Rank,
@@ -255,9 +256,9 @@ impl Portals {
 }
 
 impl Portals {
-    /// Returns the location of `length` bytes of an operation, from `offset` on: within a buffer or
-    /// the operation's part of its descriptor, which are valid and not written (contract of
-    /// `Ni::put`) until the transport is done with them, or has abandoned them.
+    /// Returns the location of `length` bytes of an operation, from `offset` on. They lie within a
+    /// buffer or within the operation's part of its descriptor. By the contract of `Ni::put`, that
+    /// memory is valid and not written until the transport is done with it or has abandoned it.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self

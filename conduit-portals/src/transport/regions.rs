@@ -13,9 +13,9 @@ pub(crate) const REGIONS: usize = 32;
 #[derive(Debug)]
 struct OwnRegion {
     region: Region,
-    /// Whether it is mapped here instead of adopted.
+    /// Whether the region is mapped here instead of adopted.
     mapped: bool,
-    /// The address of its first byte for direct access.
+    /// The address of the region's first byte for direct access by peers.
     remote: Option<Remote>,
 }
 

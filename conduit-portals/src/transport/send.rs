@@ -1,4 +1,5 @@
-//! The initiator's half of every operation: checks, a share of the peer's window, a fragment.
+//! The initiator's half of every operation: it checks the arguments, takes a share of the peer's
+//! window, and sends a fragment.
 //!
 //! | operation | its bytes |
 //! |---|---|
@@ -29,7 +30,7 @@ const MAX_BATCH: u32 = 16;
 
 /// The reason why an operation was not posted.
 pub(crate) enum SubmitError {
-    /// Resources are lacking, see [`Submit::Again`].
+    /// Resources are lacking; see [`Submit::Again`].
     Again,
     Failed(NiError),
 }
@@ -279,7 +280,8 @@ impl<T: Transport> Inner<T> {
     }
 
     /// # Safety
-    /// `[memory, memory + length)` is valid for reads; `length` fits a tiny fragment.
+    /// `[memory, memory + length)` must be valid for reads, and `length` bytes must fit in a tiny
+    /// fragment.
     unsafe fn post_copy(
         &mut self,
         operation: &'static str,
@@ -319,7 +321,7 @@ impl<T: Transport> Inner<T> {
     }
 
     /// Performs the fast path of [`Self::inject`], for a short message to a peer with room; returns
-    /// false, without any effect, in all other cases.
+    /// `false`, without any effect, in all other cases.
     #[inline(always)]
     pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {

@@ -2,8 +2,8 @@
 //!
 //! While one submission follows another, immediate progress would keep packets and acknowledgements
 //! from travelling together, and the reply to a single message can't have arrived yet. Polling for
-//! it early pulls cache lines that the peer is about to write into Shared state and delays the
-//! writer: over libfabric's `shm` a round trip of 0.33 µs takes a tenth longer.
+//! a reply too early pulls cache lines that the peer is about to write into Shared state and delays
+//! the writer: over libfabric's `shm` a round trip of 0.33 µs takes a tenth longer.
 //!
 //! The clock is read only every few polls, so a rank that polls seldom waits no longer than those
 //! polls.
@@ -19,11 +19,11 @@ const DELAY: Duration = Duration::from_nanos(130);
 /// Decides whether a poll makes progress.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressThrottle {
-    /// Polls since the last progress.
+    /// Number of polls since progress was last made.
     polls: u32,
     /// Whether more events are queued than the mailboxes hold, so that more are to be expected.
     backlog: bool,
-    /// Time of the first of the polls.
+    /// The time of the first of these polls.
     first: Option<Instant>,
 }
 

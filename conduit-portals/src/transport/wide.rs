@@ -1,10 +1,11 @@
 //! Wide windows for the few peers that send most.
 //!
-//! In a large job all windows have the minimum size, no matter how much a peer sends: two of the
-//! largest messages. Each rank therefore has lanes ([`lanes`]) to lend, which are wide windows
-//! here. A lane is only a number: the peer's limit is raised when it takes the offer, and lowered
-//! when the lane is recalled; the lane is returned once the messages in flight fit a window of the
-//! common size. Consumption is reported as before; these reports may lag behind without harm.
+//! In a large job all windows have the minimum size, which is two of the largest messages, no
+//! matter how much a peer sends. Each rank therefore has lanes ([`lanes`]) to lend, which are wide
+//! windows here. A lane is only a number: the peer's limit is raised when it takes the offer, and
+//! lowered when the lane is recalled; the lane is returned once the messages in flight fit a window
+//! of the common size. Consumption is reported as before; these reports may lag behind without
+//! harm.
 //!
 //! Traffic is counted when a report of it goes to the peer, so messages have no extra cost.
 
@@ -31,7 +32,7 @@ pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> 
     if settings.slots == 0 || !is_wider || !window.is_least(config.max_managed) {
         return None;
     }
-    // One message is worth at most one sample. Fits: the value is small.
+    // One message is worth at most one sample. The cast is lossless: the value is small.
     let largest = config.max_managed.div_ceil(UNIT) as u32;
     settings.interval = settings.interval.max(largest);
     Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
@@ -99,7 +100,7 @@ impl Carrier for Ends<'_> {
         }
     }
 
-    /// Returns true once the messages in flight fit a window of the common size.
+    /// Returns `true` once the messages in flight fit a window of the common size.
     fn has_left(&mut self, _: u16, peer: Rank) -> bool {
         let link = self.links.get(peer);
         link.is_some_and(|link| link.send.fit(self.base))

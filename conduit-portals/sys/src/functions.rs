@@ -32,7 +32,8 @@ macro_rules! functions {
             ///
             /// # Safety
             ///
-            /// `symbol` returns addresses of functions that have the types declared in the header.
+            /// `symbol` must return addresses of functions that have the types declared in the
+            /// header.
             pub(crate) unsafe fn find<E>(
                 symbol: impl Fn(&'static str) -> Result<NonNull<c_void>, E>,
             ) -> Result<Self, E> {
@@ -62,8 +63,8 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// As required by the specification: pointers are valid, and memory lent to the
-                /// library stays valid until its last event.
+                /// The caller must meet the specification's conditions: pointers must be valid, and
+                /// memory lent to the library must stay valid until its last event.
                 #[inline]
                 pub unsafe fn $name(&self, $($arg: $type),*) -> $ret {
                     // SAFETY: the caller keeps the specification's conditions for this function.
@@ -76,8 +77,8 @@ macro_rules! functions {
                 ///
                 /// # Safety
                 ///
-                /// As required by the specification: pointers are valid, and memory lent to the
-                /// library stays valid until its last event.
+                /// The caller must meet the specification's conditions: pointers must be valid, and
+                /// memory lent to the library must stay valid until its last event.
                 #[inline]
                 pub unsafe fn $opt(&self, $($opt_arg: $opt_type),*) -> Option<$opt_ret> {
                     // SAFETY: the caller keeps the specification's conditions for this function.

@@ -30,7 +30,7 @@ pub enum LoadError {
         /// The loader's error text.
         reason: String,
     },
-    /// It can be loaded, but is a different library.
+    /// The library can be loaded, but is not libportals.
     #[error("{library} is not libportals of Portals 4: it lacks the function `{function}`")]
     NoFunction {
         /// The loaded library.
@@ -38,7 +38,7 @@ pub enum LoadError {
         /// The missing function.
         function: &'static str,
     },
-    /// It is BXI's library, whose handles and structures have other sizes.
+    /// The library is BXI's, whose handles and structures have other sizes.
     #[error(
         "{library} is BXI's libportals (it has the function `{OF_BXI}`), which is not supported; the \
          reference library of Portals 4 is required"

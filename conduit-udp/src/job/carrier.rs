@@ -1,4 +1,5 @@
-//! The transport: endpoint, seal and socket, joined into a [`Transport`] for the portals.
+//! The transport: the endpoint, the seal and the socket, joined into a [`Transport`] for the
+//! portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -76,15 +77,15 @@ pub type Udp<M, T = Carrier> = SoftPortals<M, T>;
 pub struct Carrier {
     wire: Driver<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
-    /// By rank; ranks of one host share the string.
+    /// The host name of each rank; ranks on one host share the string.
     hosts: Box<[Arc<str>]>,
 }
 
 impl Carrier {
-    /// Creates a rank's carrier. `hosts` are the names of the hosts, by rank.
+    /// Creates a rank's carrier. `hosts` holds the name of each rank's host.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// Returns the system's error if it has no file descriptor left.
     pub fn new(wire: Driver<Endpoint, Sealer>, hosts: Box<[Arc<str>]>) -> std::io::Result<Self> {
         let waiter = Arc::new(wire.waiter()?);
         Ok(Self {
@@ -169,7 +170,7 @@ impl Transport for Carrier {
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
-        // They may be the peer's, if addresses are translated on the path.
+        // The datagrams may be the peer's, if addresses are translated on the path.
         if foreign.datagrams > 0 {
             let _ = write!(text, "; {foreign}");
         }

@@ -12,8 +12,8 @@ use crate::protocol::Config;
 use crate::settings::Settings;
 use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 
-/// The configuration of the network over UDP. It is the same on all ranks, except for address and
-/// host.
+/// The configuration of the network over UDP. All ranks must use the same configuration, except for
+/// address and host.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
     /// Options of this rank's socket.
@@ -55,7 +55,7 @@ impl UdpConfig {
     /// Creates the configuration for these settings, on a rank of host `host`.
     ///
     /// # Errors
-    /// The interface does not exist, or the system can't list interfaces.
+    /// Returns an error if the interface does not exist, or the system can't list interfaces.
     pub fn of(settings: &Settings, host: &str, rank: Rank) -> Result<Self, UdpError> {
         let failed = |operation, reason: String| UdpError::System {
             rank,

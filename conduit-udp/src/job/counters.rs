@@ -12,11 +12,11 @@ use crate::socket::{FaultCounters, ForeignDatagrams, SocketCounters};
 /// All counters of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpCounters {
-    /// The portals'.
+    /// The counters of the portals.
     pub portals: PortalsCounters,
-    /// The protocol's.
+    /// The counters of the protocol.
     pub protocol: Counters,
-    /// The socket's.
+    /// The counters of the socket.
     pub socket: SocketCounters,
     /// Datagrams that no rank of the job sent.
     pub foreign: ForeignDatagrams,

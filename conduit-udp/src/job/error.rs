@@ -48,13 +48,13 @@ pub enum UdpError {
     Family {
         /// This rank.
         rank: Rank,
-        /// Its address.
+        /// This rank's address.
         ours: String,
         /// The other rank.
         peer: Rank,
-        /// Its host.
+        /// The other rank's host.
         host: String,
-        /// Its address.
+        /// The other rank's address.
         theirs: String,
     },
     /// Two hosts have the same address.

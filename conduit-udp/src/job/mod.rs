@@ -6,9 +6,10 @@
 //! **Promises.** If one rank cannot start, none does, and each reports the reason. Information from
 //! other ranks is checked. Packets that no rank of this job sent are dropped and counted.
 //!
-//! **Costs.** Two exchanges through the launcher at start; in the first, each rank contributes
-//! about 100 bytes and its host's name. A rank has one socket and a table of all addresses, 20
-//! bytes for each; memory for a link is allocated when the first packet is sent to its peer.
+//! **Costs.** The start takes two exchanges through the launcher; in the first, each rank
+//! contributes about 100 bytes and its host's name. A rank has one socket and a table of all
+//! addresses, 20 bytes for each; memory for a link is allocated when the first packet is sent to
+//! its peer.
 
 mod carrier;
 mod config;

@@ -61,7 +61,7 @@ fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
 /// The contributions of all ranks.
 struct Job {
     addresses: Vec<UdpAddress>,
-    /// By rank: the [`host`] that has its address; 0 if the system doesn't tell.
+    /// For each rank, the [`host`] that has its address, or 0 if the system doesn't report it.
     networks: Vec<u64>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
@@ -83,7 +83,7 @@ fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError>
         addresses.push(UdpAddress::decode(address).map_err(|error| error.to_string())?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
-            // Ranks of a host usually are consecutive.
+            // The ranks on one host usually are consecutive.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }

@@ -32,7 +32,7 @@ pub enum AddressError {
     /// The length is wrong.
     #[error("its address has {0} bytes instead of {bytes}", bytes = UdpAddress::BYTES)]
     Length(usize),
-    /// Another version of Conduit encoded it.
+    /// Another version of Conduit encoded the address.
     #[error(
         "its address has version {0} instead of {VERSION}: the ranks run different versions of Conduit"
     )]
@@ -69,7 +69,8 @@ impl UdpAddress {
     /// Decodes an address.
     ///
     /// # Errors
-    /// The bytes are not the [encoding](Self::encode) of an address that can receive packets.
+    /// Returns an error if the bytes are not the [encoding](Self::encode) of an address that can
+    /// receive packets.
     pub fn decode(bytes: &[u8]) -> Result<Self, AddressError> {
         let bytes: &[u8; Self::BYTES] = bytes
             .try_into()

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::system::{Filled, LONGEST, MANY};
 
-/// Average bytes per filled buffer above which only one buffer is offered.
+/// The average number of bytes per filled buffer above which the next call offers only one buffer.
 const LARGE: usize = 16 << 10;
 
 /// Buffers for the data that one system call receives: 16 of 64 KiB, which are reused. Their pages
@@ -16,13 +16,13 @@ pub struct Batch {
     pub(super) filled: [Filled; MANY],
     /// Number of filled buffers.
     pub(super) count: usize,
-    /// The buffer of the next datagram, and its offset there.
+    /// The buffer that holds the next datagram, and the datagram's offset in that buffer.
     at: usize,
     offset: usize,
     /// Number of buffers that the next call offers: only as many as seem needed, because each takes
     /// time.
     pub(super) want: usize,
-    /// Whether to ask the system for the source of each datagram.
+    /// Whether to request the source of each datagram from the system.
     pub(super) asks: bool,
 }
 
@@ -90,8 +90,8 @@ impl Batch {
         self.offset = 0;
     }
 
-    /// Skips newly filled buffers for whose first datagram and source `is_wanted` returns false.
-    /// Returns their number and bytes.
+    /// Skips newly filled buffers for whose first datagram and source `is_wanted` returns `false`.
+    /// Returns the number of datagrams skipped and of their bytes.
     pub(super) fn filter_sources(
         &mut self,
         mut is_wanted: impl FnMut(&[u8], Ipv6Addr) -> bool,
@@ -128,8 +128,8 @@ impl Batch {
         self.offset = 0;
         let bytes: usize = self.filled[..count].iter().map(|one| one.length).sum();
         self.want = if bytes > count * LARGE {
-            // The call itself takes a small part of the time, and a single buffer stays in the
-            // cache.
+            // With this much data per buffer, the call itself takes a small part of the time, and a
+            // single buffer stays in the cache.
             1
         } else if count == self.want {
             (self.want * 2).min(MANY)

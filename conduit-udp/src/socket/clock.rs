@@ -1,14 +1,14 @@
-//! The driver's clock. Reading the system's clock takes 30 ns, several times per small packet. If
-//! the processor has a time-stamp counter, the time is computed from this counter, which is
-//! calibrated against the system's clock about once per millisecond.
+//! The driver's clock. Reading the system's clock takes 30 ns, and the time is needed several times
+//! per small packet. If the processor has a time-stamp counter, the time is computed from this
+//! counter, which is calibrated against the system's clock about once per millisecond.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Ticks after which the counter is calibrated again: a millisecond of a slow counter, a few tenths
-/// of a millisecond of a fast one.
+/// Number of ticks after which the counter is calibrated again: a millisecond of a slow counter, a
+/// few tenths of a millisecond of a fast one.
 const WINDOW: u64 = 1 << 20;
 /// Longest time that an undisturbed read of the system's clock takes, in ticks.
 const UNDISTURBED: u64 = 4_000;
@@ -20,12 +20,12 @@ const STEADY: u64 = 256;
 struct Anchor {
     ticks: u64,
     at: Nanos,
-    /// Length of a tick in 2⁻³² ns; 0: unknown.
+    /// Length of a tick in 2⁻³² ns, or 0 if it is unknown.
     tick: u64,
 }
 
 impl Anchor {
-    /// Returns the time at a value of the counter, if this calibration covers it.
+    /// Returns the time at a value of the counter, if this calibration covers that value.
     #[inline]
     fn time(&self, ticks: u64) -> Option<Nanos> {
         // A counter that goes back, as when a virtual machine migrates, is far outside the window
@@ -34,7 +34,7 @@ impl Anchor {
         if passed >= WINDOW || self.tick == 0 {
             return None;
         }
-        // No overflow: less than 2²⁰ ticks, each less than 2¹¹ ns.
+        // Cannot overflow: the factors are less than 2²⁰ ticks, each less than 2¹¹ ns.
         Some(self.at + ((passed * self.tick) >> 32))
     }
 
@@ -85,7 +85,7 @@ impl Clock {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// Returns the time, accurate to a few microseconds. Monotonic.
+    /// Returns the time, accurate to a few microseconds. Successive results never decrease.
     #[inline]
     pub(super) fn coarse(&mut self) -> Nanos {
         let known = match (&self.anchor, system::ticks()) {

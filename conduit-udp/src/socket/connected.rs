@@ -8,9 +8,10 @@
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// Largest number of connected sockets.
+/// The maximum number of connected sockets.
 const MOST: usize = 4;
-/// Sends to a peer, minus sends to others, after which the peer gets a connected socket.
+/// A peer gets a connected socket when the number of sends to it exceeds that of sends to others by
+/// this much.
 const WORTH: u32 = 64;
 
 #[derive(Debug)]

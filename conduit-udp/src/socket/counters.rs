@@ -5,9 +5,9 @@
 pub struct SocketCounters {
     /// Packets passed to the system.
     pub sent: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets passed to the system.
     pub sent_bytes: u64,
-    /// System calls that sent.
+    /// System calls that sent packets.
     pub send_calls: u64,
     /// Sends for which there was no room (`EAGAIN`, `ENOBUFS`); the packets wait.
     pub busy: u64,
@@ -17,11 +17,11 @@ pub struct SocketCounters {
     pub refused: u64,
     /// Packets received.
     pub received: u64,
-    /// Bytes of these packets.
+    /// Bytes of the packets received.
     pub received_bytes: u64,
     /// System calls that received something.
     pub receive_calls: u64,
-    /// Datagrams larger than any packet, dropped.
+    /// Datagrams dropped because they were larger than any packet.
     pub truncated: u64,
     /// Failed receives, except those that returned a report on a peer.
     pub receive_errors: u64,

@@ -1,4 +1,4 @@
-//! A rank's socket: opening, sending, receiving.
+//! A rank's socket, with which the rank sends and receives datagrams.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -15,9 +15,10 @@ use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
-/// Datagrams in one send with segmentation offload; all systems with offload accept this many.
+/// Maximum number of datagrams in one send with segmentation offload; all systems with offload
+/// accept this many.
 const MAX_SEGMENTS: usize = 64;
-/// Reports taken by one call; the next call takes the rest.
+/// Maximum number of reports taken by one call; the next call takes the rest.
 const MAX_REPORTS: usize = 16;
 /// Options for opening a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +27,7 @@ pub struct Options {
     pub address: IpAddr,
     /// Index of its interface; needed for link-local addresses.
     pub scope: u32,
-    /// Local port; 0: any free one.
+    /// Local port, or 0 for any free port.
     pub port: u16,
     /// Bytes of the largest IP packet.
     pub mtu: Option<usize>,
@@ -56,8 +57,8 @@ impl Options {
     }
 }
 
-/// Returns the bytes of the largest UDP payload in an IP packet of `mtu` bytes; 0 if there is no
-/// room.
+/// Returns the size of the largest UDP payload in an IP packet of `mtu` bytes, or 0 if there is no
+/// room for one.
 pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
     const UDP: usize = 8;
     let (header, longest) = match address {
@@ -127,10 +128,10 @@ pub struct Socket {
     counters: SocketCounters,
     /// Connected sockets, for the most frequent peers.
     connected: ConnectedSockets,
-    /// The options that it was opened with.
+    /// The options with which the socket was opened.
     options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
-    /// Whether there are reports; set by [`Waiter`]s.
+    /// Whether there may be reports in the error queue; set by [`Waiter`]s.
     has_reports: Arc<AtomicBool>,
     /// For tests: after this many bytes were sent, this many further sends find no room.
     #[cfg(test)]
@@ -141,7 +142,8 @@ impl Socket {
     /// Opens a socket.
     ///
     /// # Errors
-    /// [`SocketError`]. A system without offload or reports causes no error.
+    /// Returns a [`SocketError`] if the socket can't be opened. A system without offload or reports
+    /// causes no error.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
         let address = local(options, options.port);
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
@@ -210,7 +212,7 @@ impl Socket {
         })
     }
 
-    /// Returns its local address.
+    /// Returns the socket's local address.
     pub fn address(&self) -> SocketAddr {
         self.local
     }
@@ -220,7 +222,7 @@ impl Socket {
         self.payload
     }
 
-    /// Returns the sizes of its buffers.
+    /// Returns the sizes of the socket's buffers.
     pub fn buffers(&self) -> &Buffers {
         &self.buffers
     }
@@ -230,7 +232,7 @@ impl Socket {
         self.offload
     }
 
-    /// Returns its counters.
+    /// Returns the socket's counters.
     pub fn counters(&self) -> &SocketCounters {
         &self.counters
     }
@@ -402,8 +404,8 @@ impl Socket {
         }
     }
 
-    /// Makes the socket send everything from its own port, by which others know this process:
-    /// without connected sockets for frequent peers.
+    /// Makes the socket send everything from its own port, by which others know this process. It
+    /// then uses no connected sockets for frequent peers.
     pub fn with_one_port(mut self) -> Self {
         self.connected = ConnectedSockets::none();
         self
@@ -531,11 +533,11 @@ impl AsFd for Socket {
 
 /// The reason why packets were not sent.
 enum Unsent {
-    /// There is no room now.
+    /// The system has no room now.
     Busy,
-    /// They have to be sent one by one.
+    /// The packets have to be sent one by one.
     OneByOne,
-    /// They are lost and counted.
+    /// The packets are lost, and counted as lost.
     Lost,
 }
 

@@ -16,10 +16,10 @@ use settings::Percent;
 use super::Batch;
 use crate::protocol::{Nanos, mixed};
 
-/// The faults to inject; by default none.
+/// The faults to inject. By default there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultConfig {
-    /// Selects the packets.
+    /// The seed that selects the packets to which faults happen.
     pub seed: u32,
     /// Share of packets to drop.
     pub loss: Percent,
@@ -46,7 +46,8 @@ impl FaultConfig {
 
 /// Longest additional delay of a reordered packet, in nanoseconds.
 const REORDER: Nanos = 1_000_000;
-/// Bytes of packets that may be held back; further packets are lost, as in any queue.
+/// Maximum number of bytes in packets that are held back; further packets are lost, as in any
+/// queue.
 const MAX_HELD: usize = 64 << 20;
 /// Bytes of a packet's header, which identifies it: kind, flags, length, sender's rank, packet
 /// number.
@@ -132,8 +133,8 @@ impl Faults {
     }
 
     /// Passes on the packets of `incoming` that are neither lost nor held back, and the held
-    /// packets that are due (of both at most `limits`: packets, bytes). Returns whether there were
-    /// any.
+    /// packets that are due (together at most `limits`, a number of packets and of bytes). Returns
+    /// whether there were any.
     pub(super) fn pass(
         &mut self,
         now: Nanos,
@@ -256,7 +257,7 @@ pub fn corrupt(random: &mut Rng, bytes: &mut Vec<u8>) {
         0 => bytes.truncate(random.usize(..length)),
         1 => bytes.push(random.u8(..)),
         _ => {
-            // The bits are distinct, so that something certainly changes.
+            // The bits are distinct, so the packet certainly changes.
             let first = random.usize(..length * 8);
             bytes[first / 8] ^= 1 << (first % 8);
             for _ in 0..random.usize(..4) {

@@ -1,15 +1,15 @@
 //! Foreign datagrams: those that no rank of the job sent.
 //!
 //! Normally the system is not asked for the source address of a datagram: the tag authenticates the
-//! sender, and asking costs 90 ns, as much as two tags of small packets. After a foreign datagram
-//! the wire checks sources for a while: it asks the system for the source of each datagram, and
-//! drops a datagram that does not come from the address of the rank that it names, before checking
-//! its tag.
+//! sender, and asking costs 90 ns, as much as checking the tags of two small packets. After a
+//! foreign datagram the wire checks sources for a while: it asks the system for the source of each
+//! datagram, and drops a datagram that does not come from the address of the rank that it names,
+//! before checking its tag.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Non-empty receives after the last foreign datagram during which sources are checked.
+/// Number of non-empty receives after the last foreign datagram during which sources are checked.
 const CHECKED_RECEIVES: u32 = 4096;
 /// Number of sources that are counted individually.
 const SOURCES: usize = 8;
@@ -17,7 +17,7 @@ const SOURCES: usize = 8;
 /// Counts of foreign datagrams. Datagrams joined by receive offload count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForeignDatagrams {
-    /// All foreign datagrams.
+    /// Number of foreign datagrams.
     pub datagrams: u64,
     /// Datagrams dropped because of their source, before their tag was checked.
     pub by_source: u64,

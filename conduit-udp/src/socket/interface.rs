@@ -11,20 +11,20 @@ use super::system;
 /// An address of the host, and the interface that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name.
+    /// The interface's name.
     pub name: String,
-    /// Its index, which is the scope of link-local addresses.
+    /// The interface's index, which is the scope of link-local addresses.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
     /// Length of the subnet's prefix in bits.
     pub prefix: u8,
-    /// Whether it is up.
+    /// Whether the interface is up.
     pub up: bool,
     /// The MTU, which is the size of the largest IP packet in bytes, or `None` if it is unknown.
     pub mtu: Option<usize>,
-    /// Whether it is a bridge or a tunnel: it connects containers, virtual machines or a private
-    /// network, and most likely not the hosts of a job.
+    /// Whether the interface is a bridge or a tunnel. Such an interface connects containers,
+    /// virtual machines or a private network, and most likely not the hosts of a job.
     pub is_virtual: bool,
 }
 
@@ -53,7 +53,7 @@ impl fmt::Display for Interface {
 /// Returns the addresses of this host, in the system's order.
 ///
 /// # Errors
-/// The system's error.
+/// Returns the system's error if the addresses can't be listed.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(if_addrs::get_if_addrs()?
         .into_iter()
@@ -78,7 +78,8 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
 
 /// Returns the source address of this host's default route, if it has one. Sends nothing.
 pub fn default_source() -> Option<IpAddr> {
-    // Addresses reserved for documentation: connecting a datagram socket only looks up the route.
+    // These addresses are reserved for documentation. Connecting a datagram socket only looks up
+    // the route.
     let v4 = (
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
         SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 9)),
@@ -159,12 +160,12 @@ impl<'a> Word<'a> {
 /// Chooses by `words`: names, addresses and subnets separated by commas, in order of preference.
 /// Among an interface's addresses, IPv4 is preferred to IPv6, and link-local addresses come last.
 ///
-/// Without words, it chooses the interface of `source` (see [`default_source`]), else the first
-/// that is neither loopback nor virtual nor link-local; among the others link-local ones come
-/// first, and loopback last. IPv4 is preferred to IPv6.
+/// Without words, the call chooses the interface of `source` (see [`default_source`]). If there is
+/// none, it chooses the first that is neither loopback nor virtual nor link-local; of the remaining
+/// ones, link-local ones come first, and loopback last. IPv4 is preferred to IPv6.
 ///
 /// # Errors
-/// [`ChooseError`], which lists all of `exist`.
+/// Returns a [`ChooseError`], which lists all of `exist`.
 pub fn choose<'a>(
     exist: &'a [Interface],
     words: &str,

@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<Row>() == 20);
 /// The addresses of all ranks, 20 bytes each.
 pub struct Peers {
     rows: Vec<Row>,
-    /// Scope of link-local addresses: this rank's interface.
+    /// The scope of link-local addresses, which is the index of this rank's interface.
     scope: u32,
     /// Ranks sorted by address and port; computed for the first report.
     order: OnceCell<Box<[Rank]>>,
@@ -61,8 +61,8 @@ impl fmt::Display for PeerErrors {
 }
 
 impl Peers {
-    /// Creates the table of a job; `addresses` are by rank. `scope` is the index of this rank's
-    /// interface.
+    /// Creates the table of a job; `addresses` holds each rank's address. `scope` is the index of
+    /// this rank's interface.
     pub fn new(addresses: &[UdpAddress], scope: u32) -> Self {
         let rows = addresses
             .iter()
@@ -91,7 +91,7 @@ impl Peers {
     /// Returns the socket address of `peer`.
     ///
     /// # Panics
-    /// If there is no such rank.
+    /// Panics if there is no such rank.
     #[inline]
     pub fn address(&self, peer: Rank) -> SocketAddr {
         let row = &self.rows[peer as usize];
@@ -129,7 +129,7 @@ impl Peers {
         (0..self.size()).find(|peer| self.address(*peer).is_ipv4() != v4)
     }
 
-    /// Returns the rank with this address; the lowest, if there are several.
+    /// Returns the rank with this address, or the lowest of them if there are several.
     pub fn find(&self, address: SocketAddr) -> Option<Rank> {
         let key = |ip: IpAddr, port: u16| {
             let octets = match ip {

@@ -18,7 +18,7 @@ pub(super) const MANY: usize = 16;
 /// The content of a filled receive buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Filled {
-    /// Bytes.
+    /// Number of bytes in the buffer.
     pub(super) length: usize,
     /// Bytes of each datagram in it, except the last, which may be shorter.
     pub(super) segment: usize,
@@ -69,7 +69,7 @@ const ERROR_MESSAGE: usize =
 /// received data in `filled`, and returns the number of buffers filled. Never blocks: returns
 /// [`io::ErrorKind::WouldBlock`] if there is nothing.
 ///
-/// `asks`: also returns the senders' addresses.
+/// With `asks`, the senders' addresses are returned as well.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     space: &mut [u8],
@@ -172,11 +172,11 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
     })
 }
 
-/// Calls [`libc::recvmsg`], but not as a cancellation point, which costs a tenth of the time of an
-/// empty call in a process with several threads.
+/// Calls [`libc::recvmsg`], but not as a cancellation point: that would cost a tenth of the time of
+/// an empty call in a process with several threads.
 ///
 /// # Safety
-/// As for `recvmsg`.
+/// Same as for [`libc::recvmsg`].
 unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isize {
     // SAFETY: the caller keeps the conditions of `recvmsg`, and these are the call's arguments.
     unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
@@ -423,9 +423,9 @@ pub(super) enum Number {
     DontFragmentV6,
     /// Puts reports on sent packets into the error queue.
     ReportsV4,
-    /// The same for IPv6.
+    /// Puts reports on sent IPv6 packets into the error queue.
     ReportsV6,
-    /// Segmentation of all sends into datagrams of this size; 0: none.
+    /// Segments all sends into datagrams of this size; with 0, sends are not segmented.
     Segment,
 }
 
@@ -492,7 +492,7 @@ pub(super) fn driver(name: &str) -> io::Result<String> {
 /// Queries the system about an interface, by its name. `/sys` may show another network namespace.
 ///
 /// # Safety
-/// The request has the form that `number` requires, except for the name.
+/// The request must have the form that `number` requires, except for the name.
 unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io::Result<()> {
     if name.len() >= request.ifr_name.len() {
         return Err(io::ErrorKind::InvalidInput.into());

@@ -51,7 +51,7 @@ pub(crate) enum Arrival {
         outcome: Outcome,
         length: usize,
     },
-    /// It has violated the protocol.
+    /// The fragment has violated the protocol.
     Discarded { source: Rank },
 }
 

@@ -39,10 +39,10 @@ impl ReplySource {
         }
     }
 
-    /// Copies data from `offset` on; returns false if they are not mapped.
+    /// Copies data from `offset` on; returns `false` if they are not mapped.
     ///
     /// # Safety
-    /// This many bytes lie within the entry that the get has matched.
+    /// `into.len()` bytes from `offset` on must lie within the entry that the get has matched.
     pub(crate) unsafe fn read(self, offset: usize, into: &mut [u8]) -> bool {
         match self {
             Self::Region(address) => {
@@ -71,7 +71,7 @@ pub(crate) struct LongReply {
     pub(crate) length: usize,
     index: u8,
     entry: EntryId,
-    /// Raised when the data have been sent.
+    /// The event that is raised when the data have been sent.
     event: Option<Event<'static>>,
 }
 

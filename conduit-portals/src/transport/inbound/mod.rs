@@ -59,7 +59,7 @@ enum Found {
 /// with [`Outcome::OutOfRange`], and nothing more of it is written.
 ///
 /// # Safety
-/// `[bytes, bytes + length)` is valid for reads.
+/// `[bytes, bytes + length)` must be valid for reads.
 unsafe fn to_process(hit: &mut Hit, address: u64, bytes: *const u8, length: usize) {
     // SAFETY: the caller guarantees that `bytes` is valid for reads of `length` bytes; the owner of
     // the entry is responsible for the memory at the address.
@@ -156,7 +156,7 @@ impl Portals {
         }
     }
 
-    /// Raises its `Free` event, once all its messages are in the queue.
+    /// Raises the entry's `Free` event, once all its messages are in the queue.
     fn freed(&mut self, index: u8, hit: &Hit) {
         if !hit.unlinked
             || hit.location != Location::Managed

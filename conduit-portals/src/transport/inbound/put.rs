@@ -18,7 +18,7 @@ impl Portals {
     /// Matches a put and moves its data.
     ///
     /// # Safety
-    /// `[bytes, bytes + length)` is valid for reads.
+    /// `[bytes, bytes + length)` must be valid for reads.
     pub(crate) unsafe fn put_arrives(
         &mut self,
         source: Rank,

@@ -15,7 +15,7 @@ use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
     /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; in all
-    /// other cases returns false, without any effect but the window update.
+    /// other cases returns `false`, without any effect but the window update.
     #[inline(always)]
     pub(crate) fn mail_short_put(
         &mut self,
@@ -31,7 +31,7 @@ impl Portals {
         let Some(link) = self.links.get(source) else {
             return false;
         };
-        // The general path may apply it again without harm.
+        // The general path may apply the window update again without harm.
         if !link.send.apply(update) {
             return false;
         }
@@ -59,7 +59,7 @@ impl Portals {
         let event = put.event(source, (hit.tag, hit.offset), length, length);
         mailbox.fill(|inline| inline.write(&event, payload));
         self.flags.mailed(eq);
-        // Already counts as consumed: one short put per queue is little.
+        // The put counts as consumed already, because one short put per queue takes little memory.
         if link.receive.arrive_consumed(cost, window) {
             schedule(&mut self.outgoing, link);
         }
