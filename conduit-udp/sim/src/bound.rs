@@ -2,7 +2,7 @@
 
 use crate::scenario::Scenario;
 
-/// Bytes of an endpoint besides those below.
+/// Bytes of an endpoint that the constants below don't cover.
 const BASE: usize = 32 << 10;
 /// Bytes of a link with nothing in flight.
 const LINK: usize = 8 << 10;
@@ -11,7 +11,7 @@ const SEGMENT: usize = 48;
 /// Bytes of a waiting fragment, without its header.
 const FRAGMENT: usize = 160;
 
-/// Bytes besides those of idle links.
+/// Bytes that an endpoint may hold in addition to those of idle links.
 const IDLE_BASE: usize = 512;
 /// Bytes of an idle link: its remaining state, and its table entries. The driver and the layer
 /// above take up to 120 more.

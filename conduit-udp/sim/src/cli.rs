@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of the simulator.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -458,8 +458,8 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     scenario.protocol.first_sequence = (1 << 24) - 5000;
     scenario.host.receive_time = 100;
     scenario.host.send_time = 100;
-    // A little more than one segment per fragment, so that every number is a delivery that is
-    // checked.
+    // There is little more than one segment per fragment, so nearly every sequence number is a
+    // delivery that is checked.
     scenario.phases[0].fragments = (options.times << 24) + 10_000;
     scenario.phases[0].sizes = Sizes::Short;
     scenario.protocol.link_fragments = 4096;

@@ -8,7 +8,8 @@ use crate::scenario::{FragmentHandler, Host, Path, Pattern, Phase, Protocol, Sce
 use crate::seal::SealKind;
 use crate::{Report, Until, run};
 
-/// The result of a measurement: one stream, or many to one, in simulated time.
+/// The result of a measurement of one stream, or of many senders to one receiver. Times are
+/// simulated.
 #[derive(Debug, Clone, Serialize)]
 pub struct Measurement {
     /// The number of ranks that send to the receiver.
@@ -17,13 +18,13 @@ pub struct Measurement {
     pub loss: f64,
     /// Payload bytes per second that the receiver's fragment handler gets.
     pub goodput: f64,
-    /// The same as a fraction of the bandwidth of the receiver's interface.
+    /// The same rate as a fraction of the bandwidth of the receiver's interface.
     pub part: f64,
-    /// Retransmitted segments, as a fraction of all.
+    /// Retransmitted segments, as a fraction of all segments.
     pub resent: f64,
     /// Packets dropped by sockets and queues.
     pub dropped: u64,
-    /// The most bytes that an endpoint had allocated.
+    /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
     /// The number of violations.
     pub violations: usize,
@@ -59,7 +60,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Returns the scenario: `senders` ranks send to rank 0 all the time.
+    /// Returns the scenario: in it, `senders` ranks send to rank 0 all the time.
     pub fn scenario(&self, senders: u32, loss: f64) -> Scenario {
         let mut path = Path::perfect(self.latency * US);
         path.loss = loss;

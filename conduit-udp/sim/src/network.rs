@@ -1,4 +1,5 @@
-//! The network: interfaces, queues and paths, which decide when and how packets arrive.
+//! The network, which consists of interfaces, queues and paths. They decide when and how packets
+//! arrive.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::Nanos;
@@ -37,7 +38,7 @@ impl Queue {
     }
 }
 
-/// The number of packets by fate.
+/// For each fate, the number of packets that met it.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct Fates {
     /// Sent by ranks.
@@ -46,7 +47,7 @@ pub struct Fates {
     pub lost: u64,
     /// Lost during an outage of a link or direction.
     pub cut: u64,
-    /// Larger than the path's MTU.
+    /// Lost because they were larger than the path's MTU.
     pub too_large: u64,
     /// Dropped by an interface's or port's queue.
     pub queue_full: u64,
@@ -58,7 +59,7 @@ pub struct Fates {
     pub corrupted: u64,
     /// Replayed by an attacker.
     pub replayed: u64,
-    /// Forged.
+    /// Forged by an attacker.
     pub forged: u64,
 }
 
@@ -70,7 +71,7 @@ pub(crate) struct Network {
     random: Rng,
     uplinks: Vec<Queue>,
     downlinks: Vec<Queue>,
-    /// The begin of the current run of lost packets, by direction.
+    /// For each direction, when the current run of lost packets began.
     in_burst: Vec<Option<Nanos>>,
     ranks: usize,
     pub(crate) fates: Fates,
@@ -238,7 +239,8 @@ impl Network {
             self.fates.forged += 1;
             let mut bytes = packet.to_vec();
             if self.random.bool() {
-                // The same packet with another number or rank in its header, or with another body.
+                // Forges the same packet with another number or rank in its header, or with another
+                // body.
                 let at = self.random.usize(..bytes.len().min(24));
                 bytes[at] = bytes[at].wrapping_add(self.random.u8(1..));
             } else {

@@ -1,5 +1,5 @@
-//! The oracle: checks every call between an endpoint and its fragment handler against what was
-//! sent.
+//! The oracle, which checks every call between an endpoint and its fragment handler against what
+//! was sent.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -44,9 +44,9 @@ pub(crate) struct Sent {
     pub(crate) key: u64,
     pub(crate) header: u8,
     pub(crate) length: u32,
-    /// Whether it was reported to the sender's handler (`sent`).
+    /// Whether the fragment was reported to the sender's handler as `sent`.
     pub(crate) is_sent: bool,
-    /// The bytes received, once it has begun: sorted, disjoint ranges.
+    /// The bytes received, once the fragment has begun, as sorted, disjoint ranges.
     pub(crate) came: Option<Vec<(u32, u32)>>,
 }
 
@@ -59,12 +59,12 @@ impl Sent {
 /// One channel in one direction between two processes.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    /// The number of the first of `fragments`.
+    /// The number of the first fragment in `fragments`.
     first: u64,
     fragments: VecDeque<Sent>,
-    /// Fragments before this one are delivered.
+    /// All fragments before this number are delivered.
     delivered: u64,
-    /// Fragments before this one have begun.
+    /// All fragments before this number have begun.
     begun: u64,
     /// The number of fragments reported to the sender as sent.
     reported: u64,
@@ -102,9 +102,9 @@ pub(crate) struct Pair {
     pub(crate) failed: Option<(Nanos, Failure)>,
     /// When the sender first used the link.
     pub(crate) used: Option<Nanos>,
-    /// When it first used the data channel.
+    /// When the sender first used the link's data channel.
     pub(crate) used_data: Option<Nanos>,
-    /// Bytes of fragments delivered.
+    /// Number of bytes in the fragments delivered.
     pub(crate) delivered_bytes: u64,
 }
 
@@ -266,7 +266,7 @@ impl Oracle {
 
     /// Checks a fragment delivered as a whole.
     pub(crate) fn fragment(&mut self, from: Process, to: Process, header: &[u8], payload: &[u8]) {
-        // The channel is not known here, so the fragment has to be the next of either.
+        // The channel is not known here, so the fragment has to be the next one of either channel.
         let pair = self.pair(from, to);
         let candidates = [Channel::Command, Channel::Data];
         let found = candidates.into_iter().find(|&channel| {
@@ -396,7 +396,7 @@ impl Oracle {
     }
 }
 
-/// Adds a range to a set of ranges. Returns false if it overlaps with another.
+/// Adds a range to a set of ranges. Returns `false` if it overlaps with another.
 fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
     if begin == end {
         return true;

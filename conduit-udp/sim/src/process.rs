@@ -1,4 +1,4 @@
-//! One rank's process: its endpoint, socket, fragment handler and traffic.
+//! One rank's process, with its endpoint, socket, fragment handler and traffic.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +19,7 @@ use crate::traffic::{Traffic, Wish};
 
 /// The number of corrupted packets for which a run compares all of the endpoint's state.
 const COMPARED: u32 = 6;
-/// How often in a row an endpoint may ask to be called at once without a reason.
+/// How many times in a row an endpoint may ask without a reason to be called at once.
 const STORM: u32 = 1000;
 /// Interval at which the progress thread serves a rank that does not poll.
 const ATTENTION: Nanos = 1_000_000;
@@ -28,14 +28,14 @@ const ATTENTION: Nanos = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
-    /// Whether it isn't a packet as a rank sent it.
+    /// Whether the datagram differs from every packet that a rank sent.
     pub(crate) is_changed: bool,
 }
 
 /// A seal that checks that no packet number is reused towards a peer, because numbers are nonces.
 struct Numbering<'a> {
     seal: &'a mut AnySeal,
-    /// By peer: the lowest number that may be used.
+    /// For each peer, the lowest packet number that may be used.
     next: &'a mut [u64],
     reused: Option<(Rank, u64)>,
 }
@@ -78,25 +78,25 @@ pub(crate) struct Process {
     pub(crate) rank: Rank,
     pub(crate) endpoint: Endpoint,
     seal: AnySeal,
-    /// Processes by rank.
+    /// The process of each rank.
     pub(crate) peers: Vec<Id>,
     handler: State,
     pub(crate) traffic: Traffic,
-    /// By peer: the lowest packet number that may be sent.
+    /// For each peer, the lowest packet number that may be sent.
     numbers: Vec<u64>,
     /// The peer and number of all accepted packets.
     taken: HashSet<(Rank, u64)>,
     pub(crate) socket: VecDeque<Datagram>,
     pub(crate) socket_bytes: usize,
-    /// The time until which it is busy.
+    /// The time until which the process is busy.
     pub(crate) clock: Nanos,
-    /// The time of its next wake-up; [`Nanos::MAX`]: never.
+    /// The time of the process's next wake-up, or [`Nanos::MAX`] if there is none.
     pub(crate) wake: Nanos,
     /// The bytes that the endpoint holds, and their maximum.
     pub(crate) memory: i64,
     pub(crate) peak: i64,
     memory_bound: i64,
-    /// The bytes held at its start, and the minimum since this was reset.
+    /// The bytes held at the process's start, and the minimum since this field was reset.
     pub(crate) memory_at_start: i64,
     pub(crate) least: i64,
     storm: u32,
@@ -203,8 +203,8 @@ impl Process {
         }
     }
 
-    /// Receives packets, handles timers, sends. `is_attended`: only the progress thread makes
-    /// calls, because the rank does not poll.
+    /// Receives packets, handles timers, and sends. With `is_attended`, only the progress thread
+    /// makes calls, because the rank does not poll.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
@@ -264,7 +264,7 @@ impl Process {
         self.wake = self.next_wake(is_attended);
     }
 
-    /// Returns the time of its next poll, unless a packet arrives earlier.
+    /// Returns the time of the process's next poll, unless a packet arrives earlier.
     fn next_wake(&self, is_attended: bool) -> Nanos {
         if !self.socket.is_empty() {
             return if is_attended {
@@ -289,7 +289,7 @@ impl Process {
         at.max(self.clock + if is_attended { ATTENTION } else { 1 })
     }
 
-    /// Returns the time of its poll after a packet has arrived.
+    /// Returns the time of the process's first poll after a packet has arrived.
     pub(crate) fn on_arrival(&self, now: Nanos, is_attended: bool) -> Nanos {
         if is_attended {
             self.clock.max(now) + ATTENTION

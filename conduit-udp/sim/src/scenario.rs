@@ -1,5 +1,5 @@
-//! Scenarios: network, ranks, traffic and faults of a run. A scenario determines the run
-//! completely.
+//! Scenarios, which describe the network, the ranks, the traffic and the faults of a run. A
+//! scenario determines its run completely.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Config, Nanos};
@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::seal::SealKind;
 
-/// A run.
+/// The scenario of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Scenario {
     /// The seed of all random choices during the run.
     pub seed: u64,
     /// The number of ranks.
     pub ranks: u32,
-    /// The path between each two ranks.
+    /// The path between any two ranks.
     pub path: Path,
     /// The hardware and process of each rank.
     pub host: Host,
@@ -44,7 +44,7 @@ pub struct Path {
     pub loss: f64,
     /// The mean number of packets lost in a row.
     pub burst: f64,
-    /// Fraction of the packets without a segment that are lost in addition.
+    /// Fraction of the packets without a segment that are lost in addition to `loss`.
     pub ack_loss: f64,
     /// Fraction of the packets that are duplicated.
     pub duplicate: f64,
@@ -56,7 +56,7 @@ pub struct Path {
     pub replay_after: Nanos,
     /// Fraction of the packets for which an attacker also sends a forged one.
     pub forge: f64,
-    /// The directions with these faults; the others have none.
+    /// The directions that have these faults; the others have none.
     pub faulty: Directions,
 }
 
@@ -64,7 +64,7 @@ pub struct Path {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Directions {
-    /// Both.
+    /// Both directions.
     Both,
     /// From the lower rank to the higher one.
     Up,
@@ -95,19 +95,19 @@ impl Path {
 /// A rank's interface, the port of the switch that it is connected to, and its process.
 #[derive(Debug, Clone, Serialize)]
 pub struct Host {
-    /// Bytes per second in each direction; 0: unlimited.
+    /// Bytes per second in each direction, or 0 for no limit.
     pub bandwidth: u64,
-    /// Bytes that the interface's send queue holds.
+    /// Maximum number of bytes in the interface's send queue.
     pub uplink_queue: usize,
-    /// Bytes that the queue of the switch's port holds.
+    /// Maximum number of bytes in the queue of the switch's port.
     pub downlink_queue: usize,
-    /// Bytes that the socket holds.
+    /// Maximum number of bytes in the socket's receive buffer.
     pub socket: usize,
     /// The time to take a packet from the socket.
     pub receive_time: Nanos,
     /// The time to send a packet.
     pub send_time: Nanos,
-    /// The size of the buffer that packets are made in: at least one packet.
+    /// The size of the buffer in which packets are made, which must hold at least one packet.
     pub transmit_buffer: usize,
     /// The number of packets taken from the socket before anything else is done.
     pub batch: usize,
@@ -194,22 +194,23 @@ impl From<&Config> for Protocol {
 /// The layer above a rank's endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct FragmentHandler {
-    /// Bytes of fragments that it holds. If it holds nothing, it accepts a fragment of any size.
+    /// Maximum number of bytes of fragments that the layer holds. While it holds nothing, it
+    /// accepts a fragment of any size.
     pub room: usize,
-    /// Bytes that it processes per second; 0: immediately.
+    /// Number of bytes that the layer processes per second, or 0 if it processes them immediately.
     pub speed: u64,
-    /// Fraction of the fragments that it first refuses without a reason.
+    /// Fraction of the fragments that the layer first refuses without a reason.
     pub refuse: f64,
 }
 
 /// A phase of traffic.
 #[derive(Debug, Clone, Serialize)]
 pub struct Phase {
-    /// The time at which it begins, in nanoseconds.
+    /// The time at which the phase begins, in nanoseconds.
     pub begin: Nanos,
     /// The pairs of ranks that communicate.
     pub pattern: Pattern,
-    /// The number of fragments per pair; `u32::MAX`: unlimited.
+    /// The number of fragments per pair, or `u32::MAX` for no limit.
     pub fragments: u32,
     /// The sizes of the fragments.
     pub sizes: Sizes,
@@ -269,21 +270,21 @@ pub enum Fault {
         from: Rank,
         /// The receiver.
         to: Rank,
-        /// Begin.
+        /// When the fault begins.
         begin: Nanos,
-        /// End.
+        /// When the fault ends.
         end: Option<Nanos>,
     },
     /// A rank's link is down: its packets and those for it are lost.
     LinkDown {
         /// The rank.
         rank: Rank,
-        /// Begin.
+        /// When the fault begins.
         begin: Nanos,
-        /// End.
+        /// When the fault ends.
         end: Option<Nanos>,
     },
-    /// Larger packets of one rank don't reach another, during the whole run.
+    /// During the whole run, packets of one rank to another that exceed a size are lost.
     SmallMtu {
         /// The sender.
         from: Rank,
@@ -296,9 +297,9 @@ pub enum Fault {
     Asleep {
         /// The rank.
         rank: Rank,
-        /// Begin.
+        /// When the fault begins.
         begin: Nanos,
-        /// End.
+        /// When the fault ends.
         end: Option<Nanos>,
     },
     /// A rank does not poll. Its progress thread serves the protocol from time to time, and its
@@ -306,27 +307,27 @@ pub enum Fault {
     Busy {
         /// The rank.
         rank: Rank,
-        /// Begin.
+        /// When the fault begins.
         begin: Nanos,
-        /// End.
+        /// When the fault ends.
         end: Nanos,
     },
     /// A rank's process is replaced by a new one without the others' knowledge.
     Restart {
         /// The rank.
         rank: Rank,
-        /// The time.
+        /// When the process is replaced.
         at: Nanos,
     },
     /// All processes are replaced by new ones, at the same addresses.
     RestartAll {
-        /// The time.
+        /// When the processes are replaced.
         at: Nanos,
     },
 }
 
 impl Fault {
-    /// Returns the last time at which it has a new effect.
+    /// Returns the last time at which the fault has a new effect.
     pub(crate) fn last(&self) -> Nanos {
         match *self {
             Self::BlackHole { begin, end, .. }

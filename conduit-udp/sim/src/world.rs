@@ -33,12 +33,12 @@ enum Event {
     Check,
 }
 
-/// The condition that ends a run.
+/// The condition on which a run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
     /// Everything expected has arrived, and nothing more happens.
     Done,
-    /// The time is reached, without the final checks: for measurements.
+    /// The given time is reached. The final checks are left out; this is for measurements.
     Time(Nanos),
 }
 
@@ -49,13 +49,13 @@ struct World<'a> {
     network: Network,
     processes: Vec<Process>,
     incarnations: Vec<u64>,
-    /// The current process by rank.
+    /// The current process of each rank.
     current: Vec<usize>,
     oracle: Oracle,
     /// The last time at which there was progress, and the oracle's count of it.
     progress: (Nanos, u64),
-    /// The time from which on there is nothing more to do, with each process's counts of packets
-    /// and timer expirations at that time.
+    /// The time after which there is nothing more to do, with each process's counts of packets and
+    /// timer expirations at that time.
     settled: Option<(Nanos, Vec<(u64, u64)>)>,
     is_over: bool,
 }
@@ -136,8 +136,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Creates the process that a rank has from now on. It knows the current processes of the
-    /// others.
+    /// Creates the process that a rank has from now on. The process knows the current processes of
+    /// the other ranks.
     fn begin(&mut self, rank: Rank) {
         let incarnations: Vec<u64> = self
             .current
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
     fn poll(&mut self, id: usize) {
         let process = &self.processes[id];
         let rank = process.rank;
-        // It was woken earlier, sleeps, or doesn't exist any more.
+        // The process was woken earlier, sleeps, or doesn't exist any more.
         if process.wake != self.now() || self.current[rank as usize] != id || self.is_asleep(rank) {
             return;
         }
@@ -422,7 +422,8 @@ impl<'a> World<'a> {
                 .map(|(id, peer)| self.oracle.look(id, peer).and_then(|pair| pair.used));
             let mut expected = self.expected(id, peer);
             if self.current[self.processes[id].rank as usize] != id {
-                // It has been replaced since, when its links may have been in any state.
+                // The process has been replaced since. At that time, its links may have been in any
+                // state.
                 expected = Expected::Undetermined;
             }
             if let Some(what) = judge(self.scenario, expected, used, at, failure) {
