@@ -34,7 +34,8 @@ pub struct PortalsConfig {
     /// The maximum number of operations of this rank, to all peers, that are in flight at once.
     pub operations: u32,
     /// A rank that leaves waits until its peers have received everything it sent, and gives up
-    /// after this time without progress. Zero: it neither waits nor announces that it leaves.
+    /// after this time without progress. With zero, the rank neither waits nor announces that it
+    /// leaves.
     pub linger: Duration,
     /// Whether the network performs the atomics on exportable entries, where it can. They are then
     /// not atomic with respect to those of processors and other networks, so set this only if all

@@ -25,7 +25,7 @@ pub(crate) enum Control {
         length: u32,
         value: u64,
     },
-    /// A get's outcome and data, which fit in a tiny fragment.
+    /// The outcome of a get and its data, which fit in a tiny fragment.
     Reply {
         operation: u32,
         outcome: Outcome,

@@ -38,9 +38,9 @@ use rustix::thread::{MembarrierCommand, MembarrierQuery, membarrier, membarrier_
 /// The threads for which the lock is cheap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bias {
-    /// The owner: one thread at a time.
+    /// The lock is cheap for its owner, one thread at a time.
     Owner,
-    /// No thread: any number of threads lock its mutex.
+    /// The lock is cheap for no thread: any number of threads lock its mutex.
     None,
 }
 

@@ -81,7 +81,7 @@ struct Inner<T> {
     /// Dropped before the regions that it exposes to peers.
     transport: T,
     portals: Portals,
-    /// Whether an operation was submitted since the last progress.
+    /// Whether an operation was submitted since progress was last made.
     submitted: bool,
     /// Withholds progress from some polls after a submission.
     throttle: ProgressThrottle,
@@ -93,7 +93,7 @@ struct Inner<T> {
 struct Shared<T> {
     inner: BiasedLock<Inner<T>>,
     flags: Arc<Flags>,
-    /// Whether events were delivered since the last `ready`.
+    /// Whether events were delivered since the last call of `ready`.
     delivered: AtomicBool,
     /// Wakes the rank when it sleeps on more than the socket.
     waker: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -212,7 +212,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Starts a thread that makes progress once this rank has made none for a `period`.
     ///
     /// # Errors
-    /// The system has no thread or descriptor left.
+    /// Returns the system's error if it has no thread or file descriptor left.
     pub fn start_progress_thread(&mut self, period: Duration) -> io::Result<()>
     where
         T: 'static,

@@ -46,7 +46,7 @@ macro_rules! functions {
                             unsafe extern "C" fn($($arg: $type),*) -> $ret,
                         >(symbol(stringify!($name))?)
                     },)*
-                    // SAFETY: the same.
+                    // SAFETY: same as for the required functions.
                     $($opt: symbol(stringify!($opt)).ok().map(|symbol| unsafe {
                         transmute::<
                             NonNull<c_void>,

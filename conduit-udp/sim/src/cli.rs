@@ -245,7 +245,8 @@ struct FuzzOptions {
 
 /// Runs the command line. The exit code is 1 if there were violations.
 ///
-/// # Errors Standard output can't be written.
+/// # Errors
+/// Returns an error if standard output can't be written.
 pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &cli.command {
