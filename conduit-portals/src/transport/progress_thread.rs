@@ -39,7 +39,7 @@ use crate::transport::interface::{Wait, timespec};
 pub trait Progress: Send + Sync + 'static {
     /// Makes progress without running handlers or blocking; returns `None` if another thread holds
     /// the lock. Otherwise returns the time until it has to be called again if no packet arrives
-    /// before: `Some(None)` when no timer is set.
+    /// earlier, or `Some(None)` if no timer is set.
     fn progress(&self) -> Option<Option<Duration>>;
     /// Wakes the rank, which has [armed](ProgressThread::arm) the thread and is asleep or about to
     /// be.
@@ -249,7 +249,7 @@ impl Thread {
         self.shared.stop.load(Ordering::Acquire) || self.shared.armed.load(Ordering::Acquire)
     }
 
-    /// Sleeps for `time`; returns false if it was interrupted.
+    /// Sleeps for `time`; returns `false` if the sleep was interrupted.
     fn sleep(&self, time: Duration) -> bool {
         let mut descriptors = [rustix::event::PollFd::new(
             &self.shared.event,

@@ -23,7 +23,8 @@ static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
 
 /// Returns `length` bytes of the content of `key`, from `offset` on.
 ///
-/// # Panics If `length` is more than 64 KiB.
+/// # Panics
+/// Panics if `length` is more than 64 KiB.
 pub(crate) fn bytes(key: u64, offset: usize, length: usize) -> &'static [u8] {
     let start = ((key % PERIOD as u64) as usize + offset % PERIOD) % PERIOD;
     &TABLE[start..start + length]

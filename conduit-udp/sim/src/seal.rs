@@ -105,7 +105,8 @@ pub enum AnySeal {
 impl AnySeal {
     /// Creates a rank's seal from the incarnations of all ranks as it knows them.
     ///
-    /// # Panics If the rank has no incarnation.
+    /// # Panics
+    /// Panics if the rank has no incarnation.
     pub fn new(kind: SealKind, rank: Rank, incarnations: &[u64]) -> Self {
         let protection = match kind {
             SealKind::Hash => return Self::Hash(HashSeal::new(rank, incarnations)),

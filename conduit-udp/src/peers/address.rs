@@ -1,5 +1,5 @@
-//! Addresses of processes. Layout: address family (4 or 6) 1 | IP address 4 or 16 | port 2,
-//! big-endian.
+//! Addresses of processes. An encoded address consists of the address family (4 or 6) in 1 byte,
+//! the IP address in 4 or 16 bytes, and the port in 2 bytes, big-endian.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};

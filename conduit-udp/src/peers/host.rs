@@ -18,7 +18,8 @@ pub enum Family {
     V6,
 }
 
-/// Splits a text into host and port (0: any). Either may be missing.
+/// Splits a text into a host and a port, either of which may be missing. Port 0 stands for any
+/// port.
 pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
     let refused = |reason| OpenError::Host {
         host: text.to_owned(),
@@ -34,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
             None => return Err(refused("its bracket is not closed".to_owned())),
         },
         None => match text.split_once(':') {
-            // An IPv6 address without a port.
+            // This is an IPv6 address without a port.
             Some((_, rest)) if rest.contains(':') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -77,7 +78,7 @@ pub(super) fn find(
         Err(error) => Err(error.to_string()),
     };
     let within = |fit: &[Interface]| match subnet {
-        // The subnet is the preference.
+        // The interface in this subnet is preferred.
         Some(subnet) => chosen(subnet, fit),
         None => chosen("", fit),
     };

@@ -4,7 +4,7 @@ use super::contract::Nanos;
 
 /// Length of a period; the min RTT covers the last one to two periods.
 const MEMORY: Nanos = 10_000_000_000;
-/// Samples are clamped to this: a longer delay is not due to the path.
+/// Samples are clamped to this value, because a longer delay is not due to the path.
 const LONGEST: Nanos = 60_000_000_000;
 /// RTT assumed before the first sample.
 const INITIAL: Nanos = 5_000_000;

@@ -1,5 +1,5 @@
-//! Limits on the work that outsiders can cause: few answers without a session, and few futile
-//! scalar multiplications.
+//! Limits on the work that outsiders can cause: they bound the answers sent without a session and
+//! the futile scalar multiplications.
 
 use crate::protocol::Nanos;
 

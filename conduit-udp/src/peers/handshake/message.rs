@@ -23,7 +23,7 @@ const VERSION: u8 = 1;
 /// A MAC, cookie or nonce.
 pub(super) type Tag = [u8; SESSION_TAG];
 
-/// Bytes at the beginning of all messages.
+/// Number of bytes that all messages have in common at their beginning.
 const COMMON: usize = 4;
 /// Bytes of an init that its MAC covers, after the common bytes.
 pub(super) const INIT_COVERED: usize = 4 + 8 + 16 + 32;
@@ -175,7 +175,7 @@ pub(super) enum Received<'a> {
         nonce: &'a Tag,
         incarnation: u64,
         share: &'a [u8; 32],
-        /// The session that the responder has with the initiator; zeros: none.
+        /// The session that the responder has with the initiator, or zeros if there is none.
         session: &'a [u8; 8],
         issued: &'a [u8; 8],
         cookie: &'a Tag,

@@ -102,8 +102,7 @@ impl<C: Crypto> Handshakes<C> {
         }
         let session = match known.and_then(|peer| self.peers.state(peer)) {
             Some(HandshakeState::Open(session)) => session.id,
-            // The initiator may already have accepted this one, so that the session has begun
-            // there.
+            // The initiator may already have accepted this session, so that it has begun there.
             Some(HandshakeState::Opening(opening)) => {
                 opening.challenged.map_or([0; 8], |(_, id)| id)
             }
@@ -264,7 +263,7 @@ impl<C: Crypto> Handshakes<C> {
         let issued = u64::from_le_bytes(*issued);
         let known = self.peers.find(source);
         match known.and_then(|peer| self.peers.state(peer)) {
-            // The accept was lost.
+            // The accept was lost, so it is sent again.
             Some(HandshakeState::Open(session)) if !session.first && session.cookie == *cookie => {
                 if let Some(peer) = known {
                     self.accept(peer, attempt, fields.nonce);

@@ -1,4 +1,4 @@
-//! Idle links: made idle, probed in turn, and reopened.
+//! Makes links idle, probes the idle links in turn, and reopens them.
 
 use conduit_core::ni::Rank;
 

@@ -7,11 +7,11 @@ use crate::protocol::config::Config;
 use crate::protocol::contract::Nanos;
 use crate::protocol::link::IdleLink;
 
-/// Steps of a sweep. Each step wakes a sleeping rank.
+/// Number of steps in a sweep. Each step wakes a sleeping rank.
 const SWEEP_STEPS: u64 = 16;
 /// A rank with very many idle links checks one per this interval, on average.
 const MIN_INTERVAL: Nanos = 1_000_000;
-/// Idle links checked at most in one call after a time without checks.
+/// Maximum number of idle links checked in one call after a time without checks.
 const MAX_CHECKS: u64 = 256;
 
 /// The idle links of a rank, in one array without gaps.

@@ -9,9 +9,9 @@ use crate::protocol::packet::{HEADER, Header};
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// It was accepted as a packet of this peer.
+    /// The packet was accepted as a packet of this peer.
     Taken(Rank),
-    /// It was dropped; only a counter has changed.
+    /// The packet was dropped; only a counter has changed.
     Dropped(Dropped),
 }
 
@@ -20,11 +20,11 @@ pub enum Received {
 pub enum Dropped {
     /// Length, version, kind or rank is wrong.
     Malformed,
-    /// Its number was received before, or is too old.
+    /// The packet's number was received before, or is too old.
     Replayed,
-    /// Its tag is not valid.
+    /// The packet's tag is not valid.
     BadTag,
-    /// Its peer has failed.
+    /// The packet's peer has failed.
     Failed,
 }
 
@@ -37,8 +37,8 @@ impl Endpoint {
         Header::length(begin)
     }
 
-    /// Returns the rank that a packet names as its sender, without checking the tag. `None`:
-    /// malformed.
+    /// Returns the rank that a packet names as its sender, without checking the tag. Returns `None`
+    /// if the packet is malformed.
     #[inline]
     pub fn sender_of(packet: &[u8]) -> Option<Rank> {
         Some(Header::read(packet)?.sender)

@@ -6,7 +6,7 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
-/// After this many bursts with segments, a burst of acknowledgements alone goes first.
+/// After this many bursts with segments, a burst with only acknowledgements is sent first.
 const MANY: u32 = 16;
 
 impl Endpoint {

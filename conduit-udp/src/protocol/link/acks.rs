@@ -15,7 +15,7 @@ pub(super) struct Written {
     pub(super) length: usize,
     pub(super) flags: u8,
     credits: u16,
-    /// Whether they cover everything received.
+    /// Whether the acknowledgements cover everything received.
     is_complete: bool,
 }
 
@@ -54,7 +54,7 @@ impl UdpLink {
         }
     }
 
-    /// Writes acknowledgements of both channels, with at most `room` bytes of bitmap words.
+    /// Writes acknowledgements of the two channels, with at most `room` bytes of bitmap words.
     pub(super) fn write_acks(
         &self,
         now: Nanos,

@@ -13,9 +13,9 @@ struct Begun {
     last: u64,
     place: u64,
     length: u32,
-    /// Bytes in its first segment.
+    /// Number of bytes in the fragment's first segment.
     front: u32,
-    /// Bytes in each later segment except the last.
+    /// Number of bytes in each later segment except the last.
     chunk: u32,
 }
 
@@ -61,7 +61,7 @@ impl Assembly {
         sequence: u64,
         segment: Data<'_>,
     ) -> Result<Option<Target>, &'static str> {
-        // Usually the newest fragment.
+        // Usually this is the newest fragment.
         let Some(begun) = self
             .begun
             .iter()

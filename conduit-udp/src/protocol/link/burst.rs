@@ -5,9 +5,9 @@ use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
 use crate::protocol::packet::{HEADER, Header, OVERHEAD, PacketKind};
 
-/// Packets that one call may send (Linux: `UDP_MAX_SEGMENTS`).
+/// Maximum number of packets that one call may send (Linux: `UDP_MAX_SEGMENTS`).
 const MAX_PACKETS: usize = 64;
-/// Bytes that one call may send.
+/// Maximum number of bytes that one call may send.
 const MAX_BYTES: usize = 65_507;
 /// Packets for one peer, contiguous in the driver's buffer.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         }
     }
 
-    /// Returns the bytes of the packets, including a payload that is not in the buffer.
+    /// Returns the number of bytes in the packets, including a payload that is not in the buffer.
     pub(super) fn bytes(&self) -> usize {
         self.filled + self.zero_copy.map_or(0, |source| source.length)
     }

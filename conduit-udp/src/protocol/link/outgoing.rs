@@ -23,7 +23,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the bytes of a chunk other than a fragment's first.
+    /// Returns the number of bytes in a chunk other than a fragment's first.
     fn chunk(&self) -> usize {
         self.segment - CHUNK
     }
@@ -80,7 +80,7 @@ pub(crate) struct Outgoing {
     fragments: VecDeque<Fragment>,
     /// Number of the first fragment of the queue, modulo 2^32.
     front: u32,
-    /// The next new segment: number of its fragment, and index.
+    /// The next new segment, as the number of its fragment and its index in that fragment.
     next: (u32, u32),
 }
 

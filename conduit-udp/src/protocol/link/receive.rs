@@ -18,9 +18,9 @@ const TINY_PROBE: usize = OVERHEAD + PROBE + 32;
 /// The content of a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Whether it had a segment, new or not.
+    /// Whether the packet had a segment, new or not.
     pub(crate) segment: bool,
-    /// Whether it had acknowledgements or a probe reply, so that more may be sent.
+    /// Whether the packet had acknowledgements or a probe reply, so that more may be sent.
     pub(crate) news: bool,
 }
 
@@ -28,7 +28,7 @@ impl UdpLink {
     /// Handles the body of a packet with a valid tag.
     ///
     /// # Errors
-    /// The peer's violation of the protocol.
+    /// Returns an error if the peer has violated the protocol.
     pub(crate) fn receive(
         &mut self,
         now: Nanos,

@@ -26,8 +26,8 @@ const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 /// Smallest packet size with which each chunk is sent alone and without a copy.
 const ZERO_COPY_PACKET: usize = 16 << 10;
 
-/// Segments of the data channel after which the sender requests an immediate acknowledgement at the
-/// latest.
+/// Number of segments of the data channel after which the sender requests an immediate
+/// acknowledgement at the latest.
 const MAX_SINCE_REQUEST: u64 = 8;
 
 const _: () = assert!(LEFT_TO_BUNDLE <= MIN_PACKET);
@@ -84,8 +84,8 @@ impl UdpLink {
         self.is_admitted(COMMAND)
     }
 
-    /// Returns when retransmissions or new data may be sent; `None` if nothing waits or windows are
-    /// closed.
+    /// Returns when retransmissions or new data may be sent; returns `None` if nothing waits or the
+    /// windows are closed.
     pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
         let has_lost = (self.outbound[DATA].peek_lost().is_some()
             && (self.urgent > 0 || self.is_admitted(DATA)))
@@ -276,7 +276,8 @@ impl UdpLink {
         let mut block = [0; ACKS];
         let acks = self.write_acks(now, burst.credits, 0, &mut block);
         let mut urgent_only = now < self.congestion.paced_until();
-        // Several requests per window, so that the sender never runs out of window.
+        // The sender requests several acknowledgements per window, so that it never runs out of
+        // window.
         let window = self.congestion.window() / config.packet as u64;
         let window = window.min(self.outbound[DATA].window(config.window).into());
         let request_after = (window / 4).clamp(1, MAX_SINCE_REQUEST);
@@ -335,8 +336,8 @@ impl UdpLink {
             }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
-            // Retransmissions are copied, so that a tag stays valid even if the bytes change, which
-            // is not allowed.
+            // Retransmissions are copied, so that the tag stays valid even if the fragment handler
+            // changes the bytes, which it must not do.
             if is_new
                 && may_zero_copy
                 && self.send_zero_copy(
@@ -383,7 +384,7 @@ impl UdpLink {
     }
 
     /// Sends a new chunk in a separate packet, without copying its payload. Returns `false`,
-    /// without any effect, if it can't.
+    /// without any effect, if that is not possible.
     #[allow(clippy::too_many_arguments)]
     fn send_zero_copy<S: Seal>(
         &mut self,
