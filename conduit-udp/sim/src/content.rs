@@ -7,7 +7,7 @@ use sim::random::Rng;
 /// A prime, so that the content repeats neither at powers of two nor at multiples of a packet's
 /// size.
 const PERIOD: usize = 65_521;
-/// The maximum bytes of one call.
+/// The maximum number of bytes that one call returns.
 const LONGEST: usize = 65_536;
 
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {

@@ -1,4 +1,4 @@
-//! A scenario from a seed.
+//! Draws a scenario from a seed.
 
 use conduit_udp::protocol::Nanos;
 use sim::random::{Rng, magnitude, mix, pick};
@@ -30,8 +30,8 @@ impl Scenario {
             SealKind::Hash
         };
         let mut protocol = protocol;
-        // Mostly so short that links are made idle during traffic; a network that holds packets
-        // back has longer bursts.
+        // The idle time is mostly so short that links are made idle during traffic; a network that
+        // holds packets back has longer bursts.
         protocol.idle_time = match random.u8(..8) {
             0 => 0,
             1 => protocol.idle_time,

@@ -50,7 +50,8 @@ impl Expected {
     }
 }
 
-/// Returns the expected state of the link of `rank` to `peer`. `used`: when it was first used.
+/// Returns the expected state of the link of `rank` to `peer`. `used` is the time at which the link
+/// was first used.
 pub(crate) fn expected(
     scenario: &Scenario,
     rank: Rank,
@@ -65,7 +66,7 @@ pub(crate) fn expected(
             is_heard: false,
         },
         Some(end) if end - begin < dead => Expected::Survives,
-        // A link in use is given up when the outage ends.
+        // A link that is in use has been given up by the time the outage ends.
         Some(_) if used.is_some_and(|used| used <= begin) => Expected::Fails {
             begin,
             is_heard: false,
@@ -119,8 +120,8 @@ pub(crate) fn expected(
         .fold(Expected::Survives, Expected::and)
 }
 
-/// Returns what is wrong with a failure, if anything. `used`: when the link was first used, by this
-/// rank and by the peer.
+/// Returns what is wrong with a failure, if anything. `used` holds the times at which this rank and
+/// the peer first used the link.
 pub(crate) fn judge(
     scenario: &Scenario,
     expected: Expected,

@@ -16,17 +16,17 @@ const NUMBER: u32 = 40;
 pub(crate) struct State {
     model: scenario::FragmentHandler,
     random: Rng,
-    /// Bytes that it has not yet processed.
+    /// Number of bytes that the handler has not yet processed.
     held: usize,
     drained: Nanos,
-    /// Whether it refuses everything.
+    /// Whether the handler refuses everything.
     pub(crate) is_closed: bool,
-    /// Whether it has refused a fragment since this was last checked.
+    /// Whether the handler has refused a fragment since this field was last checked.
     pub(crate) has_refused: bool,
-    /// By sender: whether it refused the last fragment without a reason and will accept the
-    /// repetition.
+    /// For each sender, whether the handler refused the last fragment without a reason and will
+    /// accept the repetition.
     refused: Vec<bool>,
-    /// The number of calls that it received.
+    /// The number of calls that the handler received.
     pub(crate) calls: u64,
 }
 
@@ -58,7 +58,7 @@ impl State {
         self.held = self.held.saturating_sub(done.max(1));
     }
 
-    /// Returns whether it will have more room later.
+    /// Returns whether the handler will have more room later.
     pub(crate) fn is_waiting(&self) -> bool {
         self.held > 0 || self.has_refused
     }

@@ -17,17 +17,17 @@ pub struct Report {
     pub events: u64,
     /// Fragments delivered.
     pub fragments: u64,
-    /// Their bytes, headers and payloads.
+    /// Bytes of the fragments delivered, with headers and payloads.
     pub bytes: u64,
     /// Bytes of payload received, including those of incomplete fragments.
     pub placed: u64,
-    /// The fates of packets.
+    /// The numbers of packets by fate.
     pub network: Fates,
     /// The endpoints' counters, summed over all ranks.
     pub counters: Vec<(&'static str, u64)>,
     /// Peers that were given up.
     pub failures: Vec<GivenUp>,
-    /// The most bytes that an endpoint had allocated.
+    /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
 }
 
@@ -36,11 +36,11 @@ pub struct Report {
 pub struct GivenUp {
     /// The process that gave it up.
     pub by: usize,
-    /// The process given up.
+    /// The process that was given up.
     pub peer: usize,
-    /// The time, in nanoseconds.
+    /// When the peer was given up, in nanoseconds.
     pub at: Nanos,
-    /// The reason.
+    /// Why the peer was given up.
     pub failure: String,
 }
 

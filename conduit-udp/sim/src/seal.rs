@@ -22,7 +22,7 @@ pub enum SealKind {
 /// their incarnations.
 #[derive(Debug, Clone)]
 pub struct HashSeal {
-    /// By peer: the keys of packets to it and from it.
+    /// For each peer, the keys of packets to and from that peer.
     keys: Vec<[u64; 2]>,
 }
 

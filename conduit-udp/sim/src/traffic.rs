@@ -24,7 +24,7 @@ struct Flow {
     to: Rank,
     left: u32,
     sizes: Sizes,
-    /// A refused fragment, which is sent first.
+    /// A fragment that was refused and is sent before any other.
     next: Option<Wish>,
 }
 
@@ -105,8 +105,8 @@ impl Traffic {
         self.burst
     }
 
-    /// Notes that nothing can be sent at present: the next attempt is after a packet or timer, or
-    /// at `later`.
+    /// Records that nothing can be sent at present. The next attempt follows the next packet or
+    /// timer, or is made at `later`.
     pub(crate) fn wait_until(&mut self, later: Nanos) {
         self.ready_at = self.ready_at.max(later);
     }
@@ -146,7 +146,7 @@ impl Traffic {
         self.flows.len()
     }
 
-    /// Notes that the fragment was sent.
+    /// Records that the fragment was sent.
     pub(crate) fn took(&mut self, turn: usize) {
         let at = turn % self.flows.len();
         let flow = &mut self.flows[at];
@@ -158,7 +158,7 @@ impl Traffic {
         }
     }
 
-    /// Notes that the fragment was refused and has to be sent again.
+    /// Records that the fragment was refused and has to be sent again.
     pub(crate) fn refused(&mut self, turn: usize, wish: Wish) {
         let at = turn % self.flows.len();
         self.flows[at].next = Some(wish);

@@ -1,5 +1,5 @@
-//! Connections: the peers with the most traffic get them; whatever changes hands and whoever dies,
-//! nothing is lost, duplicated or reordered.
+//! Tests of connections. The peers with the most traffic get them, and nothing is lost, duplicated
+//! or reordered when connections change hands or ranks die.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +21,18 @@ fn byte(number: u32, at: usize) -> u8 {
 /// The layer above, which checks the order of arrivals, and tokens.
 #[derive(Debug, Default)]
 struct Above {
-    /// By peer and channel: the next fragments to send, to begin arriving, and to arrive
+    /// For each peer and channel, the next fragments to send, to begin arriving, and to arrive
     /// completely.
     sent: BTreeMap<(Rank, u8), u32>,
     begun: BTreeMap<(Rank, u8), u32>,
     came: BTreeMap<(Rank, u8), u32>,
-    /// Fragments that arrive in pieces, and their missing bytes. It never shrinks, so places are
-    /// ids.
+    /// Fragments that arrive in pieces, and their missing bytes. The list never shrinks, so places
+    /// are ids.
     pieces: Vec<Option<(Rank, u32, usize)>>,
     /// Peers and numbers of the fragments being read.
     reading: BTreeMap<(Rank, u64), u32>,
     failed: BTreeMap<Rank, Failure>,
-    /// It refuses one fragment in this many; 0: none.
+    /// The handler refuses one fragment in this many, or none if this is 0.
     refuse: u32,
     random: fastrand::Rng,
     /// Every call that reports something.
@@ -225,7 +225,7 @@ impl<T: Transport> Ranks<T> {
         (0..).zip(dead).filter(|(_, dead)| !**dead).map(|(r, _)| r)
     }
 
-    /// Checks that everything sent between live ranks has arrived, and that the senders know.
+    /// Checks that everything sent between live ranks has arrived, and that the senders know this.
     fn check_came(&self) {
         for from in self.live() {
             let above = &self.above[from as usize];
@@ -305,7 +305,8 @@ fn restless() -> Settings {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Sends this many fragments, as far as there is room: copied ones, or of a length.
+    /// Sends up to this many fragments, while there is room. They are copied ones, or have the
+    /// given length.
     Send(Rank, Rank, Option<u32>, u32),
     Progress(Rank),
     Fail(Rank),
@@ -389,7 +390,7 @@ proptest! {
     }
 }
 
-/// Checks that the events which the property is about do happen.
+/// Checks that the events that the property is about do happen.
 #[test]
 fn restless_connections_do_change_hands() {
     let mut random = fastrand::Rng::with_seed(7);

@@ -1,5 +1,5 @@
-//! Wide windows: the peers that send most get them, nothing is lost or duplicated when that
-//! changes, and no more are promised than exist.
+//! Tests of wide windows. The peers that send most get them, nothing is lost or duplicated when
+//! windows change hands, and no more are promised than exist.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,8 @@ pub(super) struct Job<T: Transport = FabricTransport> {
     fabric: Fabric,
     ends: Vec<SoftPortals<Seq, T>>,
     queues: Vec<EqId>,
-    /// By source and target: number of messages sent, and the numbers of those that arrived.
+    /// For each source and target, the number of messages sent and the numbers of those that
+    /// arrived.
     sent: BTreeMap<(u32, u32), u64>,
     came: BTreeMap<(u32, u32), Vec<u64>>,
 }
@@ -108,8 +109,7 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    /// Returns whether a rank has a wide window at another one, according to this one and to the
-    /// other.
+    /// Returns whether a rank has a wide window at another one, according to each of the two ranks.
     fn is_wide(&self, from: u32, to: u32) -> (bool, bool) {
         let portals = &mut self.ends[from as usize].inner().portals;
         let base = portals.window;

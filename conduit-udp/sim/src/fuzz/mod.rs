@@ -20,13 +20,13 @@ const INPUTS: u64 = 4000;
 pub struct Outcome {
     /// Packets fed to endpoints.
     pub inputs: u64,
-    /// The number of endpoints that got them.
+    /// The number of endpoints that got these packets.
     pub sessions: u64,
     /// Peers given up for protocol errors.
     pub broken: u64,
     /// Inputs accepted as packets of a peer.
     pub valid: u64,
-    /// The most bytes that an endpoint had allocated.
+    /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
     /// The sessions with violations, and the violations.
     pub failing: Failing,
@@ -47,7 +47,7 @@ impl Tally for Outcome {
     }
 }
 
-/// Repeats one session. `session`: its number; even ones accept every tag.
+/// Repeats one session. `session` is its number; sessions with even numbers accept every tag.
 pub fn replay(seed: u64, session: u64) -> Outcome {
     Outcome {
         sessions: 1,

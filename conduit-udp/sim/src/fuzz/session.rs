@@ -16,9 +16,9 @@ use crate::process::{digest, without_drops};
 use crate::scenario::Scenario;
 use crate::seal::{AnySeal, SealKind};
 
-/// Ranks of the job; the first gets inputs in the names of all others.
+/// Number of ranks in the job; the first gets inputs in the names of all others.
 const RANKS: u32 = 8;
-/// Ranks if every tag is accepted, because links don't live long then.
+/// Number of ranks if every tag is accepted. There are more because links don't live long then.
 const OPEN_RANKS: u32 = 64;
 /// Packets of the other endpoint, from the first on, that a link may begin with.
 const HISTORY: usize = 40;
@@ -26,13 +26,13 @@ const HISTORY: usize = 40;
 const OTHER: Rank = 1;
 /// Packets of the other endpoint that are kept as material for inputs.
 const CORPUS: usize = 48;
-/// Inputs between two comparisons of the whole state.
+/// Number of inputs between two comparisons of the whole state.
 const COMPARED: u64 = 5000;
 
 /// A fragment handler that checks every call for effects that would be unsafe.
 struct CheckingHandler {
     random: Rng,
-    /// The lengths of its fragments by token; `None` if reported as sent.
+    /// The lengths of the handler's fragments by token, with `None` for those reported as sent.
     tokens: Vec<(Rank, Option<u32>)>,
     /// The lengths of incomplete fragments by place.
     places: Vec<(Rank, Option<usize>)>,
@@ -443,7 +443,7 @@ fn exchange(
             *number += 1;
             address(&mut packet, other.rank, *number);
         }
-        // Some are lost, to make gaps.
+        // Some packets are lost, to make gaps.
         if random.u8(..8) != 0 {
             fed.receive(now, &mut packet);
         }

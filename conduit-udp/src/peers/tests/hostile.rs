@@ -103,7 +103,7 @@ fn confirm(world: &mut World) -> Vec<u8> {
     }
 }
 
-/// Each would cost a scalar multiplication of 60 µs.
+/// Each checked confirm would cost a scalar multiplication of 60 µs.
 #[test]
 fn a_confirm_with_other_codes_is_looked_at_a_thousand_times_a_second() {
     let mut world = World::new(3, 1);
@@ -137,7 +137,7 @@ fn a_cookie_is_good_for_one_address_and_for_a_while() {
     for at in 0..confirm.len() {
         let mut changed = confirm.clone();
         changed[at] ^= 1;
-        // The attempt is not covered.
+        // The MAC does not cover the attempt.
         if at != 3 && at != 2 {
             world.deliver(address(0), address(1), changed);
         }
@@ -165,7 +165,7 @@ fn strangers_cost_no_memory_and_get_no_more_than_they_sent() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut answered = 0;
     for number in 0..100_000u32 {
-        // Each has a different source address.
+        // Each datagram has a different source address.
         let [a, b, c, d] = number.to_be_bytes();
         let stranger = SocketAddr::from(([100 + a, b, c, d], 7));
         let kinds = [&inits, &packets, &others];
@@ -392,7 +392,8 @@ proptest! {
         world.check_rest();
     }
 
-    /// The same for genuine datagrams that were altered, at each stage of a handshake.
+    /// Genuine datagrams that were altered cause no panic and begin no session either, at each
+    /// stage of a handshake.
     #[test]
     fn changed_datagrams_do_no_harm(seed: u64, steps in 0usize..12) {
         let (mut world, seen) = acquainted();
