@@ -2,9 +2,9 @@
 //!
 //! [`provider`] chooses among this host's providers. [`wire`] carries fragments over an endpoint,
 //! and accesses peers' memory directly if the provider supports it; [`conduit_portals::transport`]
-//! implements the contract on top; [`job`] combines these for the ranks of a job. [`peers`] is the
-//! network for processes that come and go. libfabric itself is loaded when a job starts
-//! ([`library`]).
+//! implements the contract on top of it. [`job`] combines these modules for the ranks of a job, and
+//! [`peers`] does so for processes that come and go. [`library`] loads libfabric itself when the
+//! network starts.
 
 pub mod job;
 pub mod library;

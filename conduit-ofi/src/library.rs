@@ -10,9 +10,9 @@ pub enum Which {
     /// The system's `libfabric.so.1`, or the vendored copy if there is none.
     #[default]
     Any,
-    /// Only the system's.
+    /// Only the system's `libfabric.so.1`.
     System,
-    /// This file.
+    /// The file at this path.
     File(PathBuf),
     /// The vendored copy.
     Vendored,
@@ -29,7 +29,7 @@ impl Which {
         }
     }
 
-    /// Loads the library.
+    /// Loads the library that `self` names.
     ///
     /// # Errors
     /// Returns the libraries tried, and why they are unusable.

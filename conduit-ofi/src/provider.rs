@@ -10,7 +10,7 @@
 //! | 6 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
 //!
 //! If all ranks are on one host, `shm` comes first, as class 0; otherwise it is excluded. Only
-//! classes 3 and 4 and `shm` were tested for this project.
+//! `shm` and the providers of classes 3 and 4 were tested for this project.
 
 use std::ffi::{CStr, CString, c_int};
 use std::fmt;
@@ -25,8 +25,8 @@ use libfabric_sys::{
     FI_THREAD_DOMAIN, Library, fi_ep_type, fi_info, fi_major, fi_minor, fi_progress, fi_version,
 };
 
-/// The capabilities and flags to request, best first: of two offers for the same device, the first
-/// one counts.
+/// The capabilities and flags to request, best first. If two requests yield offers for the same
+/// device, the first offer counts.
 const CAPABILITY_SETS: [(u64, u64); 8] = {
     let all = FI_MSG | FI_RMA | FI_MULTI_RECV;
     [
@@ -40,8 +40,8 @@ const CAPABILITY_SETS: [(u64, u64); 8] = {
         (FI_MSG, 0),
     ]
 };
-/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21: control calls are serialised with data
-/// transfers, as all calls of this network are, so providers can omit locks.
+/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21 promises that control calls are serialised with
+/// data transfers. All calls of this network are serialised, so providers can omit locks.
 const UNIFIED: fi_progress = 3;
 /// The registration modes that this network supports.
 const MR_MODES: c_int =
@@ -64,7 +64,7 @@ pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
 pub struct Hints {
     /// A provider's name as printed by `fi_info`; the part before the `;` suffices.
     pub provider: Option<String>,
-    /// A domain's name; `tcp` names its domains after interfaces.
+    /// A domain's name; the domains of `tcp` have the names of interfaces.
     pub domain: Option<String>,
     /// Whether all ranks are on one host.
     pub one_host: bool,
@@ -75,17 +75,17 @@ pub struct Hints {
 /// Limits of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// The maximum bytes of a message or an access.
+    /// The maximum length of a message or an access, in bytes.
     pub(crate) max_message: usize,
-    /// The maximum bytes of a message that the library injects.
+    /// The maximum length of a message that the library can inject, in bytes.
     pub(crate) inject: usize,
-    /// The maximum number of memory pieces of a message (`iov_limit`).
+    /// The maximum number of memory pieces in a message (`iov_limit`).
     pub(crate) pieces: usize,
-    /// The maximum number of posted receives.
+    /// The maximum number of receives posted at a time.
     pub(crate) receives: usize,
 }
 
-/// An offer of a provider, which owns an `fi_info`.
+/// A provider's offer, which owns an `fi_info`.
 pub struct Offer {
     library: Library,
     info: NonNull<fi_info>,
@@ -97,7 +97,7 @@ pub struct Offer {
     control: fi_progress,
 }
 
-// SAFETY: this owner alone has the library's structure, and any thread may use it.
+// SAFETY: the offer is the only owner of the library's structure, which any thread may use.
 unsafe impl Send for Offer {}
 
 impl Offer {
@@ -111,25 +111,25 @@ impl Offer {
     }
 
     fn info_ref(&self) -> &fi_info {
-        // SAFETY: owned, and not written elsewhere.
+        // SAFETY: the offer owns the structure, which nothing else writes.
         unsafe { self.info.as_ref() }
     }
 
     /// Returns the provider's name.
     pub fn provider(&self) -> String {
-        // SAFETY: an offer has fabric attributes with a name.
+        // SAFETY: an offer has fabric attributes with a name, which is null or a valid string.
         unsafe { name((*self.info_ref().fabric_attr).prov_name) }
     }
 
     /// Returns the domain's name.
     pub fn domain(&self) -> String {
-        // SAFETY: an offer has domain attributes.
+        // SAFETY: an offer has domain attributes with a name, which is null or a valid string.
         unsafe { name((*self.info_ref().domain_attr).name) }
     }
 
     /// Gives an endpoint over `shm` a random name. The library's default is the process id, which
     /// fails (`FI_EBUSY`) if a killed process with the same id has left its file behind. If no
-    /// random bytes are available, the default stays.
+    /// random bytes are available, the default is kept.
     pub(crate) fn name_endpoint(&mut self) {
         let mut random = [0; 8];
         if self.provider() != "shm" || getrandom::fill(&mut random).is_err() {
@@ -139,7 +139,8 @@ impl Offer {
         let Ok(name) = CString::new(format!("fi_shm://ofi-{process}-{random:016x}")) else {
             return;
         };
-        // SAFETY: owned; the library allocates its names with C's allocator, and frees them there.
+        // SAFETY: the offer owns the structure; the library allocates its names with C's allocator,
+        // and frees them there.
         unsafe {
             let info = self.info.as_mut();
             let copy = libc::strdup(name.as_ptr());
@@ -182,18 +183,17 @@ impl Offer {
         self.caps & FI_ATOMIC != 0 && !is_bad
     }
 
-    /// Returns whether peers' memory can be accessed, and a write completes only once it is visible
-    /// there.
+    /// Returns whether peers' memory can be accessed directly and a write completes only once the
+    /// data is visible there.
     pub(crate) fn has_direct(&self) -> bool {
         self.has_rma() && self.delivery
     }
 
-    /// Returns whether one receive takes several messages. Excludes `ofi_rxm`: over `tcp` of
-    /// libfabric 1.17 messages were overwritten in three of eight jobs of eight ranks, and in none
-    /// of sixteen with one buffer per message. Excludes `ofi_rxd`, where all of six such jobs hung
-    /// or ended with malformed messages, and none of six with one buffer per message. Excludes
-    /// `shm` of 1.17, where posting such a receive ran out of memory in eight of forty jobs, and in
-    /// none with one buffer per message.
+    /// Returns whether one posted receive may take several messages. Three providers are excluded
+    /// because of failures that did not occur with one buffer per message. With `ofi_rxm` over
+    /// `tcp` of libfabric 1.17, messages were overwritten in three of eight jobs of eight ranks.
+    /// With `ofi_rxd`, all of six such jobs hung or ended with malformed messages. With `shm` of
+    /// 1.17, posting such a receive ran out of memory in eight of forty jobs.
     pub(crate) fn has_multi_receive(&self) -> bool {
         let provider = self.provider();
         let is_bad = provider.contains("ofi_rxm")
@@ -207,18 +207,19 @@ impl Offer {
         self.caps & FI_SOURCE != 0
     }
 
-    /// Returns whether the provider's reported sources are reliable: true for providers that were
-    /// tested with it or whose source was read. Nearly all providers claim `FI_SOURCE`. But `opx`
-    /// reports none (always `FI_ADDR_NOTAVAIL`); `psm3` reports an error for the first message from
-    /// a peer to which nothing was sent yet; `psm2` searches all addresses for each message; the
-    /// sources of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers written by the
-    /// sender.
+    /// Returns whether the sources that the provider reports are reliable: true for providers whose
+    /// sources were tested or whose code was read. Nearly all providers claim `FI_SOURCE`. But
+    /// `opx` reports no source (always `FI_ADDR_NOTAVAIL`); `psm3` reports an error for the first
+    /// message from a peer to which nothing was sent yet; `psm2` searches all addresses for each
+    /// message; and the sources of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers
+    /// written by the sender.
     fn knows_sources(&self) -> bool {
         let provider = self.provider();
         matches!(provider.as_str(), "tcp" | "cxi") || provider.ends_with(";ofi_rxm")
     }
 
-    /// Returns the same offer with `FI_SOURCE` if the provider's sources are reliable.
+    /// Returns the same offer with `FI_SOURCE` if the provider's sources are reliable, and
+    /// otherwise the offer unchanged.
     fn with_source(self, hints: &Hints) -> Self {
         if !self.knows_sources() {
             return self;
@@ -234,8 +235,8 @@ impl Offer {
         found.unwrap_or(self)
     }
 
-    /// Returns an offer of connected endpoints (`FI_EP_MSG`) on the same device, by this provider
-    /// or the one that it is layered on.
+    /// Returns an offer of connected endpoints (`FI_EP_MSG`) on the same device, from the same
+    /// provider or from the one that it is layered on.
     pub(crate) fn connected(&self) -> Option<Self> {
         let provider = self.provider();
         let core = provider.split(';').next().unwrap_or_default();
@@ -258,10 +259,10 @@ impl Offer {
         })
     }
 
-    /// Returns a copy for opening an endpoint to be connected with this address.
+    /// Returns a copy of the offer for opening an endpoint to be connected with this address.
     pub(crate) fn towards(&self, address: &[u8]) -> Option<Self> {
-        // SAFETY: the library made this offer and copies all of it; it allocates addresses with C's
-        // allocator, and frees them there.
+        // SAFETY: the library made this offer and copies all of it. The address is allocated with
+        // C's allocator, with which the library frees it.
         unsafe {
             let mut info = NonNull::new(self.library.dupinfo(self.info()))?;
             let copy = libc::malloc(address.len().max(1)).cast::<u8>();
@@ -287,24 +288,25 @@ impl Offer {
         self.provider() == other.provider() && self.domain() == other.domain()
     }
 
-    /// Returns whether a frame may be sent from the user's memory. Excludes `shm`, whose receivers
-    /// fetch a long message from the sender's memory, which cannot be cancelled, not even by
-    /// closing the endpoint: a receiver in another process then reads whatever is in that memory
-    /// later, and one in this process crashes in the library (`smr_progress_iov`, 1.22).
+    /// Returns whether a frame may be sent directly from the user's memory. Excludes `shm`, whose
+    /// receivers fetch a long message from the sender's memory. Such a fetch cannot be cancelled,
+    /// not even by closing the endpoint: later, a receiver in another process reads whatever is
+    /// then in that memory, and a receiver in this process crashes in the library
+    /// (`smr_progress_iov`, 1.22).
     pub(crate) fn allows_zero_copy(&self) -> bool {
         self.provider() != "shm"
     }
 
-    /// Returns whether queues provide all their descriptors to sleep on (`FI_WAIT_POLLFD`) rather
-    /// than one that joins them (`FI_WAIT_FD`). The joint one is an epoll descriptor, which over
-    /// `tcp` contains another; it makes long writes with delivery a quarter slower, even while no
-    /// thread sleeps. True only for tested providers.
+    /// Returns whether queues provide each of their descriptors to sleep on (`FI_WAIT_POLLFD`)
+    /// rather than one joint descriptor (`FI_WAIT_FD`). The joint one is an epoll descriptor, which
+    /// over `tcp` contains another; it makes long writes with delivery completion a quarter slower,
+    /// even while no thread sleeps. True only for tested providers.
     pub(crate) fn has_several_descriptors(&self) -> bool {
         matches!(self.provider().as_str(), "tcp" | "tcp;ofi_rxm")
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        // SAFETY: an offer has these attributes.
+        // SAFETY: an offer has these attributes, which it owns.
         unsafe {
             let info = self.info_ref();
             Limits {
@@ -330,8 +332,8 @@ impl Offer {
         }
     }
 
-    /// Returns the sort key for open networks, best first: providers that any process can reach
-    /// come before those that only some can.
+    /// Returns the sort key for open networks, best first. Providers that any process can reach
+    /// come before those that only some processes can reach.
     pub(crate) fn open_rank(&self) -> (bool, u8, bool, bool) {
         let provider = self.provider();
         let is_tcp = provider.split(';').next() == Some("tcp");
@@ -345,7 +347,7 @@ impl Offer {
         if info.src_addr.is_null() {
             return None;
         }
-        // SAFETY: owned by the library, with this length.
+        // SAFETY: the offer owns the address, which has this length.
         let raw = unsafe { std::slice::from_raw_parts(info.src_addr.cast(), info.src_addrlen) };
         socket_address(raw)
     }
@@ -355,7 +357,8 @@ impl Offer {
         if self.source().is_none() {
             return false;
         }
-        // SAFETY: owned, and an internet address (just checked), with its port at this offset.
+        // SAFETY: the offer owns the address, an internet address (just checked) with its port at
+        // this offset.
         unsafe {
             let place = self.info.as_mut().src_addr.cast::<u8>().add(2);
             place.cast::<[u8; 2]>().write_unaligned(port.to_be_bytes());
@@ -372,7 +375,7 @@ impl Offer {
         let provider = self.provider();
         let is_provider = match &hints.provider {
             Some(name) => provider == *name || provider.split(';').next() == Some(name),
-            // Reaches only one host.
+            // `shm` reaches only one host.
             None => hints.one_host || provider != "shm",
         };
         let domain = self.domain();
@@ -386,7 +389,8 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // SAFETY: from this library's `dupinfo`, and not used elsewhere.
+        // SAFETY: the structure is from this library's `dupinfo`, and nothing uses it after the
+        // drop.
         unsafe { self.library.freeinfo(self.info.as_ptr()) }
     }
 }
@@ -404,14 +408,14 @@ unsafe fn name(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `text` is a valid string; it is not null (just checked).
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
 /// Returns all offers on this host for reliable datagram endpoints (`FI_EP_RDM`) with ordered
-/// messages, each device of a provider once, in the library's order.
+/// messages, in the library's order. Each device of a provider appears once.
 pub fn offers(library: &Library, hints: &Hints) -> Vec<Offer> {
     let mut found: Vec<Offer> = Vec::new();
     let unified = (library.version() >= fi_version(1, 21)).then_some(UNIFIED);
@@ -456,15 +460,15 @@ fn getinfo_of(
         return Vec::new();
     };
     let mut offers = Vec::new();
-    // SAFETY: an empty offer from the library has all its attributes; the string is allocated by
-    // C's `malloc`, as the library frees it. The hints and the list are freed here.
+    // SAFETY: an empty offer from the library has all its attributes. The strings are allocated by
+    // C's `malloc`, as the library requires to free them. The hints and the list are freed here.
     unsafe {
         let info = wanted.as_mut();
         info.caps = caps;
         info.mode = FI_CONTEXT | FI_CONTEXT2;
         (*info.ep_attr).r#type = kind;
         (*info.domain_attr).mr_mode = match kind {
-            // Memory outlives connected endpoints, so it can't be bound to one.
+            // Memory regions outlive connected endpoints, so they cannot be bound to one.
             FI_EP_MSG => MR_MODES & !FI_MR_ENDPOINT,
             _ => MR_MODES,
         };
@@ -474,7 +478,7 @@ fn getinfo_of(
         (*info.tx_attr).msg_order = FI_ORDER_SAS;
         (*info.rx_attr).msg_order = FI_ORDER_SAS;
         (*info.tx_attr).op_flags = op_flags;
-        // Some providers look for devices only if they are named.
+        // Some providers look for devices only if the hints name the provider.
         if let Some(provider) = &hints.provider
             && let Ok(provider) = CString::new(provider.as_str())
         {
@@ -514,7 +518,7 @@ fn getinfo_of(
 /// Returns the best offer that matches `hints`.
 ///
 /// # Errors
-/// Returns what was requested, and what is available.
+/// Returns a description of what was requested, and one of what is available.
 pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String)> {
     // The sort is stable: equal offers keep the library's order.
     let mut best: Vec<_> = offers(library, hints)
@@ -531,7 +535,8 @@ pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String
     });
     if let Some(offer) = best.into_iter().next() {
         return Ok(match hints.messages_only {
-            // The tag authenticates the sender of a message.
+            // With protection, the tag authenticates the sender of a message, so no source is
+            // needed.
             true => offer,
             false => offer.with_source(hints),
         });

@@ -11,21 +11,22 @@ use crate::provider::Hints;
 use crate::settings::Settings;
 use crate::wire::WireConfig;
 
-/// The configuration of the network over libfabric. Equal on all ranks, except for the host.
+/// The configuration of the network over libfabric. It must be equal on all ranks, except for the
+/// host.
 #[derive(Debug, Clone)]
 pub struct OfiConfig {
     /// The libfabric to load.
     pub library: Which,
     /// The requirements on the provider.
     pub hints: Hints,
-    /// This rank's host, for errors.
+    /// The name of this rank's host, for error messages.
     pub host: String,
     /// Sizes of the endpoint.
     pub wire: WireConfig,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// The sealing of frames, which restricts their origin to ranks of the job; direct access is
-    /// then off. `None` leaves frames unsealed.
+    /// Whether and how frames are sealed. Sealed frames are accepted only from ranks of the job,
+    /// and direct access is off. `None` leaves frames unsealed.
     pub protection: Option<Protection>,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
@@ -75,7 +76,7 @@ impl OfiConfig {
             (false, false) => None,
         };
         config.portals.arrival_bytes = settings.arrivals;
-        // Fits: the setting has a limit.
+        // The cast is lossless: the setting has a limit.
         config.connections = settings.connections as u16;
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config

@@ -59,13 +59,13 @@ pub enum OfiError {
     Differs {
         /// This rank.
         rank: Rank,
-        /// Its provider and library.
+        /// This rank's provider and library.
         ours: String,
         /// The other rank.
         peer: Rank,
-        /// Its host.
+        /// The other rank's host.
         host: String,
-        /// Its provider and library.
+        /// The other rank's provider and library.
         theirs: String,
     },
     /// A peer prevents all ranks from starting.

@@ -5,11 +5,12 @@
 //! fragments.
 //!
 //! **Guarantees.** If one rank cannot start, no rank does, and each reports the reason. All ranks
-//! have the same provider and version of libfabric. Everything that another rank sends about itself
-//! is checked.
+//! have the same provider and version of libfabric. Whatever another rank reports about itself is
+//! checked.
 //!
-//! **Costs.** Two exchanges through the launcher at start; the first carries an address, a host
-//! name and some 100 bytes per rank. A rank has one endpoint and a table of all addresses.
+//! **Costs.** A start performs two exchanges through the launcher; in the first, each rank
+//! contributes an address, a host name and about 100 further bytes. A rank has one endpoint and a
+//! table of all addresses.
 
 mod config;
 mod error;

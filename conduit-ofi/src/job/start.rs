@@ -23,10 +23,10 @@ use crate::wire::{Addresses, Hosts, OfiEndpoint, Parts};
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = OfiEndpoint> = SoftPortals<M, T>;
 
-/// A rank's bootstrap information: the job's number (valid from rank 0) and the rank's incarnation,
-/// 8 bytes each; its process id, 4 bytes; then the identity, the addresses of the endpoint and of
-/// the passive endpoint (empty without connections), and the host, each preceded by its length in 4
-/// bytes. Little-endian.
+/// A rank's bootstrap information, little-endian: the job's number (only rank 0's counts) and the
+/// rank's incarnation, 8 bytes each; its process id, 4 bytes; then the identity, the address of the
+/// endpoint, the address of the passive endpoint (empty without connections), and the host, each
+/// preceded by its length in 4 bytes.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,
@@ -47,7 +47,7 @@ impl BootstrapInfo {
             &self.passive,
             self.host.as_bytes(),
         ] {
-            // Fits: names and addresses.
+            // The cast is lossless: names and addresses are short.
             bytes.extend((part.len() as u32).to_le_bytes());
             bytes.extend(part);
         }
@@ -136,7 +136,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
     };
     let is_first = rank == 0;
     let info = BootstrapInfo {
-        // Has too many bits to be guessed.
+        // An attacker cannot guess a random number of so many bits.
         job: if is_first {
             random_incarnation().map_err(random)?
         } else {
@@ -170,7 +170,7 @@ struct Job {
     exchange: Exchange,
 }
 
-/// Parses the contributions of all ranks. `are_texts` states that addresses are strings.
+/// Parses the contributions of all ranks. `are_texts` states whether addresses are strings.
 fn parse_all(
     rank: Rank,
     mut exchange: Exchange,
@@ -234,7 +234,7 @@ fn parse_all(
         processes.push(info.process);
         bytes.extend(info.address);
         bytes.resize((peer as usize + 1) * each, 0);
-        // Fits: hosts.
+        // The cast is lossless: there are at most as many hosts as ranks.
         let next = numbers.len() as u32;
         hosts.push(*numbers.entry(info.host).or_insert(next));
     }
@@ -284,7 +284,7 @@ pub fn start<M: Mode>(
 /// resources for [connections](Beside::connect) if connections are configured.
 ///
 /// # Errors
-/// As for [`start`].
+/// Same as [`start`].
 pub fn start_in<M: Mode, T: Transport + 'static>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
@@ -401,7 +401,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
 ) -> Result<Ofi<M, T>, OfiError> {
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
-    // Fits: ranks.
+    // The cast is lossless: the number of ranks fits 32 bits.
     let size = job_info.hosts.of.len() as u32;
     let beside = Beside::of(rank, &objects, listening, &mut job_info);
     let wire = wire(rank, config, objects, job_info)?;
@@ -419,17 +419,17 @@ fn assemble<M: Mode, T: Transport + 'static>(
 /// mode permits), or one thread drives all ranks in turn.
 ///
 /// # Errors
-/// As for [`start`].
+/// Same as [`start`].
 pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, _), job_info| {
         assemble(rank, config, (objects, None), job_info, |wire, _| Ok(wire))
     })
 }
 
-/// Creates such a job whose ranks have connections.
+/// Creates a whole job within this process, like [`in_process`], whose ranks have connections.
 ///
 /// # Errors
-/// As for [`start`].
+/// Same as [`start`].
 pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connected>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, listening), mut job_info| {
         let beside = Beside::of(rank, &objects, listening, &mut job_info);
@@ -439,7 +439,7 @@ pub fn connected_in_process(ranks: u32, config: &OfiConfig) -> Result<Vec<Connec
     .map(|all| all.into_iter().flatten().collect())
 }
 
-/// Creates the wires of such a job.
+/// Creates the wires of a whole job within this process, without portals.
 #[cfg(test)]
 pub(crate) fn wires(ranks: u32, config: &OfiConfig) -> Result<Vec<OfiEndpoint>, OfiError> {
     all_in_process(ranks, config, |rank, (objects, _), job_info| {
@@ -522,7 +522,8 @@ mod tests {
         }
     }
 
-    /// The library reads as many bytes of each address as the rank's own address has.
+    /// The library reads as many bytes of each peer's address as the rank's own address has, so the
+    /// lengths must be equal.
     #[test]
     fn addresses_of_different_lengths_are_an_error_that_names_the_peer() {
         for address in [&b""[..], b"short", b"very long"] {
@@ -566,7 +567,8 @@ mod tests {
         }
     }
 
-    /// An eavesdropper on the whole exchange cannot make the ranks' frames.
+    /// An eavesdropper on the whole exchange cannot compute the keys that authenticate the ranks'
+    /// frames.
     #[test]
     fn what_is_said_tells_no_keys() {
         use seal::{Seal, TAG};

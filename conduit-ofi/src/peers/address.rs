@@ -6,9 +6,9 @@
 //! | | the provider's name |
 //! | | IPv4 or IPv6 address and port, big-endian; otherwise the result of `fi_getname` |
 //!
-//! The text is the provider's name, a slash, and `1.2.3.4:567` or `[::1]:567`, a text if that is
-//! the provider's own format, or hexadecimal digits. An IPv4 or IPv6 address with a port is also
-//! accepted without the provider's name.
+//! The text is the provider's name, a slash, and one of three forms: `1.2.3.4:567` or `[::1]:567`;
+//! the provider's own text, if its addresses are text; or hexadecimal digits. An IPv4 or IPv6
+//! address with a port is also accepted without the provider's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,7 +25,7 @@ enum Format {
     Ip6,
     /// A zero-terminated string.
     Text,
-    /// This many bytes.
+    /// An opaque address of this many bytes.
     Other(usize),
 }
 
@@ -81,13 +81,14 @@ impl Addressing {
     }
 
     fn bytes(&self, rest: &[u8]) -> Vec<u8> {
-        // Fits: names are short, and a longer one is truncated the same way everywhere.
+        // The cast is lossless because the length is capped; every process truncates a longer name
+        // alike.
         let length = self.provider.len().min(u8::MAX.into()) as u8;
         let name = &self.provider.as_bytes()[..length.into()];
         [&[length], name, rest].concat()
     }
 
-    /// Returns the provider's part of an address.
+    /// Returns the part of an address after the provider's name.
     fn rest<'a>(&self, address: &'a [u8]) -> Result<&'a [u8], &'static str> {
         let (&length, after) = address.split_first().ok_or(MALFORMED)?;
         let (name, rest) = after.split_at_checked(length.into()).ok_or(MALFORMED)?;
@@ -117,7 +118,7 @@ impl Addressing {
         Ok(match socket_of(rest).filter(|_| self.is_socket()) {
             Some(SocketAddr::V4(address)) => {
                 let mut raw = vec![0; 16];
-                // Fits: a small number.
+                // The cast is lossless: the constant is small.
                 raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
                 raw[2..4].copy_from_slice(&address.port().to_be_bytes());
                 raw[4..8].copy_from_slice(&address.ip().octets());
@@ -125,7 +126,7 @@ impl Addressing {
             }
             Some(SocketAddr::V6(address)) => {
                 let mut raw = vec![0; 28];
-                // Fits: a small number.
+                // The cast is lossless: the constant is small.
                 raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
                 raw[2..4].copy_from_slice(&address.port().to_be_bytes());
                 raw[8..24].copy_from_slice(&address.ip().octets());
@@ -157,7 +158,8 @@ impl Addressing {
     /// Returns the reason why the text is not an address.
     pub(super) fn of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
         let malformed = ConnectError::Malformed;
-        // Launchers, for example, know only hosts and ports: they mean this process's provider.
+        // Without a provider's name, as from launchers, which know only hosts and ports, the
+        // address is one of this process's provider.
         let own = || {
             text.parse::<SocketAddr>()
                 .is_ok()

@@ -24,9 +24,9 @@ pub struct OpenConfig {
     /// The subnet preferred where `host` leaves a choice: `ADDRESS/BITS`.
     pub subnet: Option<String>,
     /// The secret shared by all processes that may begin a session; frames then carry tags, which
-    /// only the two ends can make. `None` admits every process that can reach the endpoint; frames
-    /// then have no tags unless they are encrypted, so an eavesdropper on the wire can forge
-    /// frames.
+    /// only the two ends of a session can compute. `None` admits every process that can reach the
+    /// endpoint; frames then have no tags unless they are encrypted, so an attacker who reads the
+    /// traffic can forge frames.
     pub secret: Option<Secret>,
     /// Whether to encrypt all frames. All processes must use the same value.
     pub encrypt: bool,
@@ -102,9 +102,9 @@ pub enum OpenError {
         operation: &'static str,
         /// The provider's reason.
         reason: String,
-        /// The provider's error number, if any, which is one of the system's.
+        /// The provider's error number, if any, which is an `errno` of the system.
         error: Option<i32>,
-        /// The requested host and port.
+        /// The requested host and port, as printed at the end of the message.
         place: String,
     },
 }
@@ -156,7 +156,7 @@ fn subnet(text: &str) -> Result<Subnet, OpenError> {
 pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, OpenError> {
     let hints = Hints {
         provider: config.provider.clone(),
-        // Processes of other users or jobs get no access to memory.
+        // Processes of other users or jobs must not get access to memory.
         messages_only: true,
         ..Hints::default()
     };

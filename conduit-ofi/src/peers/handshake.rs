@@ -6,26 +6,27 @@
 //! initiator                                       responder
 //!    HELLO      number, incarnation, nonce, share, addresses    ->
 //!    <-   CHALLENGE   incarnation, share, cookie                    (keeps nothing)
-//!    CONFIRM    as HELLO, and the cookie                        ->
+//!    CONFIRM    the fields of HELLO, and the cookie             ->
 //!    <-   ACCEPT      number                                        (session begins)
 //! (session begins)
 //! ```
 //!
-//! - Each message ends in a MAC. The first two use the secret that all processes share, or zeros if
-//!   there is none. Messages without a valid MAC are not answered.
+//! - Each message ends in a MAC. The MACs of the first two messages use the secret that all
+//!   processes share, or zeros if there is none. Messages without a valid MAC are not answered.
 //! - The answer goes to the address named in HELLO, because libfabric does not report a message's
 //!   source. The cookie is a MAC, under a key known only to this process, over the time and the
 //!   whole HELLO. A replayed HELLO thus costs one answer, which is not longer than the HELLO.
-//! - Only a CONFIRM with a fresh cookie makes the responder perform a scalar multiplication
-//!   (X25519), and only one whose MAC proves that its sender performed it too creates a session. A
-//!   cookie creates at most one session.
+//! - The responder performs a scalar multiplication (X25519) only for a CONFIRM with a fresh
+//!   cookie. It creates a session only if the CONFIRM's MAC proves that the sender performed the
+//!   multiplication too. A cookie creates at most one session.
 //! - Keys depend on the whole exchange, including a nonce of each side, so no two sessions have the
 //!   same keys.
-//! - A process counts its attempts. A session records which of the peer's attempts are over, so
-//!   that messages of an overtaken attempt create no second session.
-//! - If both begin at once, the attempt of the process with the smaller address counts.
+//!   same keys.
+//! - A process numbers its attempts. A session records which of the peer's attempts are over, so
+//!   that messages of an earlier attempt create no second session.
+//! - If both processes begin at once, the attempt of the process with the smaller address counts.
 //! - A new session with the same address replaces the previous one only once the peer is heard in
-//!   it. A late CONFIRM of a process that no longer exists is thus harmless.
+//!   the new session. A late CONFIRM of a process that no longer exists is thus harmless.
 
 mod known;
 #[cfg(test)]
@@ -50,18 +51,19 @@ use super::message::{
 
 /// The minimum lifetime of a cookie; the maximum is twice as long.
 const STEP: Nanos = 10_000_000_000;
-/// The maximum number of cookies used within one step. Beyond it, no session is accepted.
+/// The maximum number of cookies accepted within one step. Once it is reached, no further session
+/// is accepted in that step.
 const MOST_USED: usize = 1 << 16;
 
 /// The number of times that a CONFIRM is sent before the attempt starts over.
 const MOST_CONFIRMS: u32 = 3;
 
-/// The result of a message.
+/// The effect of a received message.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// No effect: not a handshake message, or an invalid one.
+    /// Nothing: the bytes are not a handshake message, or the message is invalid.
     Ignored,
-    /// No effect: a repetition.
+    /// Nothing: the message is a repetition.
     Known,
     /// A message to send in reply.
     Send(Outgoing),
@@ -115,9 +117,10 @@ struct Attempt {
     to: Box<[u8]>,
     count: u64,
     nonce: [u8; SESSION_TAG],
-    /// The attempt matters only if the process there has another incarnation than this one.
+    /// If set, the attempt matters only if the process at the address has an incarnation other than
+    /// this one.
     unless: Option<u64>,
-    /// Set by the CHALLENGE.
+    /// The responder's incarnation and the session's keys, set by the CHALLENGE.
     challenged: Option<(u64, SessionKeys)>,
     /// The last message, how often it was sent, and when it is sent again.
     message: Vec<u8>,
@@ -137,10 +140,10 @@ pub(super) struct Handshake {
     retry: Nanos,
     patience: Nanos,
     attempts: HashMap<u32, Attempt>,
-    /// The number of the attempt at each address.
+    /// The number of the attempt in progress at each address.
     targets: HashMap<Box<[u8]>, u32>,
     live: HashMap<Box<[u8]>, Known>,
-    /// The used cookies, by their nonces.
+    /// The nonces of the cookies that were used.
     spent: SpentCookies,
 }
 
@@ -175,9 +178,10 @@ impl Handshake {
 
     // ---- as the initiator -----------------------------------------------------------------------
 
-    /// Begins a session with the process at an address, to which this process assigns a number.
-    /// With `unless`, only if the process does not have this incarnation. Returns `None` if an
-    /// attempt is in progress, possibly with another number, or if the address is too long.
+    /// Begins a session with the process at an address, to which this process assigns `number`.
+    /// With `unless`, begins one only if the process there has an incarnation other than this one.
+    /// Returns `None` if an attempt is in progress, possibly with another number, or if the address
+    /// is too long.
     pub(super) fn start(
         &mut self,
         now: Nanos,
@@ -214,7 +218,7 @@ impl Handshake {
         Some(out)
     }
 
-    /// Begins an attempt or starts it over: makes its HELLO.
+    /// Begins an attempt, or starts it over with a new HELLO.
     fn renew(&mut self, attempt: &mut Attempt, number: u32) -> Option<()> {
         self.count += 1;
         attempt.count = self.count;
@@ -382,14 +386,14 @@ impl Handshake {
         let known = self.live.get(offer.from);
         let mut sessions = known.into_iter().flat_map(Known::each);
         if self.spent.contains(&cookie.nonce) {
-            // The answer was lost, or this is a replay.
+            // The answer to an earlier CONFIRM was lost, or the message is a replay.
             let mut accepted = sessions.filter_map(|live| live.accepted.as_deref());
             let again = accepted.find(|(nonce, _)| *nonce == offer.nonce);
             return Some(again.map_or(Event::Known, |(_, out)| Event::Send(out.clone())));
         }
         let is_late = sessions
             .any(|live| live.incarnation == offer.incarnation && offer.attempt <= live.attempt);
-        // Both have begun: the attempt of the smaller address counts.
+        // If both processes have begun, the attempt of the one with the smaller address counts.
         let is_ours = self.targets.contains_key(offer.from) && *self.address < *offer.from;
         if is_late || is_ours {
             return Some(Event::Known);
@@ -410,9 +414,9 @@ impl Handshake {
         }))
     }
 
-    /// Accepts a session and assigns the peer a number. The returned message informs the peer. If
-    /// the session [replaces](Established::replaces) another one, it does so once the peer [is
-    /// heard](Self::on_heard) in it.
+    /// Accepts a session and assigns the peer a number. The returned message informs the peer. A
+    /// session that [replaces](Established::replaces) another one does so once the peer [is
+    /// heard](Self::on_heard) in the new session.
     pub(super) fn accept(&mut self, proven: Proven, number: u32) -> (Established, Outgoing) {
         self.spent.insert(&proven.cookie_nonce);
         let mut bytes = vec![ACCEPT, VERSION];
@@ -461,10 +465,10 @@ impl Handshake {
         (established, out)
     }
 
-    // ---- both -----------------------------------------------------------------------------------
+    // ---- as either side -------------------------------------------------------------------------
 
-    /// Derives the keys of a session with this offer; `incarnation` and `nonce` are the
-    /// responder's, `share` is the peer's.
+    /// Derives the keys of a session with this offer. `incarnation` and `nonce` are the
+    /// responder's; `share` is the peer's.
     fn keys(
         &self,
         first: bool,
@@ -530,7 +534,7 @@ impl Handshake {
         self.live.get(address).map(|known| known.live.incarnation)
     }
 
-    /// Returns when [`poll`](Self::poll) has something to do.
+    /// Returns the time at which [`poll`](Self::poll) next has something to do.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let next = |attempt: &Attempt| attempt.next.min(attempt.until);
         self.attempts.values().map(next).min()
@@ -547,7 +551,7 @@ impl Handshake {
                 continue;
             };
             let was_answered = attempt.challenged.is_some();
-            // The process that answered may have been replaced, or its answer expired.
+            // The process that answered may have been replaced, or its answer may have expired.
             let is_stale = was_answered && attempt.sent >= MOST_CONFIRMS;
             if now >= attempt.until || is_stale && self.renew(&mut attempt, number).is_none() {
                 self.targets.remove(&attempt.to);

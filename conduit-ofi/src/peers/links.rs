@@ -17,7 +17,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// The links of a numbered peer, each a link's number or [`NONE`].
 #[derive(Debug)]
 pub(super) struct PeerLinks {
-    /// The link of the session, and that of an attempt to begin one.
+    /// The link of the session.
     pub(super) session: u32,
     pub(super) attempt: u32,
     /// The link of a session that is to replace the current one.
@@ -35,7 +35,7 @@ impl PeerLinks {
 /// Flag in a link's owner: the link's session replaces another one as soon as the peer is heard in
 /// it. Peer numbers never reach this bit.
 pub(super) const PENDING: u32 = 1 << 31;
-/// Flag besides [`PENDING`]: the process is the same as before.
+/// Flag set in addition to [`PENDING`] if the process is the same as before.
 pub(super) const SAME: u32 = 1 << 30;
 
 /// Returns the failure of a session that was replaced by another one.
@@ -57,7 +57,7 @@ pub(super) enum Purpose {
     Session(Rank),
     /// A session with this peer, which replaces the current one as soon as the peer is heard in it.
     Pending(Rank),
-    /// No purpose any more: the last messages are being sent.
+    /// No purpose any more: only the last messages are still being sent.
     Ending,
 }
 
@@ -66,24 +66,25 @@ pub(super) enum Purpose {
 pub(super) struct LinkUse {
     pub(super) address: Box<[u8]>,
     pub(super) purpose: Purpose,
-    /// The time when the link was added, or began to end.
+    /// The time when the link was added or, for an ending link, began to end.
     pub(super) since: Nanos,
     /// The number of times that libfabric reported the peer as unreachable.
     pub(super) errors: u8,
 }
 
-// The figures of `docs/ofi.md`.
+// `docs/ofi.md` states this size.
 const _: () =
     assert!(size_of::<Option<Peer<Box<[u8]>, PeerLinks>>>() + size_of::<Option<LinkUse>>() <= 80);
 
-/// libfabric's handles of addresses, each kept while in use.
+/// libfabric's handles of addresses. A handle is kept as long as a link uses it.
 #[derive(Debug, Default)]
 pub(super) struct Handles {
     by_address: HashMap<Box<[u8]>, (fi_addr_t, u32)>,
 }
 
 impl Handles {
-    /// Returns the handle of an address, which libfabric reads as `raw`.
+    /// Returns the handle of an address and counts one more use. `raw` is the address in
+    /// libfabric's format.
     pub(super) fn take(
         &mut self,
         objects: &Objects,

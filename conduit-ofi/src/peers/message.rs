@@ -1,4 +1,5 @@
-//! The messages of a handshake, little-endian; lengths in bytes:
+//! The messages of a handshake. All numbers are little-endian; each field is followed by its length
+//! in bytes:
 //!
 //! ```text
 //! HELLO      kind 1 | version 1 | offer | zeros, so that no CHALLENGE is longer | MAC 16
@@ -12,19 +13,19 @@
 
 use seal::SESSION_TAG;
 
-/// The first bytes of the four kinds; frames never begin with them.
+/// The first bytes of the four kinds. Frames must never begin with one of them.
 pub(super) const HELLO: u8 = 0xf1;
 pub(super) const CHALLENGE: u8 = 0xf2;
 pub(super) const CONFIRM: u8 = 0xf3;
 pub(super) const ACCEPT: u8 = 0xf4;
-/// The second byte.
+/// The second byte of every message: the protocol's version.
 pub(super) const VERSION: u8 = 1;
-/// The bytes of the MAC at the end of every message.
+/// The length of the MAC at the end of every message.
 pub(super) const TAG: usize = SESSION_TAG;
-/// The bytes of a CHALLENGE, and the minimum of a HELLO.
+/// The length of a CHALLENGE, which is the minimum length of a HELLO.
 pub(super) const CHALLENGE_LENGTH: usize = 2 + 4 + 16 + 8 + 32 + Cookie::LENGTH + TAG;
 
-/// The maximum bytes of an address in a message.
+/// The maximum length of an address in a message.
 pub(super) const MAX_ADDRESS: usize = 255;
 
 /// Reads the fields of a message in order.
@@ -53,13 +54,13 @@ impl<'a> Reader<'a> {
 /// The initiator's offer in HELLO, repeated in CONFIRM.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer<'a> {
-    /// The initiator's number for the responder.
+    /// The number that the initiator assigned to the responder.
     pub(super) number: u32,
     pub(super) incarnation: u64,
     pub(super) attempt: u64,
     pub(super) nonce: [u8; 16],
     pub(super) share: [u8; 32],
-    /// The initiator's address, and the address that it wants to reach.
+    /// The initiator's address, and the address of the responder.
     pub(super) from: &'a [u8],
     pub(super) to: &'a [u8],
     /// The whole offer as transmitted.
@@ -91,14 +92,14 @@ impl<'a> Offer<'a> {
         into.extend(self.nonce);
         into.extend(self.share);
         for address in [self.from, self.to] {
-            // Fits: at most MAX_ADDRESS.
+            // The cast is lossless: an address has at most `MAX_ADDRESS` bytes.
             into.push(address.len() as u8);
             into.extend(address);
         }
     }
 }
 
-/// Proves to a responder that the initiator has received its answer.
+/// A cookie, with which the initiator proves to the responder that it has received the CHALLENGE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cookie {
     pub(super) step: u64,

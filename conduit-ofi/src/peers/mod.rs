@@ -1,16 +1,18 @@
 //! libfabric as a network of processes that come and go: [`OpenOfi`].
 //!
-//! Frames are those of a job ([`wire`](crate::wire)), over links that are added and removed. Each
-//! link belongs to one session or one handshake, or carries an answer to an unknown process; the
-//! peer learns the link's number, and its frames name it. Addresses are inserted into the address
-//! vector when a link needs them, and removed with the last link.
+//! Frames have the format of a job's frames ([`wire`](crate::wire)) and travel over links that are
+//! added and removed. Each link belongs to one session or one handshake, or carries an answer to an
+//! unknown process. The peer learns the link's number, and its frames name that number. An address
+//! is inserted into the address vector when a link needs it, and removed with the last link that
+//! uses it.
 //!
 //! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
-//! bulk data travels in fragments. Fragments are copied into the network's buffers, because
-//! libfabric cannot cancel operations in flight and a peer may be closed at any time.
-//!
-//! **Guarantees.** A peer's number stands for one session: a process that has restarted at the same
-//! address gets a new one. With a secret, this process keeps no state for processes without it.
+//! bulk data travels in fragments. Fragments are copied into the network's buffers, because a peer
+//! may be closed at any time and libfabric cannot cancel operations in flight.
+//! **Guarantees.** Sessions under a peer's number do not mix: if the process at the address
+//! restarts, the peer is reported as failed before the new session uses the number. With a secret,
+//! this process keeps no state for processes without it.
+//! address gets a new number. With a secret, this process keeps no state for processes without it.
 //!
 //! **Costs.** A handshake of two round trips before the first fragment (`handshake`), and a copy of
 //! every fragment. [`OpenConfig::max_peers`] bounds the memory.
@@ -43,15 +45,15 @@ use handshake::Handshake;
 use links::{Handles, LinkUse, NONE, PeerLinks};
 use message::is_handshake;
 
-/// The counters of an open network, besides those of its [wire](WireCounters).
+/// The counters of an open network, apart from those of its [wire](WireCounters).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct OpenCounters {
-    /// Sessions begun.
+    /// The number of sessions begun.
     pub sessions: u64,
-    /// Handshake messages left unanswered: from processes with another secret, for another address,
-    /// outdated or malformed.
+    /// The number of handshake messages left unanswered: messages from processes with another
+    /// secret or for another address, and outdated or malformed messages.
     pub strangers: u64,
-    /// Processes refused because the maximum number of peers is reached.
+    /// The number of processes refused because the maximum number of peers was reached.
     pub turned_away: u64,
 }
 
@@ -73,17 +75,18 @@ pub struct OpenOfi {
     ended: Vec<(u32, Failure)>,
     /// The peers with which no session could be begun, with the reasons.
     failed: Vec<(Rank, Failure)>,
-    /// The links to remove once they are drained.
+    /// The links that are removed once everything on them was sent.
     leaving: Vec<u32>,
-    /// The number of these links that carry answers to unknown processes.
+    /// The number of links in `leaving` that carry answers to unknown processes.
     answers: u32,
-    /// The time when something besides the wire is due.
+    /// The earliest time at which something besides the wire is due.
     next_tick: Nanos,
     counters: OpenCounters,
 }
 
-/// The time after which a handshake message is sent again; it doubles. libfabric is reliable only
-/// as long as its connections last.
+/// The time after which an unanswered handshake message is sent again; it doubles with each
+/// repetition. Repetitions are necessary because libfabric is reliable only as long as its
+/// connections last.
 const RETRY: Nanos = 100_000_000;
 
 impl OpenOfi {
@@ -162,7 +165,7 @@ impl OpenOfi {
         self.wire.counters()
     }
 
-    /// Returns the other counters.
+    /// Returns the current counters of sessions and refused processes.
     pub fn counters(&self) -> OpenCounters {
         self.counters
     }
@@ -172,12 +175,14 @@ impl OpenOfi {
         self.wire.offer()
     }
 
-    /// Returns the number of numbered peers, and of addresses in libfabric's address vector.
+    /// Returns the number of peers that have a number, and the number of addresses in libfabric's
+    /// address vector.
     pub fn known(&self) -> (u32, usize) {
         (self.peers.count(), self.handles.count())
     }
 
-    /// Returns the bytes of memory of the tables of peers and links, without operations in flight.
+    /// Returns the bytes of memory that the tables of peers and links occupy, without operations in
+    /// flight.
     pub fn memory(&self) -> usize {
         self.peers.memory()
             + self.links.memory()
@@ -188,7 +193,8 @@ impl OpenOfi {
             + self.wire.memory()
     }
 
-    /// Returns a process's number, assigning a new one if it has none, and whether it is new.
+    /// Returns a process's number and whether the number is new. Assigns a number if the process
+    /// has none.
     fn number_of(&mut self, address: &[u8]) -> Result<(Rank, bool), ConnectError> {
         if let Some(peer) = self.peers.find(address) {
             return Ok((peer, false));
@@ -198,7 +204,7 @@ impl OpenOfi {
             limit: self.peers.limit(),
             setting: "CONDUIT_NA_MAX_PEERS",
         })?;
-        // Fits: as many as peers.
+        // The cast is lossless: numbers are below the maximum number of peers.
         self.ready.resize(self.peers.end() as usize, NONE);
         Ok((peer, true))
     }

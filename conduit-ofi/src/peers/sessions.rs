@@ -1,4 +1,5 @@
-//! The beginning and end of sessions: carries out what the [handshake](super::handshake) requests,
+//! The beginning and end of sessions. This module carries out over links what the
+//! [handshake](super::handshake) requests.
 //! over links.
 
 use conduit_core::ni::Rank;
@@ -12,16 +13,16 @@ use super::OpenOfi;
 use super::handshake::{Established, Event, Outgoing, Proven, Replaced, Timed};
 use super::links::{LinkUse, NONE, PENDING, PeerLinks, Purpose, SAME, replaced};
 
-/// The minimum time that a link stays after its end, for data that libfabric has copied but does
-/// not report as sent.
+/// The minimum time that a link is kept after its end, for data that libfabric has copied but not
+/// reported as sent.
 const LINGER: Nanos = 200_000_000;
-/// The maximum time that it stays because something waits to be sent.
+/// The maximum time that a link is kept after its end because something waits to be sent.
 const MOST_LINGER: Nanos = 5_000_000_000;
 /// The time between checks of lingering links.
 const LOOK: Nanos = 50_000_000;
 /// The maximum number of answers to unknown processes in flight.
 const MOST_ANSWERS: u32 = 64;
-/// The number of errors that end an attempt. The first ones may stem from a connection to a
+/// The number of errors that end an attempt. The first errors may stem from a connection to a
 /// previous process at the address.
 const MOST_ERRORS: u8 = 4;
 
@@ -64,7 +65,7 @@ impl OpenOfi {
         self.resize();
     }
 
-    /// Ends the activity on a link; `bye` also notifies the peer. The link is removed once
+    /// Ends the activity on a link; with `bye`, also notifies the peer. The link is removed once
     /// everything was sent.
     fn let_go(&mut self, now: Nanos, number: u32, bye: bool) {
         self.wire.end(number, bye);
@@ -81,8 +82,8 @@ impl OpenOfi {
 
     // ---- beginnings -----------------------------------------------------------------------------
 
-    /// Handles a fragment that cannot be sent because no session with the peer is known to have
-    /// begun at both ends. Begins one if necessary.
+    /// Handles a fragment that cannot be sent because this process does not know yet that the
+    /// session has begun at both ends. Begins a session if necessary.
     #[cold]
     pub(super) fn send_without_session(&mut self, peer: Rank) -> Refused {
         let Some(known) = self.peers.state(peer) else {
@@ -97,7 +98,7 @@ impl OpenOfi {
         Refused::Full
     }
 
-    /// Uses a session for fragments once the peer was heard in it.
+    /// Starts to send fragments over a session if the peer was heard in it.
     fn use_if_heard(&mut self, peer: Rank, session: u32) {
         if self.wire.is_heard(session)
             && let Some(address) = self.peers.address(peer)
@@ -107,7 +108,8 @@ impl OpenOfi {
         }
     }
 
-    /// Begins a session with a peer; with `unless`, only if it does not have this incarnation.
+    /// Begins a session with a peer. With `unless`, begins one only if the peer has an incarnation
+    /// other than this one.
     fn begin(&mut self, peer: Rank, unless: Option<u64>) {
         let Some(address) = self.peers.address(peer).cloned() else {
             return;
@@ -132,8 +134,8 @@ impl OpenOfi {
         }
     }
 
-    /// Handles the handshake messages that have arrived, and probes peers with overdue answers for
-    /// a restart.
+    /// Handles the handshake messages that have arrived, and checks whether peers with overdue
+    /// answers were restarted.
     #[cold]
     pub(super) fn take_news(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -166,8 +168,8 @@ impl OpenOfi {
 
     /// Sends a handshake message.
     fn post(&mut self, now: Nanos, out: &Outgoing) {
-        // All answers to a repeated HELLO share one link, regardless of the sender; those that it
-        // cannot take are dropped.
+        // All answers to a repeated HELLO share one link, whoever sent it; answers beyond the
+        // link's capacity are dropped.
         let number = out.number.or_else(|| self.answering(now, &out.to));
         if let Some(number) = number {
             self.wire.post_message(number, &out.bytes);
@@ -224,7 +226,7 @@ impl OpenOfi {
         self.forget_attempt(session.number);
         match self.peers.find(&session.address) {
             Some(peer) => self.establish(now, peer, session, true, handler),
-            // Cannot happen: an attempt ends with its peer.
+            // Cannot happen, because an attempt ends with its peer.
             None => self.let_go(now, session.number, false),
         }
     }
@@ -278,7 +280,7 @@ impl OpenOfi {
         self.counters.sessions += 1;
     }
 
-    /// Replaces the sessions of peers that were heard in pending ones.
+    /// Replaces the sessions of peers that were heard in their pending sessions.
     #[cold]
     pub(super) fn take_pending(&mut self, handler: &mut impl FragmentHandler) {
         let mut pending = std::mem::take(&mut self.pending);
@@ -356,7 +358,7 @@ impl OpenOfi {
         }
     }
 
-    /// Handles the link ends that the wire has reported.
+    /// Handles the ended links that the wire has reported.
     #[cold]
     pub(super) fn take_ended(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -365,7 +367,7 @@ impl OpenOfi {
                 continue;
             };
             match link.purpose {
-                // The handler was already notified.
+                // The wire has already notified the handler.
                 Purpose::Session(peer) => {
                     self.handshake.on_ended(&link.address, number);
                     self.let_go(now, number, false);
@@ -403,7 +405,7 @@ impl OpenOfi {
         }
     }
 
-    /// Performs the actions that are due.
+    /// Performs the actions whose time has come.
     #[cold]
     pub(super) fn tick(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -439,7 +441,7 @@ impl OpenOfi {
         self.next_tick = self.handshake.deadline().unwrap_or(Nanos::MAX).min(look);
     }
 
-    /// Removes links that have ended, once nothing is in flight on them.
+    /// Removes ended links on which nothing is in flight any more.
     fn remove_drained(&mut self, now: Nanos) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|&number| {
@@ -467,8 +469,8 @@ impl OpenOfi {
         shrink(&mut self.ready);
     }
 
-    /// Ends the session with a peer, as well as pending and attempted ones, and notifies the peer.
-    /// The peer keeps its number.
+    /// Ends the session with a peer, as well as a pending session and an attempt, and notifies the
+    /// peer. The peer keeps its number.
     pub(super) fn end_session(&mut self, peer: Rank) {
         let now = self.wire.clock();
         let Some(address) = self.peers.address(peer).cloned() else {
@@ -504,7 +506,7 @@ impl OpenOfi {
         }
     }
 
-    /// Returns whether everything on ending links was sent.
+    /// Returns whether everything on ending links has been sent.
     pub(super) fn is_all_out(&self) -> bool {
         let mut leaving = self.leaving.iter();
         leaving.all(|&number| self.wire.is_drained(number, false))

@@ -259,8 +259,8 @@ fn other_providers_carry_fragments() {
     }
 }
 
-/// An attacker's endpoint: not a process of the network, but with knowledge of addresses and
-/// formats.
+/// An attacker's endpoint: it does not belong to a process of the network, but the attacker knows
+/// addresses and formats.
 struct Intruder {
     objects: Objects,
     to: libfabric_sys::fi_addr_t,
@@ -283,8 +283,8 @@ impl Intruder {
         let mut is_sent = false;
         until([end], |[end]| {
             let mut entry = libfabric_sys::fi_cq_data_entry::default();
-            // SAFETY: the queue is open, of this format, with room for one; the endpoint is open,
-            // and the library copies the bytes.
+            // SAFETY: the queue is open, `entry` has its format and room for one entry; the
+            // endpoint is open, and the library copies the bytes.
             unsafe {
                 libfabric_sys::fi_cq_read(self.objects.cq, (&raw mut entry).cast(), 1);
                 is_sent = is_sent
@@ -336,7 +336,7 @@ fn made_up_messages_do_nothing() {
     }
 }
 
-/// A recorded HELLO stays valid as long as its address is this process's.
+/// A recorded HELLO is valid only at the address that it was sent to, so the repetitions go there.
 #[test]
 fn hellos_that_are_repeated_leave_room_for_others() {
     for which in libraries() {
@@ -388,10 +388,11 @@ fn a_peer_that_leaves_or_closes_is_known_to_have_left() {
             a.saw.failed == [(peer, Failure::Left)]
         });
         assert!(!a.net.has_session(peer));
-        // The next fragment begins another session.
+        // The next fragment begins a new session.
         deliver(&mut a, &mut b, peer, b"again");
         assert_eq!(b.saw.joined, [0, 0]);
-        // A session can end while the number stays, and then begin again from either side.
+        // A session can end while the peer's number stays. Either side can then begin another
+        // session.
         b.net.end_session(0);
         assert!(!b.net.has_session(0) && b.net.peer_address(0).is_some());
         until([&mut a, &mut b], |[a, _]| a.saw.failed.len() == 2);
@@ -411,10 +412,10 @@ fn a_peer_that_leaves_or_closes_is_known_to_have_left() {
 fn a_restarted_process_is_another_at_the_same_address() {
     for which in libraries() {
         let mut config = config(&which, secret("key"));
-        // Peers with overdue answers are probed after an eighth of it.
+        // Peers with overdue answers are probed after an eighth of the dead time.
         config.wire.dead_time = Duration::from_secs(8);
         let mut b = End::of(&config);
-        // A client that the server contacts.
+        // First, a client that the server contacts.
         let mut a = End::of(&config);
         let text = b.net.address_to_text(b.net.address()).expect("its own");
         let port = text.rsplit_once(':').expect("a port").1;
@@ -430,7 +431,7 @@ fn a_restarted_process_is_another_at_the_same_address() {
         assert_eq!(a.saw.fragments.last().map(|(from, _)| *from), Some(peer));
         assert_eq!(a.saw.failed.len(), 1, "{:?}", a.saw.failed);
         deliver(&mut a, &mut b, peer, b"so you are");
-        // And one that sends nothing on its own.
+        // Then a server that sends nothing on its own.
         drop(b);
         let mut b = End::of(&config);
         assert_eq!(b.net.address(), address);
@@ -458,10 +459,10 @@ fn who_is_dead_is_found_silent_or_lost() {
         let peer = a.to(&b);
         deliver(&mut a, &mut b, peer, b"hello");
         drop(b);
-        // Without sending anything to it.
+        // The peer's death is detected without sending anything to it.
         until([&mut a], |[a]| !a.saw.failed.is_empty());
         assert!(!a.net.has_session(peer));
-        // No process is there.
+        // No process exists at the address any more.
         until([&mut a], |[a]| {
             a.try_send(peer, b"are you there?");
             a.saw.failed.len() == 2
@@ -531,7 +532,7 @@ fn addresses_and_errors_say_what_is_meant() {
                 .to_string();
             assert!(error.contains(words), "{error}");
         }
-        // A port in use.
+        // The port is in use.
         config.host = Some(format!("lo:{}", text.rsplit_once(':').expect("a port").1));
         let error = OpenOfi::start(&config).expect_err("taken").to_string();
         assert!(error.contains("lo:"), "{error}");
@@ -572,7 +573,7 @@ fn a_hundred_peers_come_and_go() {
             }
             assert_eq!(server.net.known(), (10, 10));
             for (at, client) in clients.iter_mut().enumerate() {
-                // Some leave, some are closed by the server.
+                // Some clients leave; the server closes the others.
                 if at % 2 == 0 {
                     client.net.leave();
                 }

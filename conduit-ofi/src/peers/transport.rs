@@ -30,8 +30,8 @@ impl<H: FragmentHandler> Peers<'_, H> {
         }
     }
 
-    /// Returns the peer of a link whose session replaces another one, now that something has
-    /// arrived on it.
+    /// Returns the peer of a link whose session replaces another one, called once something has
+    /// arrived on the link.
     #[cold]
     fn of_pending(&mut self, link: u32) -> Option<Rank> {
         let owner = *self.owners.get(link as usize)?;
@@ -75,7 +75,7 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
     }
     fn failed(&mut self, link: u32, failure: Failure) {
         self.ended.push((link, failure));
-        // A session that has not replaced another one yet was never reported.
+        // A session that has not yet replaced another one was never reported to the handler.
         if let Some(&peer) = self.owners.get(link as usize)
             && peer < SAME
         {
@@ -89,7 +89,7 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
     }
 }
 
-/// Discards what arrives while this process leaves.
+/// A handler that discards whatever arrives while this process leaves.
 struct Nobody;
 
 impl FragmentHandler for Nobody {
@@ -160,7 +160,7 @@ impl Transport for OpenOfi {
         match self.ready.get(peer as usize) {
             Some(&link) if link != NONE => {
                 match self.wire.send(link, fragment) {
-                    // The session has ended, which is reported next.
+                    // The session has ended; the next poll reports its end.
                     Err(Refused::Dead | Refused::NoSuchRank) => Err(Refused::Full),
                     answer => answer,
                 }
@@ -194,7 +194,7 @@ impl Transport for OpenOfi {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        /// The time-out if the provider has no descriptor.
+        /// The time between polls if the provider has no descriptor to wait on.
         const LOOK: Duration = Duration::from_micros(100);
         if !self.ended.is_empty() || self.wire.has_news() {
             return Some(Duration::ZERO);
@@ -287,7 +287,8 @@ impl OpenTransport for OpenOfi {
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         let all = self.wire.objects().descriptors.iter();
         into.extend(all.map(|found| {
-            // SAFETY: owned by the library, open as long as the endpoint, which this borrows.
+            // SAFETY: the library owns the descriptor and keeps it open as long as the endpoint,
+            // which the result borrows.
             unsafe { BorrowedFd::borrow_raw(found.fd) }
         }));
     }

@@ -7,8 +7,8 @@ use seal::{SESSION_TAG, SessionKeys};
 pub(in crate::peers) struct Outgoing {
     /// The destination.
     pub(in crate::peers) to: Box<[u8]>,
-    /// The number of the attempt or session that the message belongs to; `None` for an unknown
-    /// process.
+    /// The number of the attempt or session that the message belongs to; `None` if the destination
+    /// is an unknown process.
     pub(in crate::peers) number: Option<u32>,
     /// The message.
     pub(in crate::peers) bytes: Vec<u8>,
@@ -25,20 +25,20 @@ pub(in crate::peers) struct Established {
     pub(in crate::peers) theirs: u32,
     /// The previous session with this process, or with another one at its address.
     pub(in crate::peers) replaces: Option<Replaced>,
-    /// The number of this process's own attempt that is cancelled.
+    /// The number of this process's own attempt that the session cancels, if any.
     pub(in crate::peers) cancelled: Option<u32>,
-    /// The number of a pending session, in which the peer was not heard yet, that is dropped.
+    /// The number of the pending session that this session drops, if any.
     pub(in crate::peers) displaced: Option<u32>,
     /// The session's keys.
     pub(in crate::peers) keys: SessionKeys,
 }
 
-/// The kind of session that a new one replaces.
+/// The relation between a new session's peer and that of the session that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::peers) enum Replaced {
-    /// A session with the same process, which has given it up.
+    /// The same process, which has given up the replaced session.
     Same,
-    /// A session with a previous process at the address.
+    /// Another process, which has taken the place of the previous one at the address.
     Other,
 }
 
@@ -66,11 +66,11 @@ impl Known {
 pub(super) struct Live {
     pub(super) number: u32,
     pub(super) incarnation: u64,
-    /// The peer's latest attempt that is over.
+    /// The number of the peer's latest attempt that is over.
     pub(super) attempt: u64,
     /// The peer's nonce and the ACCEPT, until the peer is heard in the session.
     pub(super) accepted: Option<Box<([u8; SESSION_TAG], Outgoing)>>,
 }
 
-// The figure of `docs/ofi.md`.
+// `docs/ofi.md` states this size.
 const _: () = assert!(size_of::<(Box<[u8]>, Known)>() <= 88);

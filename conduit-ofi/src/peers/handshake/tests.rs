@@ -18,7 +18,7 @@ fn handshake(side: usize, life: u8, secret: Option<&Secret>) -> Handshake {
     Handshake::new(ADDRESSES[side], own, RETRY, PATIENCE)
 }
 
-/// A process, as [`OpenOfi`](crate::peers::OpenOfi) drives its handshake.
+/// A process that drives its handshake in the same way as [`OpenOfi`](crate::peers::OpenOfi).
 struct Process {
     machine: Handshake,
     life: u8,
@@ -46,14 +46,14 @@ impl Process {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Message {
     Handshake(Vec<u8>),
-    /// The first frame of a session.
+    /// The first frame of the session with this id.
     Greeting(Id),
 }
 
 struct Pair {
     now: Nanos,
     ends: [Process; 2],
-    /// The messages in flight with their receivers, and all messages ever sent.
+    /// Each message in flight with its receiver, and each message ever sent.
     under_way: Vec<(usize, Message)>,
     history: Vec<(usize, Message)>,
 }
@@ -318,7 +318,7 @@ fn a_message_that_was_changed_is_ignored() {
         let (_, messages) = messages(["key", "key"]);
         let (to, bytes) = &messages[kind];
         for at in 0..bytes.len() {
-            // Delivers messages up to just before this one.
+            // The processes have exchanged all messages before this one.
             let mut pair = messages_before(kind);
             let mut changed = bytes.clone();
             changed[at] ^= 0x40;
@@ -349,7 +349,7 @@ fn a_cookie_is_good_for_a_while_and_once() {
     let (mut pair, messages) = messages(["key", "key"]);
     let confirm = &messages[2].1;
     let machine = &mut pair.ends[1].machine;
-    // The answer may have been lost.
+    // The responder answers again, because the answer may have been lost.
     assert!(matches!(machine.receive(0, confirm), Event::Send(_)));
     let number = pair.ends[1].current.expect("a session").1;
     machine.on_heard(ADDRESSES[0], number);
@@ -357,15 +357,15 @@ fn a_cookie_is_good_for_a_while_and_once() {
     machine.on_ended(ADDRESSES[0], number);
     assert!(matches!(machine.receive(STEP, confirm), Event::Known));
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
-    // An unused cookie.
+    // Start over, with a cookie that was not used yet.
     let mut pair = messages_before(2);
     let machine = &mut pair.ends[1].machine;
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
     assert!(matches!(machine.receive(STEP, confirm), Event::Proven(_)));
 }
 
-/// Two sessions that are to replace one another wait to be heard: the later attempt counts,
-/// regardless of the order of arrival.
+/// Of two pending sessions at one address, the one from the later attempt counts, regardless of the
+/// order of arrival.
 #[test]
 fn an_attempt_that_was_overtaken_counts_no_more() {
     let (mut pair, _) = messages(["key", "key"]);
