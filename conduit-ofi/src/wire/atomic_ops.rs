@@ -9,16 +9,16 @@ use libfabric_sys::{
 
 use crate::wire::objects::Objects;
 
-/// The bytes between operand, comparand and result in an operation's buffer.
+/// The distance in bytes between operand, comparand and result in an operation's buffer.
 pub(super) const EACH: usize = 8;
 /// The offset of the result.
 pub(super) const RESULT: usize = 2 * EACH;
 
-/// Writes an operand of this width at the provider's expected place.
+/// Writes an operand of this width at the place where the provider expects it.
 pub(super) fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
     match is_wide {
         true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
-        // Only the low half counts.
+        // The cast keeps the low half, the only one that counts.
         false => words[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
     }
 }
@@ -76,7 +76,7 @@ impl Atomics {
         1 << (op as u32 * AtomicType::ALL.len() as u32 + ty as u32)
     }
 
-    /// Queries the endpoint.
+    /// Queries which atomics the endpoint supports.
     pub(super) fn of(objects: &Objects) -> Self {
         let mut all = Self::default();
         if !objects.offer.has_atomics() {

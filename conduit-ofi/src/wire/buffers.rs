@@ -16,17 +16,17 @@ pub(crate) struct Buffers {
     layout: Layout,
     size: usize,
     free: Vec<u32>,
-    /// The registration's descriptor, if local memory has to be registered.
+    /// The registration's descriptor, or null if local memory need not be registered.
     pub(crate) descriptor: *mut c_void,
 }
 
-// SAFETY: this owner has the memory; the descriptor is the library's, whose objects any one thread
-// at a time may use.
+// SAFETY: the pool owns the memory; the descriptor belongs to the library, whose objects any one
+// thread at a time may use.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
-    /// Allocates `count` pieces of `size` bytes, a multiple of 64, for this access. The pool must
-    /// outlive `objects`.
+    /// Allocates `count` pieces of `size` bytes, which must be a multiple of 64, and registers them
+    /// for this access if necessary. The pool must outlive `objects`.
     pub(crate) fn new(
         objects: &mut Objects,
         count: u32,
@@ -53,14 +53,15 @@ impl Buffers {
             descriptor: ptr::null_mut(),
         };
         if objects.wants_local() {
-            // SAFETY: just allocated, and it outlives the objects by the caller's promise.
+            // SAFETY: the memory was just allocated, and the caller guarantees that the pool
+            // outlives `objects`.
             let registered = unsafe { objects.register(base.as_ptr(), bytes, access) }?;
             buffers.descriptor = registered.descriptor;
         }
         Ok(buffers)
     }
 
-    /// Returns the bytes of each piece.
+    /// Returns the size of each piece in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
@@ -87,15 +88,16 @@ impl Buffers {
     /// Returns the bytes of a piece that was taken and is not in use by the library.
     #[inline]
     pub(crate) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: initialised, within the allocation; the caller has taken the piece, and it is
-        // borrowed exclusively.
+        // SAFETY: the piece is initialised and lies within the allocation; the caller has taken it
+        // and borrows the pool exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.place(buffer), self.size) }
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the objects that could access it are gone.
+        // SAFETY: the memory was allocated with this layout; the objects that could access it are
+        // gone.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }

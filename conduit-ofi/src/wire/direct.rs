@@ -23,7 +23,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As for that method.
+    /// Same as for that method.
     pub(super) unsafe fn expose_memory(
         &mut self,
         base: *mut u8,
@@ -36,7 +36,7 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(failure.to_string());
         }
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        // SAFETY: the caller's promise: the memory lives as long as this wire.
+        // SAFETY: the caller guarantees that the memory lives as long as this wire.
         match unsafe { self.objects.register(base, length, access) } {
             Ok(registered) => {
                 self.exposed.push((base.addr(), length, registered));
@@ -54,8 +54,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Returns the registration of local memory, if it needs one: that of exposed memory, or one
-    /// for this operation alone.
+    /// Returns the registration of local memory, if memory must be registered: that of exposed
+    /// memory, or a new one for this operation alone.
     ///
     /// # Safety
     ///
@@ -84,7 +84,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// The access's memory must stay valid, as the operation requires, until the operation ends.
+    /// The access's memory must be valid, as the operation requires, until the operation ends.
     unsafe fn access(
         &mut self,
         peer: Rank,
@@ -99,7 +99,7 @@ impl<S: Scope> OfiEndpoint<S> {
         if !self.slots.has_room() {
             return Err(Refused::Full);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the access's memory is valid until the operation ends.
         let own = unsafe { self.own(access.memory, access.length, use_of_own) };
         let (own, descriptor) = match own {
             Ok(own) => own,
@@ -154,14 +154,14 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As for that method.
+    /// Same as for that method.
     pub(super) unsafe fn write_directly(
         &mut self,
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller's promise; the endpoint is open, and what the call itself reads
-        // outlives the call.
+        // SAFETY: the caller guarantees that the access's memory is valid until the write ends; the
+        // endpoint is open, and the structures that the call itself reads outlive the call.
         let submitted = unsafe {
             let write = ("fi_writemsg", FI_WRITE);
             self.access(
@@ -204,13 +204,14 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// As for that method.
+    /// Same as for that method.
     pub(super) unsafe fn read_directly(
         &mut self,
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller's promise; the endpoint is open.
+        // SAFETY: the caller guarantees that the access's memory is valid until the read ends; the
+        // endpoint is open.
         let submitted = unsafe {
             let read = ("fi_read", FI_READ);
             self.access(peer, access, read, |wire, address, descriptor, context| {

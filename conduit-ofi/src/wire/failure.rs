@@ -24,8 +24,8 @@ pub(crate) fn is_own(error: i64) -> bool {
     own.iter().any(|own| i64::from(*own) == error.abs())
 }
 
-/// Returns a copy of a text that lives as long as the process. There are at most as many texts as
-/// pairs of library call and error number.
+/// Returns a copy of a text that lives as long as the process. The number of different texts is
+/// bounded by the number of pairs of library call and error number.
 fn kept(text: String) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);

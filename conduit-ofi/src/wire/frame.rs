@@ -1,5 +1,5 @@
-//! A *frame* is the content of one message of libfabric. Its layout, with lengths in bytes,
-//! little-endian:
+//! A *frame* is the content of one message of libfabric. Its layout is as follows, with the length
+//! of each field in bytes; numbers are little-endian:
 //!
 //! ```text
 //! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 8 | length 8 | fragment's header | bytes
@@ -15,22 +15,22 @@
 //! ASK           on a connection: asks for such reports without delay
 //! ```
 //!
-//! FIRST, PING, PONG, CONNECT and TAKEN have a length. Sealed frames end in a tag (`seal`); with
-//! encryption, everything after the job's number is encrypted.
+//! Only FIRST, PING, PONG, CONNECT and TAKEN have the field `length`. Sealed frames end in a tag
+//! (`seal`); with encryption, everything after the job's number is encrypted.
 //!
 //! Frames between two ranks match receives in the order in which they were sent (`FI_ORDER_SAS`),
 //! but with many providers the receives may complete in another order (`FI_ORDER_NONE`). Frames are
 //! therefore numbered, and handled in the order of their numbers. Only the lower bits of a number
-//! are transmitted, which suffice because no frame is more than [`EARLY`] ahead of the next one.
+//! are transmitted. They suffice because no frame is more than [`EARLY`] ahead of the next one.
 
 use conduit_core::ni::Rank;
 
-/// The bytes of the header of every frame; never encrypted.
+/// The length of the header of every frame, which is never encrypted.
 pub(crate) const HEADER: usize = 16;
-/// The bytes of the header of a frame with a length.
+/// The length of the header of a frame with the field `length`.
 pub(crate) const LONG_HEADER: usize = 24;
-/// The maximum distance of a frame from the next one of its sender: more than the number of posted
-/// receives.
+/// The limit on how far a frame may be ahead of the next one from its sender. It must be larger
+/// than the number of posted receives.
 pub(crate) const EARLY: u16 = 1 << 13;
 
 /// The kind of a frame.
@@ -62,7 +62,7 @@ impl FrameKind {
         Self::Ask,
     ];
 
-    /// Returns the bytes of the frame's own header.
+    /// Returns the length of the frame's own header.
     #[inline]
     pub(crate) fn header(self) -> usize {
         match self {
@@ -76,7 +76,7 @@ impl FrameKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: FrameKind,
-    /// The bytes of the fragment's header.
+    /// The length of the fragment's header.
     pub(crate) header: u8,
     /// The lower bits of the frame's number on its link, counted from 0.
     pub(crate) number: u16,
@@ -92,7 +92,7 @@ pub(crate) struct Frame {
 /// forgery.
 #[inline]
 pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
-    // The lower bits.
+    // The cast keeps the lower bits.
     let ahead = number.wrapping_sub(next as u16);
     (ahead < EARLY).then(|| next.wrapping_add(ahead.into()))
 }
@@ -142,7 +142,7 @@ impl Frame {
         ))
     }
 
-    /// Reads the header that every frame has; `None` if malformed.
+    /// Reads the header that every frame has. Returns `None` if it is malformed.
     #[inline]
     pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
         let (first, second, _) = Self::words(bytes)?;
@@ -150,8 +150,8 @@ impl Frame {
         Some(Self::of_words(*FrameKind::ALL.get(kind)?, first, second))
     }
 
-    /// Like [`Self::decode`], but for tiny frames, the most common kind; `None` if the frame is of
-    /// another kind or malformed.
+    /// Like [`Self::decode`], but only for tiny frames, the most common kind. Returns `None` if the
+    /// frame is of another kind or malformed.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (first, second, rest) = Self::words(bytes)?;
@@ -163,7 +163,8 @@ impl Frame {
         Some((frame, header, payload))
     }
 
-    /// Returns the frame, the fragment's header and the payload; `None` if malformed.
+    /// Returns the frame, the fragment's header and the payload, or `None` if the frame is
+    /// malformed.
     #[inline]
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let mut frame = Self::read_begin(bytes)?;

@@ -1,6 +1,6 @@
-//! Tests with attackers. One is not a rank of the job: it uses libfabric itself, knows the ranks'
-//! addresses and the frame format, and has seen the ranks' traffic. Another is a malicious rank of
-//! the job.
+//! Tests with two kinds of attackers. The first is not a rank of the job: it uses libfabric itself,
+//! knows the ranks' addresses and the frame format, and has seen the ranks' traffic. The second is
+//! a malicious rank of the job.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ struct Recorder {
     failed: Vec<(Rank, String)>,
 }
 
-/// The bytes of frames kept for lack of room.
+/// The limit on the bytes of frames that are kept because there is no room for them.
 const ROOM: usize = 32 << 10;
 
 impl FragmentHandler for Recorder {
@@ -77,7 +77,7 @@ impl Job {
             library: which.clone(),
             ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first check, when there are no links, no rank pings another, so the numbers of
+        // After the first check, at which no links exist, no rank pings another, so the numbers of
         // all frames are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
@@ -132,7 +132,8 @@ impl Job {
         self.until(|job| job.wires[0].counters().received > before);
     }
 
-    /// Asserts that the first rank has given up the third, for this reason, and kept nothing of it.
+    /// Asserts that the first rank has given up the third for this reason, and has kept none of its
+    /// frames.
     #[track_caller]
     fn gave_up_the_bad_rank(&self, why: &str) {
         assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
@@ -146,7 +147,7 @@ impl Job {
         self.frame_of(0, kind, rank, number)
     }
 
-    /// Makes a frame of a fragment with this length, without any of its bytes.
+    /// Returns a frame of a fragment with this length, without any of the fragment's bytes.
     fn frame_of(&self, length: u64, kind: FrameKind, rank: Rank, number: u64) -> Vec<u8> {
         let frame = Frame {
             kind,
@@ -163,7 +164,7 @@ impl Job {
     }
 }
 
-/// An endpoint of the attacker's, and the first rank's handle there.
+/// An attacker's endpoint, and the attacker's handle of the first rank.
 struct Intruder {
     objects: Objects,
     to: fi_addr_t,
@@ -190,10 +191,10 @@ impl Intruder {
         );
     }
 
-    /// Returns whether an operation has ended, and successfully.
+    /// Returns `None` while the operation is in flight, and then whether it was successful.
     fn progress(&self) -> Option<bool> {
         let mut entry = fi_cq_data_entry::default();
-        // SAFETY: the queue is open, of this format, and there is room for one entry.
+        // SAFETY: the queue is open, and `entry` has its format and room for one entry.
         match unsafe { fi_cq_read(self.objects.cq, (&raw mut entry).cast(), 1) } {
             AGAIN => None,
             1 => Some(true),
@@ -268,8 +269,8 @@ fn who_is_no_rank_is_not_heard() {
         let intruder = Intruder::new(&which, &job);
         let place = job.wires[0].describe(1);
         assert!(place.ends_with(" on lo)"), "{place}");
-        // In the name of a rank that has sent something, of one that has not, of the receiver, and
-        // of no rank.
+        // The frames name a rank that has sent something, one that has not, the receiver, and no
+        // rank.
         for rank in [1, 2, 0, 3] {
             for kind in [FrameKind::Tiny, FrameKind::Whole, FrameKind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
@@ -280,10 +281,10 @@ fn who_is_no_rank_is_not_heard() {
         }
         let counters = job.wires[0].counters();
         assert_eq!((counters.wrong_source, counters.malformed), (36, 12));
-        // The error for a silent peer reports it.
+        // The failure text for a silent peer reports the frames.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
-        // A guess of the job's number is ignored too.
+        // A frame with a wrong guess of the job's number is ignored too.
         job.wires[0].scope.job ^= 1;
         let frame = job.frame(FrameKind::Tiny, 1, 1);
         job.wires[0].scope.job ^= 1;
@@ -298,7 +299,7 @@ fn who_is_no_rank_is_not_heard() {
     }
 }
 
-/// An endpoint that is known, but as another rank's.
+/// The message comes from a known endpoint, but names another rank.
 #[test]
 fn a_rank_is_not_heard_as_another() {
     for which in libraries() {
@@ -314,7 +315,7 @@ fn a_rank_is_not_heard_as_another() {
     }
 }
 
-/// Returns the third rank's endpoint, which knows the first.
+/// Returns the third rank's endpoint, and its handle of the first rank.
 fn bad_rank(job: &mut Job) -> (*mut fid_ep, fi_addr_t) {
     let wire = &mut job.wires[2];
     let link = wire.open(0).expect("a link");
@@ -329,7 +330,7 @@ fn keys_of_memory_are_not_guessed() {
         let intruder = Intruder::new(&which, &job);
         let memory: &'static mut [u8] = vec![7; 64].leak();
         let (base, length) = (memory.as_mut_ptr(), memory.len());
-        // SAFETY: it is never freed, and read only between accesses.
+        // SAFETY: the memory is never freed, and read only between accesses.
         let remote = unsafe { job.wires[0].expose(base, length) };
         let remote = remote.expect("registered").expect("within reach");
         for key in (0..16).chain([remote.key ^ 1, remote.key ^ 1 << 63]) {
@@ -338,7 +339,7 @@ fn keys_of_memory_are_not_guessed() {
                 assert!(!intruder.write(&mut job, Remote { key, address }));
             }
         }
-        // SAFETY: as above.
+        // SAFETY: the memory is never freed, and no access is in flight.
         let memory = || unsafe { std::slice::from_raw_parts(base, length) };
         assert_eq!(memory(), [7; 64]);
         // With the right key, the write succeeds.
@@ -415,13 +416,13 @@ fn where_frames_are_sealed_no_memory_is_within_reach() {
         let wire = &mut job.wires[0];
         assert!(!wire.has_direct());
         let memory = vec![0; 64].leak();
-        // SAFETY: it is never freed.
+        // SAFETY: the memory is never freed.
         let exposed = unsafe { wire.expose(memory.as_mut_ptr(), memory.len()) };
         assert!(matches!(exposed, Ok(None)));
     }
 }
 
-/// Early frames of a rank take no more than the available room; beyond it the rank is given up.
+/// Early frames of a rank take no more than the available room; beyond that, the rank is given up.
 #[test]
 fn early_frames_are_bounded() {
     for which in libraries() {
@@ -451,8 +452,8 @@ fn early_frames_are_bounded() {
     }
 }
 
-/// Held frames of a rank whose fragment cannot begin take no more than announced, and no more than
-/// the available room.
+/// The held frames of a rank whose fragment cannot begin take no more than the rank announced, and
+/// no more than the available room.
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {
@@ -476,7 +477,7 @@ fn held_frames_are_bounded() {
         let mut job = acquainted(&which, |_| ());
         let first = job.frame_of(1 << 30, FrameKind::First, 2, 0);
         job.inject(bad_rank, &first);
-        // Each frame takes more than its bytes.
+        // Each frame takes more memory than its own bytes.
         for number in 1..(ROOM / 80) as u64 {
             assert!(job.wires[0].held <= ROOM);
             if !job.recorders[0].failed.is_empty() {

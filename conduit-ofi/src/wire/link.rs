@@ -15,10 +15,11 @@ use crate::wire::liveness::Liveness;
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) token: u64,
-    /// The bytes of the fragment, and those already in frames.
+    /// The length of the fragment in bytes.
     pub(crate) length: usize,
+    /// The number of bytes that are already in frames.
     pub(crate) next: usize,
-    /// The frames in flight that are sent from the user's memory.
+    /// The number of frames in flight that are sent from the user's memory.
     pub(crate) in_flight: u32,
     header: [u8; MAX_HEADER],
     header_length: u8,
@@ -34,7 +35,7 @@ impl Sending {
             next: 0,
             in_flight: 0,
             header: kept,
-            // Fits: at most MAX_HEADER.
+            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
             header_length: header.len() as u8,
         })
     }
@@ -49,17 +50,19 @@ impl Sending {
 pub(crate) struct Arriving {
     /// The fragment handler's token for the destination.
     pub(crate) place: u64,
-    /// The bytes received, and the bytes missing; `NonZero` keeps the `Option` of this small.
+    /// The number of bytes received.
     pub(crate) next: usize,
+    /// The number of bytes missing, which is `NonZero` to keep an `Option` of this structure small.
     pub(crate) left: NonZeroUsize,
 }
 
-/// Returns the approximate bytes of memory of a kept frame.
+/// Returns the approximate number of bytes of memory that a kept frame takes.
 fn cost(frame: &[u8]) -> usize {
     frame.len() + 32
 }
 
-/// Frames that arrived before earlier ones, by number. Boxed, because they are rare.
+/// Frames that arrived before earlier ones, by number. Links store them boxed, because they are
+/// rare.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     frames: BTreeMap<u64, Box<[u8]>>,
@@ -67,8 +70,8 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a frame, and returns the bytes that this takes; `None` if a frame with this number is
-    /// already kept.
+    /// Keeps a frame, and returns the number of bytes of memory that it takes. Returns `None` if a
+    /// frame with this number is already kept.
     pub(crate) fn keep(&mut self, number: u64, frame: &[u8]) -> Option<usize> {
         let std::collections::btree_map::Entry::Vacant(place) = self.frames.entry(number) else {
             return None;
@@ -78,7 +81,7 @@ impl Early {
         Some(cost(frame))
     }
 
-    /// Removes the frame with this number; returns it and the bytes that it took.
+    /// Removes the frame with this number. Returns the frame and the number of bytes that it took.
     pub(crate) fn take(&mut self, number: u64) -> Option<(Box<[u8]>, usize)> {
         let frame = self.frames.remove(&number)?;
         let cost = cost(&frame);
@@ -90,29 +93,30 @@ impl Early {
         self.frames.is_empty()
     }
 
-    /// Returns the bytes that the frames take.
+    /// Returns the number of bytes that the frames take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// Frames of the data channel for which the fragment handler had no room, in order. The first one
-/// begins a fragment. Rare.
+/// Frames of the data channel for which the fragment handler had no room, in order. The first frame
+/// must begin a fragment. Such frames are rare.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     frames: VecDeque<Box<[u8]>>,
     bytes: usize,
-    /// The missing bytes of the last fragment.
+    /// The number of missing bytes of the last fragment.
     left: usize,
 }
 
 impl Held {
-    /// Appends a frame with `payload` bytes of its fragment, and returns the bytes of memory that
-    /// this takes; `None` if it cannot follow the frames before it, which is a protocol error.
+    /// Appends a frame with `payload` bytes of its fragment, and returns the number of bytes of
+    /// memory that the frame takes. Returns `None` if the frame cannot follow the frames before it,
+    /// which is a protocol error.
     pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
         self.left = match frame.kind {
             FrameKind::Whole if self.left == 0 => 0,
-            // Fits: 64 bits.
+            // The cast is lossless: `usize` has 64 bits.
             FrameKind::First if self.left == 0 => (frame.length as usize).checked_sub(payload)?,
             FrameKind::Chunk if self.left > 0 => self.left.checked_sub(payload)?,
             _ => return None,
@@ -122,7 +126,7 @@ impl Held {
         Some(cost(bytes))
     }
 
-    /// Removes the first frame; returns it and the bytes that it took.
+    /// Removes the first frame. Returns the frame and the number of bytes that it took.
     pub(crate) fn take(&mut self) -> Option<(Box<[u8]>, usize)> {
         let frame = self.frames.pop_front()?;
         let cost = cost(&frame);
@@ -130,7 +134,7 @@ impl Held {
         Some((frame, cost))
     }
 
-    /// Puts back the frame that was just taken, and returns the bytes that this takes.
+    /// Puts back the frame that was just taken, and returns the number of bytes that it takes.
     pub(crate) fn put_back(&mut self, frame: Box<[u8]>) -> usize {
         let cost = cost(&frame);
         self.bytes += cost;
@@ -138,7 +142,7 @@ impl Held {
         cost
     }
 
-    /// Returns the bytes that the frames take.
+    /// Returns the number of bytes that the frames take.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -152,23 +156,23 @@ pub(crate) struct OfiLink<T> {
     pub(crate) session: T,
     /// libfabric's handle of the peer.
     pub(crate) address: fi_addr_t,
-    /// Small frames that libfabric refused for now (`-FI_EAGAIN`).
+    /// Small frames that libfabric refused for now (`-FI_EAGAIN`), in order.
     pub(crate) backlog: VecDeque<Box<[u8]>>,
-    /// The numbers of the next frame to the peer, and of the next one from it.
+    /// The number of the next frame to the peer.
     pub(crate) next_out: u64,
     pub(crate) next_in: u64,
     /// Frames whose receives completed before those of earlier frames.
     pub(crate) early: Option<Box<Early>>,
     /// The fragments that are not completely in frames yet, in order.
     pub(crate) queue: VecDeque<Sending>,
-    /// The fragments completely in frames, some of which are in flight.
+    /// The fragments that are completely in frames, some of which are still in flight.
     pub(crate) in_flight: Vec<Sending>,
     pub(crate) arriving: Option<Arriving>,
     /// The frames of the data channel for which there was no room.
     pub(crate) held: Option<Box<Held>>,
-    /// The operations that libfabric has not completed.
+    /// The number of operations that libfabric has not completed.
     pub(crate) pending: u32,
-    /// The number of these that access the user's memory.
+    /// The number of pending operations that access the user's memory.
     pub(crate) direct: u32,
     /// Whether the link is in the list of links with something to send.
     pub(crate) listed: bool,
@@ -182,7 +186,7 @@ pub(crate) struct OfiLink<T> {
     pub(crate) failure: Option<Failure>,
 }
 
-// The figure of `docs/ofi.md`.
+// `docs/ofi.md` states this size.
 const _: () = assert!(size_of::<OfiLink<()>>() <= 232);
 
 impl<T: Copy + Default> OfiLink<T> {
@@ -210,16 +214,16 @@ impl<T: Copy + Default> OfiLink<T> {
         }
     }
 
-    /// Returns whether a frame with these lower bits is the next one expected, and no early frame
-    /// is kept.
+    /// Returns whether a frame with these lower bits of its number is the next one expected, no
+    /// early frame is kept, and the link has not failed.
     #[inline(always)]
     pub(crate) fn is_next(&self, number: u16) -> bool {
-        // The lower bits.
+        // The cast keeps the lower bits.
         number == self.next_in as u16 && self.early.is_none() && self.failure.is_none()
     }
 
     /// Returns whether a message came from this peer. With `accepts_unknown_source`, a message of
-    /// unknown source does.
+    /// unknown source counts as coming from the peer.
     #[inline(always)]
     pub(crate) fn is_from(&self, source: fi_addr_t, accepts_unknown_source: bool) -> bool {
         source == self.address || accepts_unknown_source && source == FI_ADDR_UNSPEC
@@ -236,8 +240,8 @@ impl<T: Copy + Default> OfiLink<T> {
         self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
     }
 
-    /// Stops sending frames of longer fragments: the peer may be in the middle of one, so no other
-    /// may follow.
+    /// Stops sending frames of longer fragments. The peer may have received part of a fragment, so
+    /// no other fragment may follow.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
         self.queue.clear();
@@ -251,8 +255,8 @@ impl<T: Copy + Default> OfiLink<T> {
         self.in_flight.shrink_to_fit();
     }
 
-    /// Returns the compressed state of the link while idle (see [`IDLE`]); `None` if it cannot be
-    /// idle now.
+    /// Returns the compressed state of the link while idle (see [`IDLE`]), or `None` if the link
+    /// cannot be idle now.
     fn to_idle(&self) -> Option<u32> {
         let is_quiet = self.pending == 0
             && self.direct == 0
@@ -278,8 +282,8 @@ impl<T: Copy + Default> OfiLink<T> {
     }
 }
 
-/// The links to all peers. A peer without an open link takes 4 bytes, or 20 once the first used
-/// link has become idle, and its address.
+/// The links to all peers. Besides its address, a peer without an open link takes 4 bytes, or 20
+/// bytes once the first used link has become idle.
 #[derive(Debug)]
 pub(crate) struct Links<T> {
     /// For each rank, the index of its link, the compressed state of an idle one, or [`NONE`].
@@ -345,10 +349,10 @@ impl<T: Copy + Default> Links<T> {
         self.links.get(place as usize)
     }
 
-    /// Adds the link to a rank of the job without one.
+    /// Adds the link to a rank of the job that has none.
     pub(crate) fn add(&mut self, link: OfiLink<T>) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
-            // Fits: fewer than ranks.
+            // The cast is lossless: there are at most as many links as ranks.
             *place = self.links.len() as u32;
             compact::push(&mut self.links, link);
         }
@@ -361,7 +365,7 @@ impl<T: Copy + Default> Links<T> {
         self.make_idle(peer);
     }
 
-    /// Returns the number of the next frame from a peer; `None` for ranks outside the job.
+    /// Returns the number of the next frame from a peer, or `None` for a rank outside the job.
     pub(crate) fn next_in(&self, peer: Rank) -> Option<u64> {
         match self.peek(peer) {
             Some(link) => Some(link.next_in),
@@ -370,13 +374,13 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Returns the next numbers of an idle link, or of a peer without one.
+    /// Returns the numbers of the next frames to and from a peer without an open link.
     fn next_numbers(&self, peer: Rank) -> (u64, u64) {
         self.numbers.get(peer as usize).copied().unwrap_or_default()
     }
 
     /// Makes a link idle if nothing is in flight on it and its handle is small enough. Returns
-    /// whether it did.
+    /// whether the link has become idle.
     pub(crate) fn make_idle(&mut self, peer: Rank) -> bool {
         let Some(place) = self.find(peer) else {
             return false;
@@ -399,11 +403,12 @@ impl<T: Copy + Default> Links<T> {
         true
     }
 
-    /// Removes a link from the table; the caller must then update its place.
+    /// Removes a link from the list, and updates the place of the link that moves into its
+    /// position. The caller must update the place of the removed link's peer.
     fn take_out(&mut self, place: usize) {
         self.links.swap_remove(place);
         if let Some(moved) = self.links.get(place) {
-            // Fits: it was there before.
+            // The cast is lossless: `place` was the index of a link before.
             self.places[moved.peer as usize] = place as u32;
         }
         if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
@@ -411,7 +416,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Removes the link to a peer. Only in open networks.
+    /// Removes the link to a peer. Must be called only in open networks.
     pub(crate) fn remove(&mut self, peer: Rank) {
         if let Some(place) = self.find(peer) {
             self.take_out(place);
@@ -419,8 +424,8 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Resizes for links to peers below `size`; peers above it must have no links. Only in open
-    /// networks.
+    /// Resizes the table for links to peers below `size`; peers above it must have no links. Must
+    /// be called only in open networks.
     pub(crate) fn resize(&mut self, size: u32) {
         self.places.resize(size as usize, NONE);
         if self.places.len() >= FEW && self.places.len() < self.places.capacity() / 4 {
@@ -428,7 +433,7 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Reopens an idle link. Returns `false` if it is not idle.
+    /// Reopens an idle link. Returns `false` if the link is not idle.
     pub(crate) fn reopen(&mut self, peer: Rank) -> bool {
         let idle = match self.places.get(peer as usize) {
             Some(&place) if place != NONE && place & IDLE != 0 => place,
@@ -445,7 +450,7 @@ impl<T: Copy + Default> Links<T> {
 
     /// Reopens all idle links.
     pub(crate) fn reopen_all(&mut self) {
-        // Fits: ranks.
+        // The cast is lossless: there is one place per rank.
         for peer in 0..self.places.len() as Rank {
             self.reopen(peer);
         }
@@ -456,7 +461,7 @@ impl<T: Copy + Default> Links<T> {
         self.links.iter_mut()
     }
 
-    /// Returns the bytes of memory, without operations in flight.
+    /// Returns the number of bytes of memory that the links occupy, without operations in flight.
     pub(crate) fn memory(&self) -> usize {
         self.places.capacity() * size_of::<u32>()
             + size_of_val(&*self.numbers)
@@ -471,8 +476,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whichever links become idle and are reopened, each peer keeps its handle and whether it
-        /// is known.
+        /// Whichever links become idle and are reopened, the handle of each peer and whether the
+        /// peer is known are preserved.
         #[test]
         fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
             let mut links = Links::<()>::new(20);
@@ -566,7 +571,7 @@ mod tests {
             |link| link.early = Some(Box::default()),
             |link| link.unsettled = Some(1),
             |link| link.failure = Some(Failure::Unreachable),
-            // A handle too large for an idle link.
+            // The handle is too large for an idle link.
             |link| link.address = u64::from(HANDLE) + 1,
         ];
         for change in changes {
@@ -582,8 +587,8 @@ mod tests {
         assert!(!links.reopen(0) && links.reopen(1) && !links.reopen(1));
     }
 
-    /// The figures of `docs/ofi.md`: 20 bytes for each rank with traffic so far, and 232 for each
-    /// link that is not idle.
+    /// Checks the sizes stated in `docs/ofi.md`: 20 bytes for each rank with traffic so far, and
+    /// 232 bytes for each link that is not idle.
     #[test]
     fn idle_peers_cost_nothing() {
         for size in [10, 10_000, 1_000_000] {

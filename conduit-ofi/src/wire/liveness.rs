@@ -1,5 +1,5 @@
 //! Detection of dead peers. A peer must answer whatever it is sent within a bounded time, if only
-//! with the answer to a ping. Some providers of libfabric report a dead peer; others do so late or
+//! by answering a ping. Some providers of libfabric report a dead peer; others report it late or
 //! never.
 
 /// Monotonic time in nanoseconds, from an arbitrary start.
@@ -12,7 +12,7 @@ pub(crate) const CHECKS: u64 = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Fine,
-    /// The peer owes an answer: ping it.
+    /// The peer owes an answer, so it must be pinged.
     Ping,
     /// The peer was silent for the dead time.
     Dead,
@@ -27,7 +27,7 @@ pub(crate) struct Liveness {
     heard: bool,
     /// Whether something was ever received from the peer.
     known: bool,
-    /// The time since when the peer owes an answer.
+    /// The time at which the peer began to owe an answer, if it owes one.
     since: Option<Nanos>,
 }
 
@@ -58,13 +58,13 @@ impl Liveness {
         }
     }
 
-    /// Returns whether there was no traffic with the peer since the last check, and it owes no
+    /// Returns whether there was no traffic with the peer since the last check and the peer owes no
     /// answer.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.sent && !self.heard && self.since.is_none()
     }
 
-    /// Checks the peer.
+    /// Checks the peer at the time `now`.
     pub(crate) fn check(&mut self, now: Nanos, dead_time: Nanos) -> Verdict {
         if std::mem::take(&mut self.heard) {
             self.since = None;

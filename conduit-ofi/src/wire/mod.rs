@@ -1,19 +1,20 @@
 //! One rank's end of the network: a [`Transport`] of fragments over an endpoint of libfabric.
 //!
-//! Every fragment travels in frames (`frame`), each one message of libfabric: a tiny fragment at
-//! once, injected or from a buffer; a longer one from its own memory, in as many frames as it
-//! needs, as room permits. A call that libfabric refuses for now (`-FI_EAGAIN`) is refused here
-//! too, or stays in the link's queue. Receives are posted for messages of any rank, into buffers
-//! that take several messages (`FI_MULTI_RECV`) if the provider supports it, so their cost does not
-//! grow with the job.
+//! Every fragment travels in frames (`frame`); each frame is one message of libfabric. A tiny
+//! fragment is sent at once, injected or from a buffer. A longer fragment is sent from its own
+//! memory, in as many frames as it needs, when there is room. If libfabric refuses a call for now
+//! (`-FI_EAGAIN`), the wire refuses the fragment too, or keeps the frame in the link's queue.
+//! Receives are posted for messages of any rank, into buffers that take several messages
+//! (`FI_MULTI_RECV`) if the provider supports it, so their cost does not grow with the job.
 //!
-//! **Guarantees.** A peer that owes an answer and is silent for the dead time has failed. After
-//! [`abandon`](Transport::abandon), no memory of the caller is accessed, even if the endpoint has
-//! to be closed for that. Everything that a peer sends is checked; malformed frames are counted and
+//! **Guarantees.** A peer that owes an answer and is silent for the dead time is reported as
+//! failed. After [`abandon`](Transport::abandon), no memory of the caller is accessed, even if the
+//! endpoint must be closed to ensure this. Everything that a peer sends is checked; malformed
+//! frames are counted and
 //! dropped.
 //!
-//! **Costs.** [`WireConfig`] determines the buffers, independently of the job size. A peer takes a
-//! link while there is traffic, and a few bytes while idle.
+//! **Costs.** [`WireConfig`] determines the memory for buffers, independently of the job size. A
+//! peer takes memory for a link while there is traffic, and a few bytes while idle.
 
 mod atomic;
 mod atomic_ops;
@@ -58,10 +59,10 @@ use slots::Slots;
 use wait::Waiter;
 use watch::{Call, Calls, Watch, Watched};
 
-/// Sizes of an [`OfiEndpoint`]. Their cost does not grow with the job.
+/// The sizes of an [`OfiEndpoint`]. The memory that they require does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireConfig {
-    /// The bytes of the largest frame.
+    /// The maximum length of a frame.
     pub frame: usize,
     /// The number of send buffers for frames of at most 1 KiB.
     pub small: u32,
@@ -69,7 +70,7 @@ pub struct WireConfig {
     pub large: u32,
     /// The number of receive buffers.
     pub receives: u32,
-    /// The bytes of each receive buffer, if it takes several messages.
+    /// The size of each receive buffer in bytes, if one buffer takes several messages.
     pub receive_bytes: usize,
     /// The maximum number of direct accesses in flight.
     pub direct: u32,
@@ -80,7 +81,7 @@ pub struct WireConfig {
 impl Default for WireConfig {
     fn default() -> Self {
         Self {
-            // The size up to which `ofi_rxm` sends eagerly, without asking the peer first.
+            // Up to this size, `ofi_rxm` sends eagerly, without asking the peer first.
             frame: 16 << 10,
             small: 512,
             large: 64,
@@ -106,46 +107,46 @@ impl WireConfig {
     }
 }
 
-/// The bytes of a small buffer: a tiny fragment in its frame.
+/// The size of a small buffer, which holds a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
 const _: () =
     assert!(frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
 /// The largest job in which all addresses are inserted at start if the provider reports sources, so
-/// that it knows them from the first message on. In a larger job that would take much memory for
-/// ranks without any communication (see `docs/ofi.md`).
+/// that the provider knows every source from the first message on. In a larger job, inserting all
+/// addresses would take much memory for ranks that never communicate (see `docs/ofi.md`).
 const MAX_PREINSERTED: u32 = 1 << 14;
 
 /// Counters of a wire since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
-    /// Frames sent.
+    /// The number of frames sent.
     pub frames: u64,
-    /// Frames injected (copied by the library before the call returned).
+    /// The number of frames injected (copied by the library before the call returned).
     pub injected: u64,
-    /// Frames sent from the user's memory.
+    /// The number of frames sent from the user's memory.
     pub zero_copy: u64,
-    /// Frames received.
+    /// The number of frames received.
     pub received: u64,
-    /// Frames received that were malformed or of another job.
+    /// The number of frames received that were malformed or of another job.
     pub malformed: u64,
-    /// Frames received from another endpoint than that of the rank in their header.
+    /// The number of frames received from an endpoint other than that of the rank in their header.
     pub wrong_source: u64,
-    /// Frames received with an invalid tag.
+    /// The number of frames received with an invalid tag.
     pub bad_tag: u64,
-    /// Frames received with a number that was received before.
+    /// The number of frames received with a number that was received before.
     pub replayed: u64,
-    /// Calls that the library refused for now (`-FI_EAGAIN`).
+    /// The number of calls that the library refused for now (`-FI_EAGAIN`).
     pub again: u64,
-    /// Operations that failed.
+    /// The number of operations that failed.
     pub errors: u64,
-    /// Direct writes.
+    /// The number of direct writes.
     pub writes: u64,
-    /// Direct reads.
+    /// The number of direct reads.
     pub reads: u64,
-    /// Atomics performed by the provider.
+    /// The number of atomics performed by the provider.
     pub atomics: u64,
-    /// Direct accesses sent as messages because local memory could not be registered.
+    /// The number of direct accesses sent as messages because local memory could not be registered.
     pub unregistered: u64,
 }
 
@@ -173,19 +174,20 @@ impl WireCounters {
 
 /// One rank's end of the network. See the [module](self).
 pub struct OfiEndpoint<S: Scope = FixedJob> {
-    // Dropped before the buffers, which it may access until it is closed.
+    // Dropped before the buffers, which the library may access until the endpoint is closed.
     objects: Objects,
     small: Buffers,
     large: Buffers,
     receives: Buffers,
-    /// Whether a receive takes several messages (`FI_MULTI_RECV`).
+    /// Whether one receive takes several messages (`FI_MULTI_RECV`).
     multi: bool,
     /// Receive buffers that are not posted because the library refused them for now.
     unposted: Vec<u32>,
-    /// The bytes of frames of all links held for lack of room.
+    /// The number of bytes of frames that are held for lack of room, over all links.
     held: usize,
-    /// The limit on the bytes of early frames of all links, and the bytes in use.
+    /// The limit on the bytes of early frames over all links.
     early_room: usize,
+    /// The number of bytes in use.
     early: usize,
     slots: Slots,
     links: Links<S::Session>,
@@ -196,10 +198,11 @@ pub struct OfiEndpoint<S: Scope = FixedJob> {
     sources: Option<Box<Sources>>,
     /// Whether frames of unknown source are accepted.
     accepts_unknown_source: bool,
-    /// The bytes of the largest frame with its tag, and of the largest injected one.
+    /// The maximum length of a frame with its tag.
     frame: usize,
+    /// The maximum length of an injected frame.
     inject: usize,
-    /// The bytes of a frame's tag.
+    /// The length of a frame's tag.
     tag: usize,
     /// Whether a message may be sent from two pieces of memory.
     pieces: bool,
@@ -209,7 +212,7 @@ pub struct OfiEndpoint<S: Scope = FixedJob> {
     outgoing: Vec<Rank>,
     /// The failed links that have not been reported yet.
     failures: Vec<(Rank, Failure)>,
-    /// The time until which accesses in flight to those peers may complete before the endpoint is
+    /// The time until which accesses in flight to failed peers may complete before the endpoint is
     /// closed.
     grace: Option<Nanos>,
     /// The memory exposed to peers: first byte, length, registration.
@@ -221,8 +224,9 @@ pub struct OfiEndpoint<S: Scope = FixedJob> {
     dead_time: Nanos,
     start: Instant,
     next_check: Nanos,
-    /// Receives until the clock is read, and consecutive empty receives.
+    /// The number of receives until the clock is read.
     unclocked: Cell<u32>,
+    /// The number of consecutive empty receives.
     idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
@@ -236,7 +240,7 @@ pub(crate) struct Parts<S: Scope = FixedJob> {
     pub(crate) objects: Objects,
     pub(crate) scope: S,
     pub(crate) seal: Option<S::Seal>,
-    /// The maximum bytes buffered for frames that cannot be delivered yet.
+    /// The maximum number of bytes buffered for frames that cannot be delivered yet.
     pub(crate) arrival_bytes: usize,
 }
 
@@ -266,15 +270,16 @@ impl<S: Scope> OfiEndpoint<S> {
         let allows_zero_copy = objects.offer.allows_zero_copy();
         let (receives, receive_bytes) = match multi {
             true => (config.receives, config.receive_bytes),
-            // The same amount of memory in pieces of one frame.
+            // Without multi-message receives, the same amount of memory is divided into pieces of
+            // one frame.
             false => {
                 let bytes = config.receives as usize * config.receive_bytes;
-                // Fits: less than the product's factors.
+                // The cast is lossless: the number of receives is bounded.
                 let count = (bytes / frame).min(limits.receives).max(2) as u32;
                 (count, frame)
             }
         };
-        // Atomics use small buffers too.
+        // The pool of small buffers also serves atomics.
         let access = FI_SEND | FI_WRITE | FI_READ;
         let small = Buffers::new(&mut objects, config.small, SMALL.min(frame), access)?;
         let large = Buffers::new(&mut objects, config.large, frame, FI_SEND)?;
@@ -332,7 +337,7 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(wire)
     }
 
-    /// Starts to end the process if a library call hangs.
+    /// Starts the watchdog, which ends the process if a library call hangs.
     ///
     /// # Errors
     /// Returns an error if the system cannot create a thread.
@@ -370,7 +375,7 @@ impl<S: Scope> OfiEndpoint<S> {
         &self.objects.offer
     }
 
-    /// Returns the bytes of memory used for peers.
+    /// Returns the number of bytes of memory used for peers.
     pub fn memory(&self) -> usize {
         self.links.memory() + self.scope.memory()
     }
@@ -401,8 +406,8 @@ impl<S: Scope> OfiEndpoint<S> {
         self.links.find(peer).ok_or(Refused::NoSuchRank)
     }
 
-    /// Inserts all addresses. An address that is refused now is refused and reported again when it
-    /// is used.
+    /// Inserts all addresses. If an address is refused now, the refusal is not reported until the
+    /// address is used and refused again.
     fn insert_all(&mut self, size: u32) {
         for peer in 0..size {
             let address = self.scope.address(peer);
@@ -472,8 +477,8 @@ impl<S: Scope> OfiEndpoint<S> {
     /// Checks all peers: pings those that owe an answer, and gives up those that were silent for
     /// the dead time.
     ///
-    /// Makes links idle that had no traffic since the last check: everything sent on them has
-    /// arrived.
+    /// Makes links idle that had no traffic since the last check, because everything sent on them
+    /// has arrived.
     #[cold]
     fn check_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.next_check = now + self.dead_time / CHECKS;
@@ -544,9 +549,9 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Reports a peer's failure once no operation with it can access the user's memory any more:
-    /// direct accesses, and frames sent from there. libfabric cannot cancel these; if they do not
-    /// complete in time, the endpoint is closed, and with it the links to all peers.
+    /// Reports a peer's failure once no direct access and no frame in flight can access the user's
+    /// memory any more. libfabric cannot cancel such operations; if they do not complete in time,
+    /// the endpoint is closed, and with it the links to all peers.
     #[cold]
     fn report_some_failures(&mut self, handler: &mut impl FragmentHandler) {
         let is_over = |wire: &mut Self, peer| {
@@ -590,10 +595,10 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
 
     #[inline]
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
-        /// The number of receives between two reads of the clock, which cost more than an empty
-        /// receive, and the same for consecutive empty receives, between which the caller may
-        /// yield. A caller that sleeps asks for the [timeout](Transport::timeout) first, which
-        /// resets this.
+        /// The number of receives between two reads of the clock, because reading the clock costs
+        /// more than an empty receive. It is also the number of consecutive empty receives after
+        /// which the caller may yield. A caller that sleeps asks for the
+        /// [timeout](Transport::timeout) first, which resets the count.
         const UNCLOCKED: u32 = 1024;
         const IDLE: u32 = 32;
         let arrived = self.broken.is_none() && self.complete(handler);
@@ -648,13 +653,13 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         waiter
     }
 
-    /// Closes the endpoint if operations do not complete, because only that reliably cancels them:
-    /// it discards all operations in flight (`fi_endpoint(3)`; `fi_cancel` may be too late, or
-    /// support only receives). All peers are lost with it, so operations with responsive peers get
+    /// Closes the endpoint if operations do not complete, because only closing it reliably discards
+    /// all operations in flight (`fi_endpoint(3)`; `fi_cancel` may be too late, or support only
+    /// receives). All peers are lost with the endpoint, so operations with responsive peers get
     /// time to complete first.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
-        /// The time to complete: much longer than completion takes with a live peer, and short
-        /// compared with the end of a job.
+        /// The time that operations get to complete: much longer than completion takes with a live
+        /// peer, and short compared with the time that a job takes to end.
         const PATIENCE: Nanos = 250_000_000;
         for &peer in peers {
             if let Some(link) = self.links.get(peer) {
@@ -681,7 +686,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         };
         let gone = self.scope.gone();
         let mut text = format!("{place} (provider {:?}{gone}", self.objects.offer);
-        // These frames may be the peer's, if addresses are translated on the way.
+        // If addresses are translated on the way, these frames may be the peer's own.
         let strangers = self.counters.wrong_source;
         if strangers > 0 {
             let _ = write!(
@@ -714,7 +719,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         base: *mut u8,
         len: usize,
     ) -> Result<Option<conduit_portals::transport::Remote>, String> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory is valid as long as this wire.
         unsafe { self.expose_memory(base, len) }
     }
 
@@ -724,7 +729,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         peer: Rank,
         access: &conduit_portals::transport::Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the access's memory is valid until the write ends.
         unsafe { self.write_directly(peer, access) }
     }
 
@@ -734,14 +739,14 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         peer: Rank,
         access: &conduit_portals::transport::Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the access's memory is valid until the read ends.
         unsafe { self.read_directly(peer, access) }
     }
 }
 
 impl<S: Scope> Drop for OfiEndpoint<S> {
     fn drop(&mut self) {
-        // Its fields are dropped next, the endpoint first.
+        // The fields are dropped after this, the endpoint first.
         self.calls.begin(Call::Close);
     }
 }

@@ -17,11 +17,11 @@ use libfabric_sys::{
 use crate::provider::Offer;
 use crate::wire::wait;
 
-/// The maximum bytes of an endpoint's address.
+/// The maximum length of an endpoint's address.
 pub(crate) const MAX_ADDRESS: usize = 1024;
 
-/// A call that the library refused: its name, the error number (negative), and the bytes of memory
-/// concerned.
+/// A call that the library refused: its name, the error number (negative), and the number of bytes
+/// of memory that the call concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) operation: &'static str,
@@ -30,7 +30,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Returns the reason as text; for memory, with advice.
+    /// Returns the reason as text, with advice if the call concerned memory.
     pub(crate) fn reason(self, library: &Library) -> String {
         let error = c_int::try_from(self.error).unwrap_or(c_int::MIN);
         let words = library.strerror(error);
@@ -54,7 +54,7 @@ fn locked_limit() -> String {
     )
 }
 
-/// Converts a result to a [`Refusal`]; zero is success.
+/// Converts a result to a [`Refusal`] unless it is zero, which means success.
 pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(), Refusal> {
     match result.into() {
         0 => Ok(()),
@@ -66,7 +66,7 @@ pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(
     }
 }
 
-/// Asks the system to back memory with pages, which registration would pin anyway.
+/// Asks the system to allocate the memory's pages, which registration would pin anyway.
 fn allocate(base: *mut u8, length: usize, is_written: bool) {
     use rustix::mm::{Advice, madvise};
     let page = rustix::param::page_size();
@@ -76,8 +76,8 @@ fn allocate(base: *mut u8, length: usize, is_written: bool) {
         true => Advice::LinuxPopulateWrite,
         false => Advice::LinuxPopulateRead,
     };
-    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse it, and if memory is
-    // exhausted the registration will fail.
+    // SAFETY: this advice changes no byte. Systems before Linux 5.14 refuse the advice, and if
+    // memory is exhausted, the registration will fail.
     let _ = unsafe { madvise(base.with_addr(begin).cast(), length, advice) };
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Objects {
     pub(crate) descriptors: Vec<libc::pollfd>,
 }
 
-// SAFETY: any one thread at a time uses the objects (`FI_THREAD_DOMAIN`).
+// SAFETY: the library permits any one thread at a time to use the objects (`FI_THREAD_DOMAIN`).
 unsafe impl Send for Objects {}
 
 /// Registered memory.
@@ -103,17 +103,17 @@ pub(crate) struct Registered {
     mr: *mut fid_mr,
     /// The descriptor for operations that use it as local memory.
     pub(crate) descriptor: *mut c_void,
-    /// The key for peers.
+    /// The key that peers use.
     pub(crate) key: u64,
-    /// The base of peers' offsets.
+    /// The address that peers' offsets are relative to.
     pub(crate) address: u64,
 }
 
-// SAFETY: as for `Objects`: these are references to the library's objects.
+// SAFETY: the fields refer to the library's objects, which any one thread at a time may use.
 unsafe impl Send for Registered {}
 
 impl Objects {
-    /// Opens an endpoint for an offer. A multi-message receive ends when less than `least` bytes
+    /// Opens an endpoint for an offer. A multi-message receive ends when fewer than `least` bytes
     /// are left (`FI_OPT_MIN_MULTI_RECV`).
     pub(crate) fn open(mut offer: Offer, least: usize) -> Result<Self, Refusal> {
         offer.name_endpoint();
@@ -126,7 +126,7 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Opens the objects that connected endpoints need, a domain with a queue, but no endpoint. A
+    /// Opens the objects that connected endpoints need: a domain with a queue, but no endpoint. A
     /// list of descriptors (`FI_WAIT_POLLFD`) would only cover the endpoints that exist now.
     pub(crate) fn open_without_endpoint(offer: Offer) -> Result<Self, Refusal> {
         let (mut objects, wait) = Self::open_queue(offer, &[FI_WAIT_FD, FI_WAIT_NONE])?;
@@ -135,8 +135,8 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Opens the fabric, the domain and the completion queue; the queue uses the first kind of wait
-    /// object that the provider supports. Returns that kind too.
+    /// Opens the fabric, the domain and the completion queue. The queue uses the first kind of wait
+    /// object that the provider supports; that kind is returned too.
     fn open_queue(offer: Offer, kinds: &[fi_wait_obj]) -> Result<(Self, fi_wait_obj), Refusal> {
         let info = offer.info();
         let mut objects = Self {
@@ -184,7 +184,7 @@ impl Objects {
         let objects = self;
         let info = objects.offer.info();
         let none = ptr::null_mut();
-        // SAFETY: as above; the domain and the queue are open.
+        // SAFETY: the offer is complete and from this library; the domain and the queue are open.
         unsafe {
             let mut attr = fi_av_attr {
                 r#type: FI_AV_TABLE,
@@ -220,7 +220,8 @@ impl Objects {
         Ok(())
     }
 
-    /// Sets `FI_OPT_MIN_MULTI_RECV`. Not all providers support it; a buffer then holds one message.
+    /// Sets `FI_OPT_MIN_MULTI_RECV`. With a provider that does not support the option, a buffer
+    /// holds one message.
     fn set_least(&self, least: usize) {
         // SAFETY: the endpoint is open, and the option is a number of this size.
         let _ = unsafe {
@@ -234,14 +235,15 @@ impl Objects {
         };
     }
 
-    /// Closes the endpoint, which ends all operations in flight. Registrations bound to it may end
-    /// too.
+    /// Closes the endpoint, which ends all operations in flight. Registrations bound to the
+    /// endpoint may end too.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
         if ep.is_null() {
             return;
         }
-        // SAFETY: open; not used after this, see `OfiEndpoint`'s `broken`.
+        // SAFETY: the endpoint is open, and nothing uses it after this; see `OfiEndpoint`'s
+        // `broken`.
         let close = || unsafe { fi_close(&raw mut (*ep).fid) };
         // According to the man pages, the endpoint is closed before the registrations bound to it.
         // `cxi` requires the opposite order.
@@ -254,13 +256,13 @@ impl Objects {
     /// Closes all registrations.
     fn close_memory(&mut self) {
         for mr in std::mem::take(&mut self.memory) {
-            // SAFETY: open, and no longer used.
+            // SAFETY: the registration is open, and no operation uses it any more.
             unsafe { fi_close(&raw mut (*mr).fid) };
         }
     }
 
     fn ep_fid(&self) -> *mut fid {
-        // SAFETY: a place within an open object.
+        // SAFETY: the field lies within an open object.
         unsafe { &raw mut (*self.ep).fid }
     }
 
@@ -270,7 +272,7 @@ impl Objects {
         if self.descriptors.is_empty() {
             return true;
         }
-        // SAFETY: both are open.
+        // SAFETY: the fabric and the queue are open.
         unsafe {
             let mut queues = [&raw mut (*self.cq).fid];
             fi_trywait(self.fabric, queues.as_mut_ptr(), 1) == 0
@@ -279,7 +281,7 @@ impl Objects {
 
     /// Returns the endpoint's address.
     pub(crate) fn address(&self) -> Result<Vec<u8>, Refusal> {
-        // SAFETY: open.
+        // SAFETY: the endpoint is open.
         unsafe { Self::address_of(self.ep_fid()) }
     }
 
@@ -291,7 +293,7 @@ impl Objects {
     pub(crate) unsafe fn address_of(fid: *mut fid) -> Result<Vec<u8>, Refusal> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
-        // SAFETY: open, and the buffer has `length` bytes.
+        // SAFETY: the caller guarantees that the endpoint is open; the buffer has `length` bytes.
         let result = unsafe { fi_getname(fid, address.as_mut_ptr().cast(), &mut length) };
         check("fi_getname", result)?;
         address.truncate(length);
@@ -301,8 +303,9 @@ impl Objects {
     /// Inserts a peer's address and returns its handle.
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: open; the same provider made the address, which is zero-terminated if it is a
-        // text, and otherwise as long as this rank's own (`start::parse_all`).
+        // SAFETY: the address vector is open; the same provider made the address, which is
+        // zero-terminated if it is text, and otherwise as long as this rank's own
+        // (`start::parse_all`).
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -323,10 +326,10 @@ impl Objects {
         }
     }
 
-    /// Removes a peer's address, to which nothing is sent any more.
+    /// Removes the address of a peer to which nothing is sent any more.
     pub(crate) fn remove(&self, mut handle: fi_addr_t) {
-        // SAFETY: open. Some providers refuse while operations are in flight; the address then
-        // stays.
+        // SAFETY: the address vector is open. Some providers refuse while operations are in flight;
+        // the address is then kept.
         let _ = unsafe { fi_av_remove(self.av, &mut handle, 1, 0) };
     }
 
@@ -341,7 +344,7 @@ impl Objects {
         self.mr_mode() & FI_MR_LOCAL != 0
     }
 
-    /// Registers memory for the part of this access that the offer supports.
+    /// Registers memory for those kinds of `access` that the offer supports.
     ///
     /// # Safety
     ///
@@ -361,10 +364,10 @@ impl Objects {
             let written = FI_RECV | FI_READ | FI_REMOTE_WRITE;
             allocate(base, length, access & written != 0);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the memory is valid until it is released.
         let mr = unsafe { self.register_by_a_key(base, length, access) }?;
         self.memory.push(mr);
-        // SAFETY: just registered, and the endpoint is open.
+        // SAFETY: the memory was just registered, and the endpoint is open.
         unsafe {
             if self.mr_mode() & FI_MR_ENDPOINT != 0 {
                 check("fi_mr_bind", fi_mr_bind(mr, self.ep_fid(), 0))?;
@@ -382,25 +385,25 @@ impl Objects {
         }
     }
 
-    /// Registers memory under a random key if the provider lets the user choose keys.
+    /// Registers memory, under a random key if the provider lets the user choose keys.
     ///
     /// # Safety
     ///
-    /// As for [`Self::register`].
+    /// Same as for [`Self::register`].
     unsafe fn register_by_a_key(
         &self,
         base: *mut u8,
         length: usize,
         access: u64,
     ) -> Result<*mut fid_mr, Refusal> {
-        /// The number of attempts to find an unused key, if keys have few bits.
+        /// The number of attempts to find an unused key, for keys of few bits.
         const ATTEMPTS: u32 = 16;
         let mut result = -FI_ENOKEY;
         for _ in 0..ATTEMPTS {
             let key = self.new_key()?;
             let mut mr = ptr::null_mut();
-            // SAFETY: the domain is open; the memory is valid by the caller's promise, and the
-            // registration is closed before the endpoint and the domain.
+            // SAFETY: the domain is open; the caller guarantees that the memory is valid, and the
+            // registration is closed before the domain.
             result = unsafe {
                 fi_mr_reg(
                     self.domain,
@@ -427,7 +430,7 @@ impl Objects {
         })
     }
 
-    /// Returns a key with as many random bits as the provider takes; 0 if the provider chooses
+    /// Returns a key with as many random bits as the provider accepts, or 0 if the provider chooses
     /// keys.
     fn new_key(&self) -> Result<u64, Refusal> {
         if self.mr_mode() & FI_MR_PROV_KEY != 0 {
@@ -441,16 +444,17 @@ impl Objects {
             error: -i64::from(FI_EIO),
             bytes: 0,
         })?;
-        // Fits: at most 64.
+        // The cast is lossless: the number of bits is at most 64.
         Ok(random.checked_shr(unused as u32).unwrap_or(0))
     }
 
     /// Closes a registration that no operation uses.
     pub(crate) fn release(&mut self, registered: Registered) {
         if let Some(at) = self.memory.iter().position(|mr| *mr == registered.mr) {
-            // SAFETY: open, and no longer used.
+            // SAFETY: the registration is open, and no operation uses it any more.
             let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
-            // A registration that stays bound to the endpoint is closed after it.
+            // A registration that cannot be closed yet, because it is bound to the endpoint, is
+            // closed after it.
             if result == 0 {
                 self.memory.swap_remove(at);
             }
@@ -470,7 +474,8 @@ impl Drop for Objects {
             self.fabric.cast(),
         ];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: open, and its dependents are closed. Its result does not matter here.
+            // SAFETY: the object is open, and its dependents are closed. The result of closing does
+            // not matter here.
             unsafe { fi_close(object) };
         }
     }

@@ -31,7 +31,7 @@ const AGAIN: isize = -(FI_EAGAIN as isize);
 const FAILED: isize = -(FI_EAVAIL as isize);
 
 impl<S: Scope> OfiEndpoint<S> {
-    /// Posts the receive buffers that are not posted.
+    /// Posts the receive buffers that are not posted yet.
     #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
         while self.broken.is_none()
@@ -89,7 +89,8 @@ impl<S: Scope> OfiEndpoint<S> {
             context,
             data: 0,
         };
-        // SAFETY: as above; the library uses the buffer until a completion reports it full.
+        // SAFETY: the endpoint is open; the library uses the buffer until a completion reports it
+        // full.
         unsafe { fi_recvmsg(self.objects.ep, &message, FI_MULTI_RECV) }
     }
 
@@ -108,8 +109,8 @@ impl<S: Scope> OfiEndpoint<S> {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
             self.calls.begin(Call::Queue);
-            // SAFETY: the queue is open, of this format, and there is room for this many entries
-            // and sources.
+            // SAFETY: the queue is open, and the arrays have its format and room for this many
+            // entries and sources.
             let count = unsafe {
                 match &mut self.sources {
                     Some(sources) => fi_cq_readfrom(queue, place, BATCH, sources.as_mut_ptr()),
@@ -146,25 +147,25 @@ impl<S: Scope> OfiEndpoint<S> {
         some
     }
 
-    /// Handles the loss of the device or an undefined state of the library: closes the endpoint and
-    /// gives up all peers.
+    /// Handles the loss of the device, or an undefined state of the library, by closing the
+    /// endpoint and giving up all peers.
     #[cold]
     pub(super) fn fail_all(&mut self, operation: &'static str, error: i64) {
         if self.broken.is_none() {
             let failure =
                 failure::of_all(&self.objects.offer, &self.scope.owner(), operation, error);
             self.broken = Some(failure);
-            // Ends every access in flight to any memory.
+            // Closing the endpoint ends every access in flight to any memory.
             self.objects.close_endpoint();
             self.links.reopen_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             if peers.is_empty()
                 && let Some(peer) = self.scope.any_peer()
             {
-                // Some peer must be reported; otherwise a rank that waits for puts would never
-                // notice.
+                // At least one peer must be reported; otherwise a rank that waits for puts would
+                // never notice the failure.
                 peers.push(peer);
-                // The rank exists.
+                // This cannot fail, because the rank exists.
                 let _ = self.add(peer);
             }
             for peer in peers {
@@ -204,7 +205,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles the end of an operation of this rank; `well` means without error.
+    /// Handles the end of an operation of this rank; `well` tells whether it ended without an
+    /// error.
     #[inline(never)]
     fn ended(
         &mut self,
@@ -215,7 +217,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ) {
         self.slots.give(slot);
         let mut sent = None;
-        // Whether it accessed the user's memory.
+        // Whether the operation accessed the user's memory.
         let mut reached = false;
         let peer = match operation {
             Operation::Frame {
@@ -318,7 +320,8 @@ impl<S: Scope> OfiEndpoint<S> {
         self.counters.errors += 1;
         let error = i64::from(entry.err);
         let Some((slot, &operation)) = self.slots.find(entry.op_context) else {
-            // An injected frame, whose peer is unknown here: that peer will be found silent.
+            // The operation was an injected frame, whose peer is unknown here. The peer will be
+            // found silent.
             return;
         };
         match operation {
@@ -371,9 +374,9 @@ impl<S: Scope> OfiEndpoint<S> {
             self.counters.malformed += 1;
             return;
         }
-        // SAFETY: within the buffer (just checked), written by the library, which does not access
-        // these bytes again until the buffer is reposted; that does not happen while this frame is
-        // handled. There is no other reference to them.
+        // SAFETY: the range is within the buffer (just checked). The library has written it and
+        // does not access it again until the buffer is reposted, which does not happen while this
+        // frame is handled. No other reference to these bytes exists.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
         if S::OPEN && Frame::read_begin(bytes).is_none() {
             let is_known = self.scope.on_other(bytes);
@@ -431,7 +434,7 @@ impl<S: Scope> OfiEndpoint<S> {
             self.counters.bad_tag += 1;
             return;
         }
-        // The frame was opened, so it has a tag.
+        // The frame was opened successfully, so it has a tag.
         self.take_frame(&bytes[..bytes.len() - TAG], source, handler);
     }
 
@@ -447,18 +450,18 @@ impl<S: Scope> OfiEndpoint<S> {
             return;
         };
         let peer = frame.rank;
-        // A frame of another job.
+        // The frame belongs to another job.
         if !self.scope.is_job(frame.job) {
             self.counters.malformed += 1;
             return;
         }
         let accepts_unknown_source = self.accepts_unknown_source;
         let Ok(link) = self.open(peer) else {
-            // A frame of a peer that was given up.
+            // The frame comes from a peer that was given up.
             self.counters.malformed += 1;
             return;
         };
-        // A frame of an earlier session.
+        // The frame belongs to an earlier session.
         if !S::is_session(&link.session, frame.job) {
             self.counters.malformed += 1;
             return;
@@ -510,7 +513,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Gives up the peer with the most bytes of kept frames.
+    /// Gives up the peer whose kept frames take the most bytes.
     #[cold]
     fn give_up_most(&mut self, kept: impl Fn(&OfiLink<S::Session>) -> usize, reason: &'static str) {
         let most = self.links.all().map(|link| (kept(link), link.peer)).max();
@@ -519,7 +522,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles early frames that are next now.
+    /// Handles the early frames that are next in order now.
     #[cold]
     fn take_early(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         while let Some(link) = self.links.get(peer)
@@ -547,7 +550,7 @@ impl<S: Scope> OfiEndpoint<S> {
         payload: &[u8],
         handler: &mut impl FragmentHandler,
     ) {
-        // The peer's window bounds the bytes, so there is room.
+        // The peer's window bounds the number of bytes in flight, so the handler must have room.
         if !handler.fragment(frame.rank, header, payload) {
             self.counters.malformed += 1;
         }
@@ -568,7 +571,7 @@ impl<S: Scope> OfiEndpoint<S> {
         };
         match frame.kind {
             FrameKind::Tiny => self.take_tiny(frame, header, payload, handler),
-            // Ping numbers have 32 bits.
+            // The cast is lossless for correct frames: ping numbers have 32 bits.
             FrameKind::Ping => self.pong(peer, frame.length as u32),
             FrameKind::Pong => {
                 let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
@@ -592,7 +595,7 @@ impl<S: Scope> OfiEndpoint<S> {
     }
 
     /// Holds a frame of the data channel until there is room for it and the frames before it. Gives
-    /// up a peer that sends more of a fragment than it announced; if held frames exceed `room`,
+    /// up a peer that sends more of a fragment than it announced. If the held frames exceed `room`,
     /// gives up the peer that sent most of them.
     #[cold]
     fn hold(&mut self, frame: &Frame, payload: usize, bytes: &[u8], room: usize) {
@@ -634,7 +637,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Delivers frames that were held for lack of room.
+    /// Delivers the frames that were held for lack of room, as far as there is room now.
     #[cold]
     fn take_held(&mut self, handler: &mut impl FragmentHandler) {
         let peers: Vec<_> = self
@@ -677,7 +680,7 @@ pub(super) fn deliver(
     handler: &mut impl FragmentHandler,
 ) -> Option<bool> {
     let peer = frame.rank;
-    // Fits: 64 bits.
+    // The cast is lossless: `usize` has 64 bits.
     let length = frame.length as usize;
     match (frame.kind, *arriving) {
         (FrameKind::Whole, None) => Some(handler.fragment(peer, header, payload)),

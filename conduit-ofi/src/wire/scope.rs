@@ -1,5 +1,5 @@
-//! The differences between the wire of a fixed job and that of an open network: the names in
-//! frames, and who may send them.
+//! The differences between the wire of a fixed job and that of an open network: which names frames
+//! carry, and who may send them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use seal::{Seal, Sealer};
 use crate::wire::liveness::Nanos;
 use crate::wire::neighbours::Neighbours;
 
-/// The scope of a wire's frames. Resolved at compile time, so that a fixed job pays nothing for
-/// open networks.
+/// The scope of a wire's frames. It is resolved at compile time, so that a fixed job pays nothing
+/// for open networks.
 pub trait Scope: Send + 'static {
     /// The state of the session on a link.
     type Session: Copy + Default + fmt::Debug + Send;
@@ -31,19 +31,19 @@ pub trait Scope: Send + 'static {
     fn is_session(session: &Self::Session, job: u64) -> bool;
     /// Returns the address of a peer whose link can be opened at any time.
     fn address(&self, peer: Rank) -> Option<&[u8]>;
-    /// Returns the number of ranks of the job; 0 in an open network.
+    /// Returns the number of ranks of the job, or 0 in an open network.
     fn size(&self) -> u32;
     /// Returns a peer to report if all peers are lost and none is known yet.
     fn any_peer(&self) -> Option<Rank>;
-    /// Returns the owner of the endpoint, as a possessive.
+    /// Returns the owner of the endpoint as a possessive, for messages.
     fn owner(&self) -> String;
-    /// Names the ranks known to have died, for the end of a message.
+    /// Names the ranks known to have died, as text for the end of a message.
     fn gone(&self) -> String {
         String::new()
     }
     /// Returns a peer's location.
     fn place(&self, peer: Rank) -> Option<String>;
-    /// Returns the bytes of memory used.
+    /// Returns the number of bytes of memory used.
     fn memory(&self) -> usize;
     /// Decides what to do with a link that had no traffic since the last check.
     fn on_quiet(_session: &mut Self::Session) -> Quiet {
@@ -56,17 +56,17 @@ pub trait Scope: Send + 'static {
     /// Records a retry: `is_stuck` means that the library refused everything that waits for a peer
     /// while no operation with it was in flight.
     fn on_retried(_session: &mut Self::Session, _is_stuck: bool, _now: impl FnOnce() -> Nanos) {}
-    /// Returns whether a peer may be pinged; `_is_known` tells whether something was received in
-    /// its session.
+    /// Returns whether a peer may be pinged. `_is_known` tells whether something was received in
+    /// the peer's session.
     fn may_ping(_session: &Self::Session, _is_known: bool) -> bool {
         true
     }
-    /// Handles a message that does not begin like a frame. Returns `false` if it is not valid
-    /// otherwise either.
+    /// Handles a message that does not begin like a frame. Returns `false` if the message is not
+    /// valid in any other way.
     fn on_other(&mut self, _message: &[u8]) -> bool {
         false
     }
-    /// Records that a peer owes an answer for more than one check.
+    /// Records that a peer has owed an answer for more than one check.
     fn on_late(&mut self, _peer: Rank) {}
 }
 
@@ -77,9 +77,9 @@ pub enum Quiet {
     Idle,
     /// The link is quiet for the first time: its buffers for traffic may be freed.
     Free,
-    /// The link stays as it is.
+    /// The link is left unchanged.
     Stay,
-    /// The peer is pinged, because its end would otherwise go unnoticed.
+    /// The peer is pinged, because the end of its process would otherwise go unnoticed.
     Probe,
 }
 
@@ -138,7 +138,7 @@ impl Scope for FixedJob {
         self.addresses.of(peer)
     }
     fn size(&self) -> u32 {
-        // Fits: ranks.
+        // The cast is lossless: there is one host number per rank.
         self.hosts.of.len() as u32
     }
     fn any_peer(&self) -> Option<Rank> {

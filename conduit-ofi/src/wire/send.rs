@@ -20,9 +20,9 @@ use super::{OfiEndpoint, SMALL, elapsed};
 /// The reason why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotSent {
-    /// There is no room now: try again.
+    /// There is no room now; the frame can be sent later.
     Again,
-    /// The library refused it for good: the call and its error number.
+    /// The library refused the frame for good, in this call and with this error number.
     Failed(&'static str, i64),
 }
 
@@ -30,7 +30,7 @@ pub(super) enum NotSent {
 #[inline(always)]
 pub(super) fn result_of(operation: &'static str, result: isize) -> Result<(), NotSent> {
     const AGAIN: isize = -(FI_EAGAIN as isize);
-    // `shm` 1.17 occasionally returns this, and accepts the same message later.
+    // `shm` 1.17 occasionally returns this error, and accepts the same message later.
     const NO_MEMORY: isize = -(FI_ENOMEM as isize);
     if result == 0 {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) fn result_of(operation: &'static str, result: isize) -> Result<(), No
     }
 }
 
-/// Injects bytes: the library copies them before this returns, and reports no completion.
+/// Injects bytes: the library copies them before the call returns, and reports no completion.
 #[inline(always)]
 fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), NotSent> {
     // SAFETY: the endpoint is open; the library copies the bytes.
@@ -59,17 +59,18 @@ impl Copy {
     }
 
     /// Writes a piece at `place`, and returns the place of the next one. The length is passed on
-    /// rather than stored here, because a field whose address the library gets could not stay in a
-    /// register.
+    /// rather than stored in a field, because the library gets the address of this structure and a
+    /// field could therefore not stay in a register.
     ///
     /// # Safety
     /// There must be room for the piece.
     #[inline(always)]
     unsafe fn put(&mut self, place: usize, piece: &[u8]) -> usize {
-        /// Pieces are headers and arguments: short, and multiples of four bytes. A call to memcpy
-        /// would take longer, and wide loads would stall on data that was just written in parts.
+        /// The longest piece copied by the loop below. Pieces are headers and arguments, which are
+        /// short and multiples of four bytes. For them, a call of `memcpy` would take longer, and
+        /// wide loads would stall on data that was just written in parts.
         const SHORT: usize = 64;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that there is room for the piece.
         unsafe {
             let to = self.0.as_mut_ptr().add(place).cast::<u8>();
             let (mut from, mut to) = (piece.as_ptr(), to);
@@ -97,13 +98,14 @@ impl Copy {
     /// `length` bytes must have been written.
     #[inline(always)]
     unsafe fn bytes(&mut self, length: usize) -> &mut [u8] {
-        // SAFETY: the caller's promise; there was room for them.
+        // SAFETY: the caller guarantees that `length` bytes have been written, so there is room for
+        // them.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), length) }
     }
 }
 
-/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts it if the job is
-/// configured so. A number may be reused as long as no frame with it was passed to the library.
+/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts the frame if the job
+/// is configured so. A number may be reused as long as no frame with it was passed to the library.
 #[inline(never)]
 pub(super) fn seal_frame(seal: &mut impl Seal, peer: Rank, number: u64, frame: &mut [u8]) {
     seal.seal(peer, number, frame, HEADER);
@@ -122,9 +124,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let (rank, job) = self.scope.names(session);
         Frame {
             kind,
-            // The lower bits.
+            // The cast keeps the lower bits.
             number: number as u16,
-            // Fits: at most MAX_HEADER.
+            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
             header: header.len() as u8,
             rank,
             job,
@@ -132,8 +134,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Sends a fragment whose bytes are copied before this returns. Inlined so that the header's
-    /// length is a constant.
+    /// Sends a fragment whose bytes are copied before the call returns. Inlined so that the
+    /// header's length is a constant.
     #[inline(always)]
     pub(super) fn send_tiny(
         &mut self,
@@ -156,9 +158,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let (rank, job) = scope.names(&link.session);
         let own = Frame {
             kind: FrameKind::Tiny,
-            // The lower bits.
+            // The cast keeps the lower bits.
             number: link.next_out as u16,
-            // Fits: at most MAX_HEADER.
+            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
             header: header.len() as u8,
             rank,
             job,
@@ -169,7 +171,7 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(Refused::TooLong);
         }
         let mut copy = Copy::new();
-        // SAFETY: all of them fit (just checked); they are written consecutively.
+        // SAFETY: all pieces fit (just checked); they are written consecutively.
         let copy = unsafe {
             let mut length = copy.put(0, &own.begin());
             length = copy.put(length, header);
@@ -215,7 +217,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Counts a frame whose number is used.
+    /// Counts a frame that was sent, so its number is used.
     #[inline]
     fn numbered(&mut self, peer: Rank) {
         if let Some(link) = self.links.get(peer) {
@@ -223,8 +225,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Sends a small frame, or appends it to the backlog: the first frame opens a connection, which
-    /// requires progress of the peer.
+    /// Sends a small frame, or appends it to the backlog. The backlog is needed because the first
+    /// frame opens a connection, which requires progress of the peer.
     #[inline]
     pub(super) fn post_small(
         &mut self,
@@ -247,7 +249,7 @@ impl<S: Scope> OfiEndpoint<S> {
 
     #[cold]
     fn keep(&mut self, peer: Rank, frame: &[u8]) -> Result<(), Refused> {
-        /// The maximum number of frames that wait for a peer.
+        /// The maximum number of frames in a peer's backlog.
         const BACKLOG: usize = 256;
         let link = self.links.get(peer).ok_or(Refused::NoSuchRank)?;
         if link.backlog.len() >= BACKLOG {
@@ -259,7 +261,8 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Sends frames of the backlog until there is no room (`true`) or none is left.
+    /// Sends frames of the backlog. Returns `true` if there is no more room, and `false` if the
+    /// backlog is empty.
     fn send_backlog(&mut self, peer: Rank) -> bool {
         while let Some((frame, address)) = self.links.get(peer).and_then(|link| {
             let frame = link.backlog.pop_front()?;
@@ -370,7 +373,7 @@ impl<S: Scope> OfiEndpoint<S> {
         sent
     }
 
-    /// Calls the library, and translates its refusal for the user.
+    /// Calls the library, and translates a refusal for the user.
     #[inline]
     pub(super) fn submit(
         &mut self,
@@ -423,11 +426,11 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Marks the peer as unsettled until it answers this ping. The answer proves that it has
-    /// received everything sent before.
+    /// Marks the peer as unsettled until it answers a ping sent now. The answer proves that the
+    /// peer has received everything sent before the ping.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
-        // The number of the next ping; if there is no room for it now, the next check of the peer
-        // sends one.
+        // This is the number of the next ping. If there is no room for the ping now, the next check
+        // of the peer sends it.
         let number = self.pings.wrapping_add(1);
         self.ping(peer);
         // The peer of an idle link has received everything.
@@ -474,7 +477,7 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Sends what is queued, as room permits.
+    /// Sends whatever is queued, as far as there is room.
     pub(super) fn send_queued(&mut self, handler: &mut impl FragmentHandler) {
         let mut peers = std::mem::take(&mut self.outgoing);
         peers.retain(|peer| {
@@ -513,7 +516,8 @@ impl<S: Scope> OfiEndpoint<S> {
         link.is_none_or(|link| S::may_retry(&link.session, || self.now()))
     }
 
-    /// Sends frames of a link's queue until there is no room (`true`) or nothing is left.
+    /// Sends frames of a link's queue. Returns `true` if there is no more room, and `false` if
+    /// nothing is left.
     fn send_to(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
         loop {
             let Some(link) = self.links.get(peer) else {
@@ -569,7 +573,7 @@ impl<S: Scope> OfiEndpoint<S> {
             0 => sending.header(),
             _ => &[],
         };
-        // The size of the rest in one frame.
+        // The length of a frame with all remaining bytes.
         let whole = HEADER + header.len() + left + self.tag;
         // Two injected frames cost less than one regular frame, which over `shm` the receiver
         // fetches with a system call.
@@ -659,8 +663,9 @@ impl<S: Scope> OfiEndpoint<S> {
                 iov_len: bytes,
             },
         ];
-        // SAFETY: the endpoint is open; buffer and source stay until the completion: the source by
-        // the contract of `Payload::Read`, because `FragmentHandler::sent` is called after that.
+        // SAFETY: the endpoint is open; buffer and source are valid until the completion. For the
+        // source, the contract of `Payload::Read` guarantees it, because `FragmentHandler::sent` is
+        // called only after that.
         let result = unsafe {
             fi_sendv(
                 self.objects.ep,

@@ -1,6 +1,6 @@
 //! The wire of an open network, whose links are added and removed. Each link goes to one peer in
-//! one session, or carries only handshake messages; the peer learns the link's number, and its
-//! frames name it.
+//! one session, or carries only handshake messages. The peer learns the link's number, and its
+//! frames name that number.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,34 +23,35 @@ use super::{OfiEndpoint, SMALL};
 pub struct Session {
     /// The number that the peer uses for this process.
     theirs: Rank,
-    /// The session's number; 0 without a session.
+    /// The session's number, or 0 without a session.
     id: u64,
     /// The number of checks without traffic.
     quiet: u8,
-    /// The number of consecutive retries that the library refused, and the time of the next one.
+    /// The number of consecutive retries that the library refused.
     refused: u8,
+    /// The time of the next retry.
     until: Nanos,
-    /// Whether this process began the session. Otherwise nothing is sent before the peer is heard,
-    /// because it may not know the session yet.
+    /// Whether this process began the session. If it did not, it sends nothing before the peer is
+    /// heard, because the peer may not know the session yet.
     is_first: bool,
 }
 
-// The figure of `docs/ofi.md`.
+// `docs/ofi.md` states this size.
 const _: () = assert!(size_of::<OfiLink<Session>>() <= 264);
 
 /// The sessions of an open network.
 #[derive(Debug)]
 pub struct Sessions {
-    /// Returns whether bytes that are not a frame are a message.
+    /// The function that decides whether bytes that are not a frame are a message.
     is_message: fn(&[u8]) -> bool,
-    /// Messages other than frames.
+    /// The messages received that are not frames.
     messages: VecDeque<Box<[u8]>>,
-    /// Peers with overdue answers.
+    /// The peers with overdue answers.
     late: Vec<Rank>,
 }
 
-/// The maximum number of messages kept until they are read. Handshake messages are repeated by
-/// their senders.
+/// The maximum number of messages kept until they are read. Further messages are dropped, because
+/// senders repeat handshake messages.
 const MESSAGES: usize = 256;
 
 impl Sessions {
@@ -117,8 +118,8 @@ impl Scope for Sessions {
     fn may_retry(session: &Session, now: impl FnOnce() -> Nanos) -> bool {
         session.refused == 0 || now() >= session.until
     }
-    /// Over `tcp`, each attempt to send to a missing process opens another connection, so attempts
-    /// become ever rarer.
+    /// Over `tcp`, each attempt to send to a missing process opens another connection, so the time
+    /// between attempts doubles.
     fn on_retried(session: &mut Session, is_stuck: bool, now: impl FnOnce() -> Nanos) {
         const FIRST: Nanos = 10_000;
         const MOST_DOUBLED: u8 = 12;
@@ -156,7 +157,7 @@ impl OfiEndpoint<Sessions> {
         self.links.add(link);
     }
 
-    /// Resizes for links below this number.
+    /// Resizes the tables for links below this number.
     pub(crate) fn resize(&mut self, size: u32) {
         self.links.resize(size);
         if let Some(seal) = &mut self.seal {
@@ -164,14 +165,14 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Begins a session on a link; `theirs` is the peer's number for this process. If `is_first`,
-    /// this process began the session and confirms it to the peer with a ping. The peer must answer
-    /// from now on.
+    /// Begins a session on a link; `theirs` is the number that the peer uses for this process.
+    /// `is_first` tells whether this process began the session; it then confirms the session to the
+    /// peer with a ping. The peer must answer from now on.
     pub(crate) fn begin(&mut self, number: Rank, theirs: Rank, is_first: bool, keys: &SessionKeys) {
         if let Some(link) = self.links.get(number) {
             link.session = Session {
                 theirs,
-                // As good as random.
+                // The session's identifier, which is as good as a random number.
                 id: u64::from_le_bytes(keys.id()).max(1),
                 is_first,
                 ..Session::default()
@@ -192,7 +193,8 @@ impl OfiEndpoint<Sessions> {
         link.is_some_and(|link| link.liveness.is_known())
     }
 
-    /// Sends a handshake message, now or when there is room. At most one waits.
+    /// Sends a handshake message, now or when there is room. At most one message waits; further
+    /// messages are dropped.
     pub(crate) fn post_message(&mut self, number: Rank, message: &[u8]) {
         let Some(link) = self.links.get(number) else {
             return;
@@ -210,7 +212,7 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Ends the activity on a link; `bye` also notifies the peer. The link stays until it is
+    /// Ends the activity on a link; with `bye`, also notifies the peer. The link exists until it is
     /// [drained](Self::is_drained) and [removed](Self::remove).
     pub(crate) fn end(&mut self, number: Rank, bye: bool) {
         let Some(link) = self.links.get(number) else {
@@ -239,8 +241,8 @@ impl OfiEndpoint<Sessions> {
         self.failures.retain(|(failed, _)| *failed != number);
     }
 
-    /// Returns whether libfabric has no operations of a link that it will report, and nothing waits
-    /// to be sent; `is_late` ignores the latter.
+    /// Returns whether libfabric has no operations of a link left to report and nothing waits to be
+    /// sent. With `is_late`, frames that wait to be sent do not count.
     pub(crate) fn is_drained(&self, number: Rank, is_late: bool) -> bool {
         let link = self.links.peek(number);
         self.broken.is_some()
@@ -257,8 +259,8 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Revives a link on which a handshake message could not be sent. Returns `false` if that is
-    /// pointless.
+    /// Revives a link on which a handshake message could not be sent. Returns `false` if no peer
+    /// can be reached any more.
     pub(crate) fn revive(&mut self, number: Rank) -> bool {
         if self.broken.is_none()
             && let Some(link) = self.links.get(number)
@@ -273,7 +275,7 @@ impl OfiEndpoint<Sessions> {
         self.scope.messages.pop_front()
     }
 
-    /// Returns whether there are such messages, or peers with overdue answers.
+    /// Returns whether there are messages to take, or peers with overdue answers.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.scope.messages.is_empty() || !self.scope.late.is_empty()

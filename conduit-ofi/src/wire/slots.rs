@@ -33,7 +33,7 @@ pub(crate) enum Operation {
         /// Whether the operands have 64 bits.
         is_wide: bool,
     },
-    /// A direct access; `own` is set if its local memory was registered for it.
+    /// A direct access. `own` is set if its local memory was registered for this access alone.
     Direct {
         peer: Rank,
         token: u64,
@@ -41,7 +41,7 @@ pub(crate) enum Operation {
     },
 }
 
-/// A slot as libfabric sees it: a context. Its size is a power of two, so that its index is
+/// A slot, which libfabric sees as a context. Its size is a power of two, so that its index is
 /// computed without a division.
 #[repr(C, align(128))]
 struct Slot {
@@ -57,8 +57,8 @@ pub(crate) struct Slots {
     free: Vec<u32>,
 }
 
-// SAFETY: the pointers in a context are the library's, whose objects any one thread at a time may
-// use.
+// SAFETY: the pointers in a context belong to the library, whose objects any one thread at a time
+// may use.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -73,8 +73,8 @@ impl Slots {
         }
     }
 
-    /// Takes a slot for an operation; returns its index and the context for libfabric, or `None` if
-    /// all are in use.
+    /// Takes a slot for an operation. Returns its index and the context for libfabric, or `None` if
+    /// all slots are in use.
     #[inline]
     pub(crate) fn take(&mut self, operation: Operation) -> Option<(u32, *mut c_void)> {
         let at = self.free.pop()?;
@@ -96,8 +96,8 @@ impl Slots {
         self.free.push(at);
     }
 
-    /// Frees the slots of the operations for which `is_lost` holds: the library will not report
-    /// them any more.
+    /// Frees the slots of the operations for which `is_lost` returns `true`, because the library
+    /// will not report those operations any more.
     pub(crate) fn reclaim(&mut self, mut is_lost: impl FnMut(&Operation) -> bool) {
         for (at, slot) in (0..).zip(&mut self.slots) {
             if slot.operation != Operation::Free && is_lost(&slot.operation) {
@@ -107,8 +107,8 @@ impl Slots {
         }
     }
 
-    /// Returns the slot of a context that libfabric returned, and its operation; `None` if it is
-    /// not one of these slots.
+    /// Returns the slot of a context that libfabric returned, and its operation. Returns `None` if
+    /// the context is not one of these slots.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, &Operation)> {
         let begin = self.slots.as_ptr().addr();
@@ -116,7 +116,7 @@ impl Slots {
         let at = offset / size_of::<Slot>();
         let slot = self.slots.get(at)?;
         let is_begin = offset.is_multiple_of(size_of::<Slot>());
-        // Fits: the index of a slot.
+        // The cast is lossless: this is the index of a slot.
         (is_begin && slot.operation != Operation::Free).then_some((at as u32, &slot.operation))
     }
 }

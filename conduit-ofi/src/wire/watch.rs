@@ -1,11 +1,11 @@
 //! A watchdog for library calls that hang.
 //!
 //! A provider that shares memory between processes (`shm`) keeps locks there, and a rank that is
-//! killed may leave one held. The next rank to take it hangs inside the library, and its other
-//! threads, including the progress thread, wait for that call. Another thread, which never calls
-//! the library, therefore samples the current call, and ends the process if it stays the same for
-//! half of the dead time. The other half leaves time for this rank's last message: afterwards the
-//! peers report it dead without knowing why.
+//! killed may leave a lock held. The next rank to take that lock hangs inside the library, and the
+//! rank's other threads, including the progress thread, wait for its call. Another thread, which
+//! never calls the library, therefore samples the current call, and ends the process if the call
+//! stays the same for half of the dead time. The other half leaves time for this rank's last
+//! message, because after the dead time the peers report the rank as dead without knowing why.
 
 use std::io;
 use std::sync::Arc;
@@ -19,24 +19,25 @@ use conduit_core::{signals, stderr};
 
 use crate::wire::neighbours::Neighbours;
 
-/// The number of samples of the same call after which it counts as hanging. Samples are counted,
-/// not timed: a process that is stopped, or gets no processor, takes none.
+/// The number of samples of the same call after which the call counts as hanging. Samples are
+/// counted rather than timed, because a process that is stopped or gets no processor takes no
+/// samples.
 const LOOKS: u32 = 8;
 
 /// The purpose of a library call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// Sends to a peer, or accesses its memory.
+    /// The call sends to a peer or accesses its memory.
     Peer(Rank),
-    /// Reads the completion queue, or posts receives.
+    /// The call reads the completion queue or posts receives.
     Queue,
-    /// Closes the endpoint.
+    /// The call closes the endpoint.
     Close,
 }
 
 impl Call {
-    /// Returns the number of samples that a call may last. Closing releases all registered memory,
-    /// which may take seconds.
+    /// Returns the number of consecutive samples in which a call may be seen. Closing gets more of
+    /// them, because it releases all registered memory, which may take seconds.
     fn patience(self) -> u32 {
         match self {
             Self::Peer(_) | Self::Queue => LOOKS,
@@ -53,7 +54,7 @@ impl Call {
 pub(crate) struct Calls(AtomicU64);
 
 impl Calls {
-    /// The codes of calls that concern no peer, and the first of those that do.
+    /// The codes of calls that concern no peer, and the first code of those that concern one.
     const QUEUE: u64 = 1;
     const CLOSE: u64 = 2;
     const PEERS: u64 = 3;
@@ -65,7 +66,7 @@ impl Calls {
         let code = match call {
             Call::Queue => Self::QUEUE,
             Call::Close => Self::CLOSE,
-            // Wraps only for ranks larger than any job's.
+            // The mask affects only ranks larger than any job's.
             Call::Peer(rank) => (Self::PEERS + u64::from(rank)) & Self::CODE,
         };
         let count = (self.0.load(Relaxed) | Self::CODE).wrapping_add(1);
@@ -92,7 +93,7 @@ impl Calls {
             0 => None,
             Self::QUEUE => Some(Call::Queue),
             Self::CLOSE => Some(Call::Close),
-            // Fits: it has 32 bits.
+            // The cast is lossless: the code has 32 bits.
             code => Some(Call::Peer((code - Self::PEERS) as Rank)),
         }
     }
@@ -113,7 +114,7 @@ impl Watched {
         self.dead_time / 2 / LOOKS
     }
 
-    /// Returns the reason why this rank ends.
+    /// Returns the message that states why this rank ends.
     fn message(&self, call: Call) -> String {
         let what = match call {
             Call::Peer(peer) => format!("to rank {peer}"),
@@ -130,13 +131,13 @@ impl Watched {
     }
 }
 
-/// The watchdog's thread, which ends when this is dropped.
+/// The watchdog's thread, which ends when this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
-    /// The process that has the thread; a child process does not.
+    /// The process that has the thread. A forked child process does not have it.
     process: u32,
-    /// Closed when dropped.
+    /// The channel whose closing on drop ends the thread.
     end: Option<Sender<()>>,
 }
 
@@ -157,8 +158,8 @@ impl Watch {
                 while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(pause) {
                     if let Some(call) = looks.look(calls.0.load(Relaxed)) {
                         stderr::write_line(watched.message(call));
-                        // SAFETY: ends the process at once. The handlers of a normal exit may wait
-                        // for the same lock.
+                        // SAFETY: the call ends the process at once and accesses no memory. A
+                        // normal exit would run handlers, which may wait for the same lock.
                         unsafe { libc::_exit(1) };
                     }
                 }
@@ -190,7 +191,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Takes a sample. Returns a call that hangs.
+    /// Evaluates a sample. Returns the call if it hangs.
     fn look(&mut self, word: u64) -> Option<Call> {
         let call = Calls::under_way(word)?;
         match self.seen == word {
@@ -224,7 +225,7 @@ mod tests {
                 assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 calls.end();
                 assert_eq!(looks(&mut seen, &calls, 100), None);
-                // A call of the same kind, but another one.
+                // A new call of the same kind.
                 calls.begin(call);
                 assert_eq!(looks(&mut seen, &calls, call.patience()), None);
                 assert_eq!(looks(&mut seen, &calls, 1), Some(call));

@@ -11,10 +11,10 @@ use crate::wire::liveness::Nanos;
 
 /// The maximum number of frames of each channel that the peer has sent but this rank has not taken.
 pub(super) const CREDITS: [u16; CHANNELS] = [32, 16];
-/// The receives of an end: for all of these, and for frames without fragments, which are handled at
-/// once.
+/// The number of receives of an end: one for each of these frames, and some for frames without
+/// fragments, which are handled at once.
 pub(super) const RECEIVES: u32 = 32 + 16 + 8;
-/// The number of taken frames of each channel that are reported together.
+/// For each channel, the number of taken frames that are reported together.
 const REPORTED: [u16; CHANNELS] = [CREDITS[0] / 2, CREDITS[1] / 2];
 
 /// The stage of an end.
@@ -34,12 +34,12 @@ pub(super) enum Stage {
     Gone,
 }
 
-/// The frames taken from a connection that are still to be reported.
+/// The numbers of frames taken from a connection that are still to be reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// The frames of each channel; each one on the command channel is a fragment.
+    /// The number of frames of each channel. On the command channel, every frame is a fragment.
     pub(super) frames: [u16; CHANNELS],
-    /// The completed fragments of the data channel.
+    /// The number of completed fragments of the data channel.
     pub(super) fragments: u16,
 }
 
@@ -54,9 +54,9 @@ impl Taken {
         tiny | data << 16 | u64::from(self.fragments) << 32
     }
 
-    /// Decodes a report; `None` if it is malformed.
+    /// Decodes a report. Returns `None` if the report is malformed.
     pub(super) fn decode(bits: u64) -> Option<Self> {
-        // The lower bits of each.
+        // Each cast keeps the lower bits.
         let taken = Self {
             frames: [bits as u16, (bits >> 16) as u16],
             fragments: (bits >> 32) as u16,
@@ -73,32 +73,34 @@ pub(super) struct End {
     pub(super) number: u32,
     pub(super) stage: Stage,
     pub(super) ep: Option<*mut fid_ep>,
-    /// The numbers of the next frame to the peer, and of the next one from it.
+    /// The number of the next frame to the peer.
     pub(super) next_out: u64,
     pub(super) next_in: u64,
-    /// For each channel: the frames that may be sent, the fragments that the peer has not taken,
-    /// and those that it has taken since the last query.
+    /// For each channel, the number of frames that may be sent.
     pub(super) credit: [u16; CHANNELS],
+    /// For each channel, the number of fragments that the peer has not taken.
     pub(super) left: [u32; CHANNELS],
+    /// For each channel, the number of fragments taken since the last query.
     pub(super) taken: [u32; CHANNELS],
     /// The fragments of the data channel that are not completely in frames yet.
     pub(super) queue: VecDeque<Sending>,
-    /// For each channel, the arrived frames, as buffer and bytes.
+    /// For each channel, the frames that have arrived, each as its buffer and its length.
     pub(super) arrived: [VecDeque<(u32, usize)>; CHANNELS],
     pub(super) arriving: Option<Arriving>,
     pub(super) owed: Taken,
     /// Whether the peer wants reports of taken frames without delay.
     pub(super) is_asked: bool,
-    /// Whether this rank wants such reports; and whether it has yet to ask for them.
+    /// Whether this rank wants such reports.
     pub(super) asks: bool,
+    /// Whether it has yet to ask for them.
     pub(super) to_ask: bool,
-    /// Buffers that could not be posted.
+    /// The receive buffers that could not be posted.
     pub(super) unposted: Vec<u32>,
     /// The number of sends that the library has not completed.
     pub(super) pending: u32,
 }
 
-// SAFETY: the endpoint is the library's, whose objects any one thread at a time may use.
+// SAFETY: the endpoint belongs to the library, whose objects any one thread at a time may use.
 unsafe impl Send for End {}
 
 impl End {
@@ -125,7 +127,8 @@ impl End {
         }
     }
 
-    /// Handles the peer's report of taken frames. Returns `false` if the report is impossible.
+    /// Handles the peer's report of taken frames. Returns `false` if the peer cannot have taken so
+    /// many.
     pub(super) fn on_taken(&mut self, taken: Taken) -> bool {
         let fragments = [u32::from(taken.frames[0]), u32::from(taken.fragments)];
         for channel in 0..CHANNELS {
@@ -146,7 +149,7 @@ impl End {
 
     /// Gives up fragments that are read from the user's memory.
     pub(super) fn abandon(&mut self) {
-        // Fits: the queue is bounded.
+        // The cast is lossless: the queue is bounded.
         let dropped = self.queue.len() as u32;
         self.queue.clear();
         self.left[1] -= dropped;
@@ -177,7 +180,7 @@ mod tests {
             prop_assert_eq!(Taken::decode(taken.encode() | above << 48), None);
         }
 
-        /// A peer cannot report more than was sent.
+        /// A peer that reports more frames than were sent to it is refused.
         #[test]
         fn credit_never_grows(sent in 0_u16..=16, tiny in 0_u16..40, data in 0_u16..20, fragments in 0_u16..20) {
             let mut end = End::new(1, 2, Stage::Up, 0);

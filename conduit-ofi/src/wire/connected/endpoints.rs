@@ -15,7 +15,7 @@ use libfabric_sys::{
 use crate::provider::Offer;
 use crate::wire::objects::{Objects, Refusal, check};
 
-/// The maximum bytes sent with a request or its answer. `verbs` has room for 56.
+/// The maximum number of bytes sent with a request or its answer; `verbs` has room for no more.
 pub(super) const MOST_DATA: usize = 56;
 
 /// The data that a peer sends with a request or its answer.
@@ -28,7 +28,7 @@ pub(super) struct Request(*mut fi_info);
 pub(super) enum Event {
     /// A request for a connection, with this data.
     Request(Request, Data, usize),
-    /// An established connection; with the peer's answer, if this rank requested it.
+    /// An established connection, with the peer's answer if this rank requested the connection.
     Connected(*mut fid_ep, Data, usize),
     /// A connection that has ended or was not established.
     Ended(*mut fid_ep),
@@ -45,11 +45,11 @@ pub(super) struct Endpoints {
     pub(super) descriptor: Option<libc::pollfd>,
 }
 
-// SAFETY: as for `Objects`: one thread at a time uses them.
+// SAFETY: one thread at a time uses the objects, as for `Objects`.
 unsafe impl Send for Endpoints {}
 
 impl Endpoints {
-    /// Opens everything but connected endpoints, and listens.
+    /// Opens everything except connected endpoints, and starts to listen.
     pub(super) fn open(offer: Offer) -> Result<Self, Refusal> {
         let mut endpoints = Self {
             objects: Objects::open_without_endpoint(offer)?,
@@ -93,7 +93,7 @@ impl Endpoints {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: the queue is open with `FI_WAIT_FD`; the result is a descriptor.
+        // SAFETY: the queue is open with `FI_WAIT_FD`, so the library writes one descriptor.
         let result = unsafe {
             let place = (&raw mut found.fd).cast();
             fi_control(&raw mut (*self.eq).fid, libfabric_sys::FI_GETWAIT, place)
@@ -103,16 +103,16 @@ impl Endpoints {
 
     /// Returns the address of the passive endpoint.
     pub(super) fn address(&self) -> Result<Vec<u8>, Refusal> {
-        // SAFETY: open.
+        // SAFETY: the passive endpoint is open.
         unsafe { Objects::address_of(&raw mut (*self.pep).fid) }
     }
 
-    /// Returns the bytes that the provider can send with a request; `None` if it does not report
-    /// them.
+    /// Returns the number of bytes that the provider can send with a request, or `None` if the
+    /// provider does not report it.
     pub(super) fn data_size(&self) -> Option<usize> {
         let (mut size, mut length) = (0_usize, size_of::<usize>());
-        // SAFETY: open, with the same table of operations as an endpoint, and the option is a
-        // number of this size.
+        // SAFETY: the passive endpoint is open and has the same table of operations as an endpoint;
+        // the option is a number of this size.
         let result = unsafe {
             fi_getopt(
                 &raw mut (*self.pep).fid,
@@ -127,7 +127,7 @@ impl Endpoints {
 
     /// Returns whether a thread may sleep on the descriptors now.
     pub(super) fn may_wait(&self) -> bool {
-        // SAFETY: all are open.
+        // SAFETY: the fabric and both queues are open.
         unsafe {
             let mut queues = [&raw mut (*self.objects.cq).fid, &raw mut (*self.eq).fid];
             fi_trywait(
@@ -155,7 +155,7 @@ impl Endpoints {
                 entry: fi_eq_cm_entry::default(),
                 data: [0; ROOM],
             };
-            // SAFETY: the queue is open, and there is room for this many bytes.
+            // SAFETY: the queue is open, and `entry` has room for this many bytes.
             let read = unsafe {
                 let place = (&raw mut entry).cast();
                 fi_eq_read(self.eq, &mut kind, place, size_of::<Entry>(), 0)
@@ -168,7 +168,7 @@ impl Endpoints {
                 if read > 0 && self.open.contains(&ep) {
                     return Ok(Some(Event::Ended(ep)));
                 }
-                // The error of a withdrawn request.
+                // The peer has withdrawn its request, which the library reports as an error.
                 match read > 0 {
                     true => continue,
                     false => return Ok(None),
@@ -203,7 +203,7 @@ impl Endpoints {
         }
     }
 
-    /// Opens an endpoint that can receive, from this offer.
+    /// Opens an endpoint for this offer, bound to the queues.
     fn endpoint(&mut self, info: *mut fi_info) -> Result<*mut fid_ep, Refusal> {
         let mut ep = ptr::null_mut();
         // SAFETY: the domain is open, and the offer is from the same library.
@@ -250,7 +250,7 @@ impl Endpoints {
         address: &[u8],
         data: &[u8],
     ) -> Result<(), Refusal> {
-        // SAFETY: the endpoint is open; the same provider made the address.
+        // SAFETY: the endpoint is open; the address was made by the same provider.
         let result = unsafe {
             let (address, data_at) = (address.as_ptr().cast(), data.as_ptr().cast());
             fi_connect(ep, address, data_at, data.len())
@@ -279,7 +279,7 @@ impl Endpoints {
 
     /// Refuses a request.
     pub(super) fn refuse(&self, request: Request) {
-        // SAFETY: both are open; the offer is from the library, and not used elsewhere.
+        // SAFETY: the passive endpoint and the request are open; nothing uses the request after this.
         unsafe {
             fi_reject(self.pep, (*request.0).handle, ptr::null::<c_void>(), 0);
             self.objects.offer.library().freeinfo(request.0);
@@ -290,7 +290,7 @@ impl Endpoints {
     pub(super) fn close(&mut self, ep: *mut fid_ep) {
         if let Some(at) = self.open.iter().position(|open| *open == ep) {
             self.open.swap_remove(at);
-            // SAFETY: open, and no longer used.
+            // SAFETY: the endpoint is open, and nothing uses it after this.
             unsafe { fi_close(&raw mut (*ep).fid) };
         }
     }
@@ -299,12 +299,13 @@ impl Endpoints {
 impl Drop for Endpoints {
     fn drop(&mut self) {
         for ep in std::mem::take(&mut self.open) {
-            // SAFETY: open, and no longer used.
+            // SAFETY: the endpoint is open, and nothing uses it after this.
             unsafe { fi_close(&raw mut (*ep).fid) };
         }
         let objects: [*mut fid; 2] = [self.pep.cast(), self.eq.cast()];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: open, and its dependents are closed. Domain and fabric are closed after it.
+            // SAFETY: the object is open, and its dependents are closed. Domain and fabric are
+            // closed after it.
             unsafe { fi_close(object) };
         }
     }

@@ -2,18 +2,18 @@
 //! `conduit-portals` uses them as lanes ([`Connect`]).
 //!
 //! A rank has a passive endpoint, whose address all ranks learn at job start. The initiator of a
-//! connection sends a CONNECT frame with its request, and receives one with the answer: rank, job,
-//! the connection's number, and the number of the first frame. Requests without a correct CONNECT
-//! frame are refused. Where frames are sealed, CONNECT frames and all frames of the connection are
-//! sealed too.
+//! connection sends a CONNECT frame with its request, and receives a CONNECT frame with the answer.
+//! The frame contains rank, job, the connection's number, and the number of the first frame.
+//! Requests without a correct CONNECT frame are refused. If the job seals frames, CONNECT frames
+//! and all frames of the connection are sealed too.
 //!
-//! Frames are those of the wire, in the order in which they were sent. They stay in the receive
-//! buffers until the layer above takes them, so a sender has one credit per buffer. The receiver
-//! reports taken frames when half of the credits are used, and without delay to a peer that asks
-//! because it wants to leave or end the connection.
+//! Frames have the wire's format and arrive in the order in which they were sent. They stay in the
+//! receive buffers until the layer above takes them, so a sender has one credit per buffer. The
+//! receiver reports taken frames when half of the credits are used. A peer that asks for reports,
+//! because it wants to leave or to end the connection, gets them without delay.
 //!
-//! If a connection ends before the peer has reported all frames as taken, data is lost, and the
-//! peer is given up. The wire detects a silent peer, which must answer there.
+//! If a connection ends before the peer has reported all frames as taken, data is lost, and this
+//! rank gives up the peer. A silent peer is detected by the wire, whose pings it must answer.
 
 mod end;
 mod endpoints;
@@ -53,20 +53,20 @@ use super::{Addresses, OfiEndpoint, SMALL};
 use end::{CREDITS, End, RECEIVES, Stage};
 use endpoints::{Data, Endpoints, Event, MOST_DATA, Request};
 
-/// Bits in the numbers with which frames are sealed: frames of a connection, and CONNECT frames.
-/// All other numbers are the wire's.
+/// Bits that distinguish the numbers with which frames are sealed: the first marks frames of a
+/// connection, the second CONNECT frames. Numbers without them are the wire's.
 const CONNECTED: u64 = 1 << 63;
 const CONNECT: u64 = 1 << 62;
-/// The bytes of a CONNECT frame without its tag: the number of the first frame follows the header.
+/// The length of a CONNECT frame without its tag: the number of the first frame follows the header.
 const GREETING: usize = LONG_HEADER + 8;
 const _: () = assert!(GREETING + TAG <= MOST_DATA);
 /// The numbers of send buffers.
 const SMALL_BUFFERS: u32 = 128;
 const LARGE_BUFFERS: u32 = 32;
-/// The number of receives between checks for events, if none are expected.
+/// The number of receives between checks for events if no events are expected.
 const EVENTS: u32 = 64;
-/// The longest sleep while something waits for room in the library, or while the library cannot
-/// wake this rank.
+/// The longest sleep while something waits for room in the library, or while the library has no
+/// means to wake this rank.
 const RETRY: Duration = Duration::from_millis(1);
 
 /// The listening side of a rank, before it knows the other ranks.
@@ -104,23 +104,24 @@ impl Listening {
 /// Counters of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConnectionCounters {
-    /// Connections that were established.
+    /// The number of connections that were established.
     pub made: u64,
-    /// Connections requested by this rank that were not established.
+    /// The number of connections requested by this rank that were not established.
     pub failed: u64,
-    /// Requests refused because they did not come from an expected peer.
+    /// The number of requests refused because they did not come from an expected peer.
     pub strangers: u64,
-    /// Frames sent.
+    /// The number of frames sent.
     pub frames: u64,
-    /// Frames received.
+    /// The number of frames received.
     pub received: u64,
-    /// Frames that were malformed, of another job or without a valid tag. Each ends its connection.
+    /// The number of frames that were malformed, of another job or without a valid tag. Each such
+    /// frame ends its connection.
     pub malformed: u64,
 }
 
-/// See the [module](self).
+/// An [`OfiEndpoint`] with connections. See the [module](self).
 pub struct Connected {
-    // Closed before the buffers, which it may access until then.
+    // The endpoints are closed before the buffers, which they may access until then.
     endpoints: Endpoints,
     receives: Buffers,
     small: Buffers,
@@ -132,12 +133,13 @@ pub struct Connected {
     ends: Box<[Option<End>]>,
     /// The number of the next frame to each peer that had a connection.
     numbers: BTreeMap<Rank, u64>,
-    /// The bytes of the largest frame with its tag, and of the largest injected one.
+    /// The maximum length of a frame with its tag.
     frame: usize,
+    /// The maximum length of an injected frame.
     inject: usize,
-    /// Receives until the next check for events.
+    /// The number of receives until the next check for events.
     until_events: Cell<u32>,
-    /// Whether the library's queues failed; there are no connections any more.
+    /// Whether the library's queues failed. No connections exist after that.
     is_broken: bool,
     waiter: Arc<Waiter>,
     can_wake: bool,
@@ -166,7 +168,7 @@ impl Connected {
         let can_wake = !objects.descriptors.is_empty() && endpoints.descriptor.is_some();
         descriptors.extend(endpoints.descriptor);
         if wire.objects.descriptors.is_empty() {
-            // The wire has to be polled.
+            // The wire must be polled, so there is nothing to sleep on.
             descriptors.clear();
         }
         Ok(Self {
@@ -242,7 +244,7 @@ impl Connected {
         let frame = Frame {
             kind: FrameKind::Connect,
             header: 0,
-            // The lower bits.
+            // The cast keeps the lower bits.
             number: number as u16,
             rank,
             job,
@@ -259,8 +261,8 @@ impl Connected {
         (bytes, length)
     }
 
-    /// Returns the number of the peer's first frame if these bytes are its CONNECT frame for this
-    /// connection. Providers may append zeros.
+    /// Returns the number of the peer's first frame if these bytes begin with the peer's CONNECT
+    /// frame for this connection. Providers may append zeros.
     fn greeted(&mut self, peer: Rank, number: u32, bytes: &mut [u8]) -> Option<u64> {
         let bytes = bytes.get_mut(..GREETING + self.wire.tag)?;
         if let Some(seal) = &mut self.wire.seal
@@ -273,7 +275,7 @@ impl Connected {
             && frame.header == 0
             && frame.rank == peer
             && self.wire.scope.is_job(frame.job)
-            // The lower bits.
+            // The cast keeps the lower bits.
             && frame.number == number as u16
             && frame.length == u64::from(number);
         let first = u64::from_le_bytes(first.try_into().ok()?);
@@ -282,7 +284,7 @@ impl Connected {
 
     /// Posts all receives of an end whose endpoint is open.
     fn post_all(&mut self, place: usize) {
-        // Fits: there are few places.
+        // The cast is lossless: there are few places.
         let first = place as u32 * RECEIVES;
         for buffer in first..first + RECEIVES {
             self.post(place, buffer);
@@ -396,7 +398,7 @@ impl Connected {
                 end.stage = Stage::Up;
                 end.next_in = first;
             }
-            // The answer is not from that peer.
+            // The answer is not from the peer that was asked.
             (Stage::Asked(_), None) => return self.over(place),
             _ => return,
         }
@@ -417,7 +419,7 @@ impl Connected {
     #[cold]
     fn look(&mut self) {
         self.until_events.set(EVENTS);
-        // Attackers may cause any number of events.
+        // The loop is bounded, because attackers may cause any number of events.
         for _ in 0..EVENTS {
             if self.is_broken {
                 return;
@@ -494,7 +496,7 @@ impl Connected {
             return false;
         }
         let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
-        // SAFETY: the queue is open, of this format, and there is room for this many entries.
+        // SAFETY: the queue is open, and `entries` has its format and room for this many entries.
         let count = unsafe {
             fi_cq_read(
                 self.endpoints.objects.cq,
@@ -527,7 +529,7 @@ impl Connected {
         true
     }
 
-    /// Handles the end of an operation; without an entry, it failed.
+    /// Handles the end of an operation. Without an entry, the operation failed.
     fn completed(&mut self, context: *mut std::ffi::c_void, entry: Option<&fi_cq_data_entry>) {
         let Some((slot, &operation)) = self.slots.find(context) else {
             return;
@@ -587,7 +589,7 @@ impl Connected {
         let frame = Frame::read_begin(bytes)?;
         let is_next = frame.rank == end.peer
             && self.wire.scope.is_job(frame.job)
-            // The lower bits.
+            // The cast keeps the lower bits.
             && frame.number == end.next_in as u16;
         if !is_next {
             return None;
@@ -622,8 +624,8 @@ impl Connected {
         Some(false)
     }
 
-    /// Closes ended connections, gives up peers that lost data by that, and retries what waited for
-    /// room.
+    /// Closes ended connections, gives up peers whose connection lost data, and retries what waited
+    /// for room.
     fn tend(&mut self) {
         for place in 0..self.ends.len() {
             let Some(end) = &mut self.ends[place] else {
@@ -657,7 +659,7 @@ impl Connected {
         self.fail(peer, Failure::Network(ended));
     }
 
-    /// Gives up a peer. The wire's link to it may be idle.
+    /// Gives up a peer. The wire's link to the peer may be idle.
     #[cold]
     fn fail(&mut self, peer: Rank, failure: Failure) {
         if self.wire.place(peer).is_ok() {
@@ -668,7 +670,7 @@ impl Connected {
 
 impl Connect for Connected {
     fn connections(&self) -> u16 {
-        // Fits: this many were requested.
+        // The cast is lossless: the setting has 16 bits.
         self.ends.len() as u16
     }
 
@@ -811,7 +813,7 @@ impl Transport for Connected {
 
     fn settle(&mut self, peer: Rank) {
         self.leave(peer);
-        // The peer may wait for a report as well.
+        // The peer may also wait for a report.
         if let Some(place) = self.place(peer)
             && let Some(end) = &mut self.ends[place]
         {
@@ -822,7 +824,7 @@ impl Transport for Connected {
     }
 
     fn timeout(&self) -> Option<Duration> {
-        // The caller may sleep.
+        // The caller may sleep, so the next receive checks for events.
         self.until_events.set(0);
         let timeout = self.wire.timeout();
         if !self.is_broken && !self.endpoints.may_wait() {

@@ -18,8 +18,8 @@ use super::{CONNECTED, Connected};
 /// The maximum number of fragments queued for one peer.
 const QUEUED: usize = 256;
 
-/// Seals a frame, if frames are sealed. A number may be reused as long as no frame with it was
-/// passed to the library.
+/// Seals a frame if the job seals frames. The frame's number may be reused as long as no frame with
+/// it was passed to the library.
 fn seal(wire: &mut OfiEndpoint, end: &End, frame: &mut [u8]) {
     if let Some(seal) = &mut wire.seal {
         seal_frame(&mut **seal, end.peer, CONNECTED | end.next_out, frame);
@@ -61,7 +61,7 @@ impl Connected {
                     frame[length..length + piece.len()].copy_from_slice(piece);
                     length += piece.len();
                 }
-                // Fits: at most MAX_HEADER.
+                // The cast is lossless: a header has at most `MAX_HEADER` bytes.
                 let header = fragment.header.len() as u8;
                 self.send_small(place, FrameKind::Tiny, header, 0, &mut frame, length)?;
                 if let Some(end) = &mut self.ends[place] {
@@ -82,7 +82,7 @@ impl Connected {
         Ok(())
     }
 
-    /// Sends a frame that is complete except for its own header and its tag.
+    /// Sends a frame that is complete except for the frame's own header and its tag.
     pub(super) fn send_small(
         &mut self,
         place: usize,
@@ -107,7 +107,7 @@ impl Connected {
         Frame {
             kind,
             header,
-            // The lower bits.
+            // The cast keeps the lower bits.
             number: number as u16,
             rank,
             job,
@@ -115,7 +115,7 @@ impl Connected {
         }
     }
 
-    /// Handles the library's result.
+    /// Evaluates the library's result for a frame, and counts the frame if it was sent.
     fn is_sent(&mut self, place: usize, sent: Result<(), NotSent>) -> Result<(), Refused> {
         match sent {
             Ok(()) => {
@@ -157,7 +157,7 @@ impl Connected {
         length: usize,
     ) -> Result<(), NotSent> {
         let operation = Operation::Frame {
-            // Fits: there are few places.
+            // The cast is lossless: there are few places.
             peer: place as u32,
             large,
             buffer,
@@ -198,7 +198,7 @@ impl Connected {
         sent
     }
 
-    /// Sends pending reports and requests for reports, as room permits.
+    /// Sends pending reports and requests for reports as far as there is room.
     pub(super) fn say(&mut self, place: usize) {
         let Some(end) = &self.ends[place] else {
             return;
@@ -228,7 +228,7 @@ impl Connected {
         }
     }
 
-    /// Sends frames of an end's queue, as credits and room permit.
+    /// Sends frames of an end's queue as far as there are credits and room.
     pub(super) fn send_queued_by(&mut self, place: usize, handler: &mut impl FragmentHandler) {
         while let Some(end) = &mut self.ends[place]
             && end.stage == Stage::Up
@@ -253,7 +253,7 @@ impl Connected {
             let Some(buffer) = self.large.take() else {
                 return;
             };
-            // Fits: at most MAX_HEADER.
+            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
             let header_length = header.len() as u8;
             let memory = &mut self.large.bytes(buffer)[..whole];
             memory[kind.header()..begin].copy_from_slice(header);

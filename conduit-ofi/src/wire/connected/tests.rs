@@ -26,7 +26,7 @@ struct Above {
     begun: Vec<Vec<u8>>,
     sent: Vec<u64>,
     failed: Vec<(Rank, String)>,
-    /// Refuses everything.
+    /// Whether to refuse everything.
     is_full: bool,
 }
 
@@ -61,7 +61,7 @@ impl FragmentHandler for Above {
     }
     fn place(&mut self, id: u64, offset: usize, bytes: &[u8]) {
         let begun = &mut self.begun[id as usize];
-        // Headers here have two bytes.
+        // Headers in these tests have two bytes.
         begun[2 + offset..][..bytes.len()].copy_from_slice(bytes);
     }
     fn end(&mut self, id: u64) {
@@ -189,8 +189,8 @@ impl Job {
 const LENGTHS: [u32; 6] = [0, 1, 3000, 16 << 10, 100_000, 1_000_000];
 
 /// Each fragment on a connection arrives once, whole and in order on its channel, even if the
-/// receiver has no room for a while; and the sender learns that it was taken. The same holds on a
-/// second connection.
+/// receiver has no room for a while. The sender learns that the fragment was taken. The same holds
+/// on a second connection.
 #[test]
 fn what_goes_by_a_connection_comes() {
     each(|config| {
@@ -237,7 +237,7 @@ fn what_goes_by_a_connection_comes() {
                 let sent = std::mem::take(&mut job.above[from].sent);
                 assert_eq!(sent, (0..8).collect::<Vec<u64>>());
             }
-            // They disconnect in order, and reconnect.
+            // The two ranks disconnect in order, and reconnect.
             for (rank, peer) in [(0, 1), (1, 0)] {
                 job.ranks[rank].disconnect(peer);
                 assert_eq!(job.ranks[rank].taken(peer), [0; CHANNELS]);
@@ -252,8 +252,9 @@ fn what_goes_by_a_connection_comes() {
     });
 }
 
-/// The failure of a connection is known in bounded time, whatever the reason: nothing listens, the
-/// peer expects no connection, one with another number or another peer, or there is no answer.
+/// The failure of a connection is detected in bounded time, whatever the reason: nothing listens,
+/// the peer expects no connection, the peer expects a connection with another number or another
+/// peer, or the peer does not answer.
 #[test]
 fn a_connection_that_does_not_come_up_is_known() {
     each(|config| {
@@ -278,7 +279,7 @@ fn a_connection_that_does_not_come_up_is_known() {
         job.ranks[0].disconnect(1);
         assert_eq!(job.ranks[1].counters().strangers, 3);
 
-        // The port of an IPv4 address follows the family.
+        // In this format, the port of an IPv4 address follows the family.
         let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
         let port = listener.local_addr().expect("its address").port();
         let each = job.ranks[0].addresses.each;
@@ -296,7 +297,7 @@ fn a_connection_that_does_not_come_up_is_known() {
     });
 }
 
-/// The last fragment of a peer arrives even if the peer's end is gone by then.
+/// The last fragment of a peer arrives even if the peer's end is already gone.
 #[test]
 fn what_came_before_the_end_counts() {
     each(|config| {
@@ -308,7 +309,7 @@ fn what_came_before_the_end_counts() {
                 .flatten()
                 .all(|end| end.stage == Stage::Up)
         });
-        // The other rank does not poll meanwhile.
+        // Rank 1 does not poll meanwhile.
         for number in 0..20 {
             let fragment = Fragment {
                 header: &[0, number],
@@ -333,8 +334,8 @@ fn what_came_before_the_end_counts() {
     });
 }
 
-/// If an end disappears with operations in flight, its peer has failed; otherwise it has not, until
-/// a send uses the connection.
+/// If an end disappears with operations in flight, the peer is reported as failed. Otherwise, the
+/// peer is only reported once a send uses the connection.
 #[test]
 fn a_connection_that_ends_early_is_noticed() {
     each(|config| {
@@ -342,7 +343,7 @@ fn a_connection_that_ends_early_is_noticed() {
         job.send(1, 0, None);
         job.until(|job| !job.above[0].came[0].is_empty());
         job.ranks[0].disconnect(1);
-        // The report was not requested.
+        // The receiver has not reported the fragments, because no report was requested.
         job.until(|job| !job.above[1].failed.is_empty());
         let (peer, reason) = &job.above[1].failed[0];
         assert!(*peer == 0 && reason.contains("connection"), "{reason}");
@@ -367,7 +368,7 @@ fn a_connection_that_ends_early_is_noticed() {
     });
 }
 
-/// An intruder that is not a rank, and knows the passive endpoint's address and all contents of a
+/// The intruder is not a rank. It knows the passive endpoint's address and all contents of a
 /// CONNECT frame, but no key.
 #[test]
 fn an_intruder_is_not_taken_for_a_rank() {
@@ -388,11 +389,11 @@ fn an_intruder_is_not_taken_for_a_rank() {
             Vec::new(),
             vec![0; length],
             vec![0xff; MOST_DATA],
-            // As much data as `tcp` takes.
+            // As much data as `tcp` accepts.
             vec![0; 256],
             right[..length - 1].to_vec(),
         ];
-        // Every field counts: kind, number, rank, job; and in a sealed frame, all bytes.
+        // Every field is checked: kind, number, rank and job; in a sealed frame, every byte.
         let bytes = if is_sealed { length } else { LONG_HEADER };
         for at in 0..bytes {
             right[at] ^= 1;
@@ -400,7 +401,7 @@ fn an_intruder_is_not_taken_for_a_rank() {
             right[at] ^= 1;
         }
         if is_sealed {
-            // Made for another peer, and hence sealed with another key.
+            // This frame was made for another peer, and is hence sealed with another key.
             let (other, length) = job.ranks[0].greeting(2, NUMBER, 0);
             greetings.push(other[..length].to_vec());
         }
@@ -456,7 +457,7 @@ fn what_a_bad_rank_sends_ends_the_connection() {
         let sent = job.ranks[1].send_small(0, kind, 0, bits, &mut bytes, kind.header());
         assert_eq!(sent, Ok(()));
         let is_over = |job: &Job| match kind {
-            // A frame without a fragment.
+            // A chunk without a preceding fragment.
             FrameKind::Chunk => !job.above[0].failed.is_empty(),
             _ => job.ranks[0].counters().malformed == 1,
         };
@@ -468,7 +469,8 @@ fn what_a_bad_rank_sends_ends_the_connection() {
     }
 }
 
-/// After an abandon, the user's memory is not read any more, and its fragments count as taken.
+/// After `abandon`, the user's memory is not read any more, and the abandoned fragments count as
+/// taken.
 #[test]
 fn what_is_abandoned_is_not_read() {
     each(|config| {
