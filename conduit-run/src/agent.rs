@@ -14,10 +14,10 @@ use crate::Error;
 /// The variable that names the agent to its clients; the agent prints it with its name when it is
 /// ready.
 pub(crate) const VARIABLE: &str = "CONDUIT_AGENT";
-/// Seconds from SIGTERM to SIGKILL.
+/// The number of seconds from SIGTERM to SIGKILL.
 const GRACE: i64 = 3;
 
-/// A running agent. Dropping this ends it.
+/// A running agent. Dropping the handle ends the agent.
 #[derive(Debug)]
 pub(crate) struct Agent {
     child: Child,

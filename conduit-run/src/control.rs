@@ -7,8 +7,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// Bytes that may wait for a rank that does not read its replies. A rank has one request
-/// outstanding, so a correct rank never has more than one line waiting.
+/// The maximum number of bytes that may wait for a rank that does not read its replies. A rank has
+/// one request outstanding, so a correct rank never has more than one line waiting.
 const MAX_PENDING: usize = 64 * wire::MAX_LINE;
 
 /// One rank's PMI socket; holds `None` once it is closed.

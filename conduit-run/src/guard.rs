@@ -14,7 +14,7 @@ use std::time::Duration;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
-/// How long sending a message to the guard may take when its socket is full.
+/// The maximum time that sending a message to the guard may take when its socket is full.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The launcher's handle to its guard. Dropping it ends the guard without touching any group,

@@ -47,7 +47,7 @@ pub struct RunningJob {
     launch: Launch,
     /// The node's agent, which ends after the ranks.
     _agent: Option<Agent>,
-    /// Makes the type `!Send`, see above.
+    /// Makes the type `!Send`, because the job must stay on the thread that started it.
     _thread: PhantomData<*const ()>,
 }
 

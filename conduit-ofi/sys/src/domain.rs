@@ -135,7 +135,7 @@ calls! {
 /// The registration must be open.
 #[inline]
 pub unsafe fn fi_mr_desc(mr: *mut fid_mr) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `mr` is an open registration.
     unsafe { (*mr).mem_desc }
 }
 
@@ -146,6 +146,6 @@ pub unsafe fn fi_mr_desc(mr: *mut fid_mr) -> *mut c_void {
 /// The registration must be open.
 #[inline]
 pub unsafe fn fi_mr_key(mr: *mut fid_mr) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `mr` is an open registration.
     unsafe { (*mr).key }
 }

@@ -151,7 +151,7 @@ impl Library {
         hints: *const fi_info,
         info: *mut *mut fi_info,
     ) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what the library's function requires.
         unsafe { (self.functions.getinfo)(version, node, service, flags, hints, info) }
     }
 
@@ -161,7 +161,8 @@ impl Library {
     ///
     /// `info` must be null or come from this library, and must not be used any more.
     pub unsafe fn freeinfo(&self, info: *mut fi_info) {
-        // SAFETY: the caller's promise. All versions accept null.
+        // SAFETY: the caller guarantees that `info` is null, which all versions accept, or
+        // comes from this library and is not used any more.
         unsafe { (self.functions.freeinfo)(info) }
     }
 
@@ -171,7 +172,7 @@ impl Library {
     ///
     /// `info` must be null, which gives an empty offer, or come from this library.
     pub unsafe fn dupinfo(&self, info: *const fi_info) -> *mut fi_info {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `info` is null or comes from this library.
         unsafe { (self.functions.dupinfo)(info) }
     }
 
@@ -194,7 +195,7 @@ impl Library {
         fabric: *mut *mut fid_fabric,
         context: *mut c_void,
     ) -> c_int {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees what the library's function requires.
         unsafe { (self.functions.fabric)(attr, fabric, context) }
     }
 
@@ -226,7 +227,7 @@ unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `text` is a valid string.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
@@ -378,7 +379,7 @@ fn file_of(function: unsafe extern "C" fn() -> u32) -> Option<PathBuf> {
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: owned by the loader, and valid as long as the library.
+    // SAFETY: the loader owns the text, which is valid as long as the library.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

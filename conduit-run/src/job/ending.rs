@@ -13,7 +13,7 @@ use crate::{How, Status, process};
 #[derive(Debug)]
 pub(crate) struct Ending {
     how: How,
-    /// When the remaining ranks are killed; `None` once they have been.
+    /// The time at which the remaining ranks are killed; `None` once they have been.
     kill_at: Option<Instant>,
     /// The first rank that failed, if a signal to the launcher ends the job.
     failed: Option<How>,
@@ -27,15 +27,15 @@ pub(crate) struct Ending {
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     how: How,
-    /// `None` if the grace is too long for an `Instant`.
+    /// The time at which the event ends the job; `None` if the grace is too long for an `Instant`.
     due: Option<Instant>,
 }
 
-/// Multiple of the grace that a rank has to exit after it closed its connection: it may still write
-/// much, such as a backtrace, on a core that it shares with many.
+/// The multiple of the grace within which a rank must exit after it has closed its connection. The
+/// rank may still write much, such as a backtrace, on a core that it shares with many others.
 const CLOSED: u32 = 30;
-/// The same for a barrier that cannot complete: the rank that ends the job waits some seconds until
-/// all have heard of it.
+/// The multiple of the grace for a barrier that cannot complete: the rank that ends the job waits
+/// some seconds until all ranks have heard of it.
 const BARRIER: u32 = 10;
 
 impl RunningJob {

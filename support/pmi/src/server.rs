@@ -72,15 +72,15 @@ pub enum Action {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RankState {
-    /// Has not sent `init`: perhaps a program that does not use PMI.
+    /// The rank has not sent `init`: perhaps its program does not use PMI.
     Started,
-    /// Between `init` and `finalize`.
+    /// The rank is between `init` and `finalize`.
     Active,
-    /// Active, and waiting in a barrier.
+    /// The rank is active and waits in a barrier.
     InBarrier,
-    /// Has sent `finalize`.
+    /// The rank has sent `finalize`.
     Finalized,
-    /// Its process has ended.
+    /// The rank's process has ended.
     Ended,
 }
 
@@ -123,7 +123,7 @@ impl Server {
         self.store(key, value).is_ok()
     }
 
-    /// Returns a rank's state; `None` if there is no such rank.
+    /// Returns a rank's state, or `None` if there is no such rank.
     pub fn state(&self, rank: usize) -> Option<RankState> {
         self.ranks.get(rank).copied()
     }
@@ -344,7 +344,7 @@ impl Server {
         Ok(actions)
     }
 
-    /// Stores a pair, or returns the reason why not as a word that fits into `msg=`.
+    /// Stores a pair. If it cannot, returns the reason as a word that fits into `msg=`.
     fn store(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let bytes = key.len() + value.len() + Limits::PAIR_OVERHEAD;
         if key.is_empty() || !carries(key) || !carries(value) {

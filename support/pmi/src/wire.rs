@@ -8,17 +8,17 @@ mod lines;
 
 pub use lines::LineBuffer;
 
-/// Maximum bytes of a line, including its newline: twice the length of the longest legal request.
+/// The maximum length of a line, including its newline: about four times [`MAX_REQUEST`].
 pub const MAX_LINE: usize = 4096;
-/// Maximum bytes of a request, including its newline: Slurm truncates longer ones.
+/// The maximum length of a request, including its newline: Slurm truncates longer requests.
 pub const MAX_REQUEST: usize = 1023;
-/// Maximum number of fields in a line. The longest command of PMI-1 other than spawn has five.
+/// The maximum number of fields in a line. The longest command of PMI-1 other than spawn has five.
 pub const MAX_FIELDS: usize = 32;
-/// Maximum bytes of a key (Hydra's limit).
+/// The maximum length of a key (Hydra's limit).
 pub const MAX_KEY: usize = 64;
-/// Maximum bytes of a value (Hydra's limit).
+/// The maximum length of a value (Hydra's limit).
 pub const MAX_VALUE: usize = 1024;
-/// Maximum bytes of the name of a key-value space (Hydra's limit).
+/// The maximum length of the name of a key-value space (Hydra's limit).
 pub const MAX_KVSNAME: usize = 256;
 
 /// The field whose value is the rest of the line.
@@ -126,7 +126,7 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Returns the value of the field `cmd`; empty if absent.
+    /// Returns the value of the field `cmd`, or an empty text if the field is absent.
     pub fn command(&self) -> &'a str {
         self.get("cmd").unwrap_or_default()
     }

@@ -22,9 +22,10 @@ pub(crate) struct Guarded<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: the type owns its values as a `Box<[T]>` does.
+// SAFETY: the type owns its values in the same way as a `Box<[T]>`.
 unsafe impl<T: Send> Send for Guarded<T> {}
-// SAFETY: the same as for `Send`.
+// SAFETY: a shared reference gives access only to shared references of the values, as with
+// `Box<[T]>`.
 unsafe impl<T: Sync> Sync for Guarded<T> {}
 
 impl<T: FromZeros> Guarded<T> {
@@ -71,7 +72,7 @@ impl<T> Deref for Guarded<T> {
 impl<T> DerefMut for Guarded<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: the same as for `deref`, and `&mut self` makes the borrow exclusive.
+        // SAFETY: the memory is valid as for `deref`, and `&mut self` makes the borrow exclusive.
         unsafe { slice::from_raw_parts_mut(self.first(), self.count) }
     }
 }
@@ -84,9 +85,9 @@ impl<T> Drop for Guarded<T> {
     }
 }
 
-/// Words of stack that ciphers and hashes use.
+/// The number of words of stack that ciphers and hashes use.
 pub(crate) const SHALLOW: usize = 128;
-/// Words of stack that scalar multiplications use.
+/// The number of words of stack that scalar multiplications use.
 pub(crate) const DEEP: usize = 2048;
 
 /// Runs `work` and then overwrites `WORDS` words of the stack that it used, because ciphers and

@@ -29,7 +29,7 @@ use crate::{
     Protection, Seal, Secret, TAG, has_tag_of_parts, leave_without_tag, mac, open_with, seal_with,
 };
 
-/// Bytes of the codes and cookies of a handshake.
+/// The length of the codes and cookies of a handshake.
 pub const SESSION_TAG: usize = 16;
 
 /// A label that names a code's purpose, so that codes with different purposes never match.

@@ -262,8 +262,8 @@ impl Endpoints {
     pub(super) fn grant(&mut self, request: Request) -> Result<*mut fid_ep, Refusal> {
         let ep = self.endpoint(request.0);
         match ep {
-            // SAFETY: from the library, and not used elsewhere; the endpoint has copied what it
-            // needs.
+            // SAFETY: the request is from the library, and nothing uses it after this; the endpoint
+            // has copied what it needs.
             Ok(_) => unsafe { self.objects.offer.library().freeinfo(request.0) },
             Err(_) => self.refuse(request),
         }

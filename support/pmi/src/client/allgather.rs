@@ -9,12 +9,12 @@ use std::time::Instant;
 
 use super::{Connection, Error, Request};
 
-/// Maximum bytes that one rank may contribute to an allgather.
+/// The maximum number of bytes that one rank may contribute to an allgather.
 pub const MAX_BLOB: usize = 1 << 20;
-/// Maximum bytes of a tag.
+/// The maximum length of a tag in bytes.
 pub const MAX_TAG: usize = 24;
 
-/// Hex digits of the length that precedes the blob.
+/// The number of hex digits of the length that precedes the blob.
 const LENGTH_DIGITS: usize = 8;
 
 impl Connection {
@@ -23,9 +23,9 @@ impl Connection {
     /// Sizes may differ between ranks. A tag names the purpose (ASCII letters, digits, `-`, `_`; at
     /// most [`MAX_TAG`] bytes) and may be reused.
     ///
-    /// # Errors
-    /// A bad tag or more than [`MAX_BLOB`] bytes; ranks that disagree on the tag; a launcher whose
-    /// key-value space is full; any failure of the connection. The time limit covers the whole
+    /// Returns an error if the tag is bad, if there are more than [`MAX_BLOB`] bytes, if ranks
+    /// disagree on the tag, if the launcher's key-value space is full, or if the connection fails.
+    /// The time limit covers the whole call.
     /// call.
     pub fn allgather(&mut self, tag: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let bad = |what| Error::Allgather {

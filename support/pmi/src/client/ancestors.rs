@@ -1,7 +1,7 @@
 //! Distinguishes a rank from a program that a rank has started.
 //!
 //! Both find the launcher's variables. But a rank marks its descriptor close-on-exec when it
-//! connects, so programs that it starts later find the variables of an ancestor's connection.
+//! connects, so the programs that the rank starts later find the variables without the connection.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -192,7 +192,8 @@ impl Codec {
     /// one request from each read.
     ///
     /// # Errors
-    /// The request comes at the wrong time, or its key or value cannot be encoded.
+    /// Returns an error if the request comes at the wrong time, or its key or value cannot be
+    /// encoded.
     pub fn request(&mut self, request: Request<'_>) -> Result<String, CodecError> {
         if self.awaited.is_some() {
             return Err(CodecError::OutOfOrder(
@@ -320,7 +321,7 @@ impl Codec {
         line
     }
 
-    /// Returns the maximum bytes of a value that can be put under the longest key.
+    /// Returns the maximum length in bytes of a value that can be put under the longest key.
     pub(super) fn longest_value(&self) -> usize {
         let kvsname = self.kvsname.as_deref().unwrap_or_default();
         let rest = "cmd=put kvsname= key= value=\n".len() + kvsname.len() + MAX_KEY;

@@ -41,7 +41,7 @@ impl Connection {
     /// the rank do not keep the connection open. It therefore succeeds only once in a process.
     ///
     /// # Errors
-    /// An unusable variable, a second call, or a launcher that violates PMI-1.
+    /// Returns an error for an unusable variable, a second call, or a launcher that violates PMI-1.
     pub fn from_env() -> Result<Option<Self>, Error> {
         Self::from_env_within(None)
     }
@@ -51,7 +51,7 @@ impl Connection {
     /// a host name, which takes as long as the system's resolver needs.
     ///
     /// # Errors
-    /// The same as for [`from_env`](Self::from_env), and the time limit expires.
+    /// The errors of [`from_env`](Self::from_env), and an error if the time limit expires.
     pub fn from_env_within(timeout: Option<Duration>) -> Result<Option<Self>, Error> {
         let lookup = |name: &str| std::env::var_os(name).map(|v| v.to_string_lossy().into_owned());
         let Some(address) = environment::read(lookup)? else {
@@ -188,7 +188,7 @@ impl Connection {
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// No rank has put the key, or the connection fails.
+    /// Returns an error if no rank has put the key, or the connection fails.
     pub fn get(&mut self, key: &str) -> Result<String, Error> {
         self.get_by(key, self.deadline())
     }
@@ -203,7 +203,7 @@ impl Connection {
     /// Waits until all ranks have called `barrier`.
     ///
     /// # Errors
-    /// The connection fails.
+    /// Returns an error if the connection fails.
     pub fn barrier(&mut self) -> Result<(), Error> {
         self.call(Request::Barrier, self.deadline()).map(drop)
     }
@@ -212,7 +212,7 @@ impl Connection {
     /// not know.
     ///
     /// # Errors
-    /// The connection fails.
+    /// Returns an error if the connection fails.
     pub fn universe_size(&mut self) -> Result<Option<usize>, Error> {
         match self.call(Request::UniverseSize, self.deadline())? {
             Response::Number(number) => Ok(usize::try_from(number).ok()),
@@ -224,7 +224,7 @@ impl Connection {
     /// call fails.
     ///
     /// # Errors
-    /// The connection fails.
+    /// Returns an error if the connection fails.
     pub fn finalize(&mut self) -> Result<(), Error> {
         self.call(Request::Finalize, self.deadline()).map(drop)
     }
@@ -233,7 +233,7 @@ impl Connection {
     /// caller still has to exit. Blanks in `message` become `_`.
     ///
     /// # Errors
-    /// The connection fails; the caller exits anyway.
+    /// Returns an error if the connection fails; the caller should exit anyway.
     pub fn abort(&mut self, code: i32, message: &str) -> Result<(), Error> {
         let line = self.codec.abort(code, message);
         let sent = self.socket.send(&line, self.deadline());
@@ -401,7 +401,7 @@ mod tests {
     #[test]
     fn the_inherited_descriptor_is_not_handed_on() {
         let (socket, _launcher) = std::os::unix::net::UnixStream::pair().unwrap();
-        // Inheritable, as a launcher leaves it.
+        // The descriptor must be inheritable, as a launcher leaves it.
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
         let taken = inherited(OwnedFd::from(socket).into_raw_fd()).unwrap();
         let flags = rustix::io::fcntl_getfd(&taken).unwrap();

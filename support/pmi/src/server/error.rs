@@ -11,7 +11,7 @@ pub enum Error {
     NoSuchRank {
         /// The rank given.
         rank: usize,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         size: usize,
     },
     /// The line cannot be parsed.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The command, quoted and truncated.
         command: String,
     },
-    /// A known command at the wrong time.
+    /// The rank sent a known command at the wrong time.
     #[error("rank {rank} sent the PMI command {command:?} {when}")]
     OutOfOrder {
         /// The rank that sent it.
@@ -40,7 +40,7 @@ pub enum Error {
         /// Why the time is wrong.
         when: &'static str,
     },
-    /// A barrier that can no longer complete.
+    /// A rank waits in a barrier that can no longer complete.
     #[error("rank {waiting} waits in a PMI barrier that rank {missing} cannot enter: it has {how}")]
     BrokenBarrier {
         /// A rank in the barrier.
@@ -55,11 +55,11 @@ pub enum Error {
 /// How a rank left the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Departure {
-    /// It has sent `finalize`.
+    /// The rank has sent `finalize`.
     Finalized,
-    /// Its process ended between `init` and `finalize`.
+    /// The rank's process ended between `init` and `finalize`.
     Ended,
-    /// Its process ended without `init`.
+    /// The rank's process ended without `init`.
     NeverJoined,
 }
 
