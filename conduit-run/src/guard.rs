@@ -84,8 +84,8 @@ fn tell(guard: BorrowedFd<'_>, message: i32) {
     let _ = send(guard, &message.to_ne_bytes(), SendFlags::NOSIGNAL);
 }
 
-/// Runs the guard until its end. Only async-signal-safe calls from here on: no allocation, no
-/// locks.
+/// Runs the guard until its end. From here on, only async-signal-safe calls are allowed: no
+/// allocation and no locks.
 fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
     detach(socket);
     let mut message = [0u8; 4];

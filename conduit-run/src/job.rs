@@ -37,7 +37,8 @@ pub struct RunningJob {
     terminal: Option<Terminal>,
     signals: Option<Signals>,
     guard: Guard,
-    /// Children that this process had before the job, if it adopts orphans.
+    /// The children that this process had before the job; `None` unless the launcher adopts
+    /// orphans.
     spared: Option<HashSet<Pid>>,
     deadline: Option<Instant>,
     /// The reason why the job has to end, once it is known.

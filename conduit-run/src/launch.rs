@@ -121,7 +121,7 @@ impl Launch {
     }
 
     /// Sets whether each line of the ranks' output gets the prefix `[rank] `. Lines are then never
-    /// mixed. Default: no; the ranks write to the launcher's standard output directly, and the
+    /// mixed. By default, the ranks write to the launcher's standard output directly, and the
     /// launcher forwards standard error in whole lines.
     pub fn prefix_output(mut self, prefix: bool) -> Self {
         self.prefix_output = prefix;

@@ -47,13 +47,13 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
             *(*info).domain_attr,
         )
     };
-    // SAFETY: as above.
+    // SAFETY: `info` is a valid offer of the library.
     println!("## {wanted}, which is {}\n", provider(unsafe { &*info }));
     let text = |value: *const c_void, kind| {
         // SAFETY: values of the stated types.
         unsafe { library.tostr(value, kind) }.replace("FI_", "")
     };
-    // SAFETY: as above.
+    // SAFETY: `info` is a valid offer of the library.
     let (caps, mode) = unsafe { ((*info).caps, (*info).mode) };
     let lines = [
         ("caps", text((&raw const caps).cast(), FI_TYPE_CAPS)),
@@ -109,7 +109,7 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
             "cq_cnt, ep_cnt, mr_cnt",
             format!("{}, {}, {}", domain.cq_cnt, domain.ep_cnt, domain.mr_cnt),
         ),
-        // SAFETY: as above.
+        // SAFETY: `info` is a valid offer of the library.
         ("addr_format", unsafe { (*info).addr_format }.to_string()),
     ];
     for (name, value) in lines {

@@ -39,7 +39,7 @@ const CLOSED: u32 = 30;
 const BARRIER: u32 = 10;
 
 impl RunningJob {
-    /// Returns when the loop has to wake up even if nothing happens.
+    /// Returns the time at which the loop must wake up even if nothing happens.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let running = || {
             let due = self.suspicions.iter().filter_map(|suspicion| suspicion.due);
@@ -96,7 +96,7 @@ impl RunningJob {
         self.end(how);
     }
 
-    /// Suspects a rank that closed its connection between `init` and `finalize`.
+    /// Suspects a rank that closed its connection between `init` and `finalize` of having failed.
     pub(super) fn suspect_closed(&mut self, rank: usize) {
         let program = process::program(self.ranks[rank].pid);
         if program.is_some() && program != self.ranks[rank].program {
@@ -124,8 +124,8 @@ impl RunningJob {
         self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
     }
 
-    /// Suspects a rank that exited with 0 without the others. These may be about to do the same and
-    /// then need not be ended.
+    /// Suspects a rank that exited with 0 before the others. The other ranks may be about to do the
+    /// same and then need not be ended.
     fn suspect_left(&mut self, rank: usize) {
         let how = How::Left {
             rank,
@@ -341,7 +341,7 @@ impl RunningJob {
             Some(_) => {}
         }
         if self.all_ended() {
-            // Only output without a reader is left.
+            // Only output that nobody reads is left.
             self.output
                 .drains_mut()
                 .iter_mut()

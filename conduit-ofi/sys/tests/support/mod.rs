@@ -387,12 +387,12 @@ impl Memory {
     }
 
     pub(crate) fn key(&self) -> u64 {
-        // SAFETY: open.
+        // SAFETY: the registration is open.
         unsafe { fi_mr_key(self.mr) }
     }
 
     pub(crate) fn desc(&self) -> *mut c_void {
-        // SAFETY: open.
+        // SAFETY: the registration is open.
         unsafe { fi_mr_desc(self.mr) }
     }
 
@@ -413,7 +413,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if !self.mr.is_null() {
-            // SAFETY: open, and no operation is in flight.
+            // SAFETY: the registration is open, and no operation uses it.
             unsafe { fi_close(&raw mut (*self.mr).fid) };
         }
     }

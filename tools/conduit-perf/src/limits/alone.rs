@@ -98,7 +98,8 @@ pub fn word(direction: Direction) -> impl Piece {
                 unsafe { mapped.write_volatile(value) };
             }),
             Direction::Out => alone(side, count, |_| {
-                // SAFETY: as above; any eight bytes are a valid number.
+                // SAFETY: `work` checked the range, and no other side accesses the work area;
+                // any eight bytes are a valid number.
                 let _ = unsafe { mapped.read_volatile() };
             }),
         }

@@ -177,7 +177,8 @@ impl Bare {
             };
             self.check("PtlMEAppend", made)?;
         }
-        // SAFETY: as above.
+        // SAFETY: the pointers refer to variables; the memory is valid until `drop` closes the
+        // interface.
         let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut self.md) };
         self.check("PtlMDBind", made)
     }
@@ -206,7 +207,8 @@ impl Bare {
 
     fn get(&mut self, peer: u32, size: usize) -> Result<(), Error> {
         let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
-        // SAFETY: as above; the memory is not read before the get has ended.
+        // SAFETY: the memory is valid until `drop` closes the interface, and is not read before the
+        // get has ended.
         let got =
             unsafe { (self.library).PtlGet(self.md, 0, size as u64, peer, SILENT, 0, 0, user) };
         self.check("PtlGet", got)?;
