@@ -23,7 +23,8 @@ pub struct Mapping {
 // SAFETY: the mapping is only memory; it is accessed through `SharedArea`, whose users order their
 // accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: users of `SharedArea` order their accesses; a shared reference gives no more access than an owned one.
+// SAFETY: users of `SharedArea` order their accesses; a shared reference gives no more access than
+// an owned one.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

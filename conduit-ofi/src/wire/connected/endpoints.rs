@@ -279,7 +279,8 @@ impl Endpoints {
 
     /// Refuses a request.
     pub(super) fn refuse(&self, request: Request) {
-        // SAFETY: the passive endpoint and the request are open; nothing uses the request after this.
+        // SAFETY: the passive endpoint and the request are open, and nothing uses the request
+        // after this.
         unsafe {
             fi_reject(self.pep, (*request.0).handle, ptr::null::<c_void>(), 0);
             self.objects.offer.library().freeinfo(request.0);

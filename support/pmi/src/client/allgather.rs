@@ -23,10 +23,10 @@ impl Connection {
     /// Sizes may differ between ranks. A tag names the purpose (ASCII letters, digits, `-`, `_`; at
     /// most [`MAX_TAG`] bytes) and may be reused.
     ///
+    /// # Errors
     /// Returns an error if the tag is bad, if there are more than [`MAX_BLOB`] bytes, if ranks
     /// disagree on the tag, if the launcher's key-value space is full, or if the connection fails.
     /// The time limit covers the whole call.
-    /// call.
     pub fn allgather(&mut self, tag: &str, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let bad = |what| Error::Allgather {
             rank: self.rank(),
