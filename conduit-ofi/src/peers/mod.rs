@@ -9,10 +9,10 @@
 //! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
 //! bulk data travels in fragments. Fragments are copied into the network's buffers, because a peer
 //! may be closed at any time and libfabric cannot cancel operations in flight.
+//!
 //! **Guarantees.** Sessions under a peer's number do not mix: if the process at the address
 //! restarts, the peer is reported as failed before the new session uses the number. With a secret,
 //! this process keeps no state for processes without it.
-//! address gets a new number. With a secret, this process keeps no state for processes without it.
 //!
 //! **Costs.** A handshake of two round trips before the first fragment (`handshake`), and a copy of
 //! every fragment. [`OpenConfig::max_peers`] bounds the memory.

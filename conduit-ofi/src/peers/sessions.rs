@@ -1,6 +1,5 @@
 //! The beginning and end of sessions. This module carries out over links what the
 //! [handshake](super::handshake) requests.
-//! over links.
 
 use conduit_core::ni::Rank;
 use conduit_portals::compact::shrink;
