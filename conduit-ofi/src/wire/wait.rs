@@ -64,7 +64,8 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
     const PLACES: usize = 16;
     /// The number of waits for the queue.
     const WAITS: u32 = 10;
-    /// Their length in milliseconds; a shorter wait may end at once, because the library rounds.
+    /// The length of each wait in milliseconds. A shorter wait may end at once, because the
+    /// library rounds.
     const WAIT: c_int = 2;
     for _ in 0..WAITS {
         let mut entry = fi_cq_data_entry::default();

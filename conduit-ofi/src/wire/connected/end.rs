@@ -92,7 +92,7 @@ pub(super) struct End {
     pub(super) is_asked: bool,
     /// Whether this rank wants such reports.
     pub(super) asks: bool,
-    /// Whether it has yet to ask for them.
+    /// Whether this rank has yet to ask the peer for such reports.
     pub(super) to_ask: bool,
     /// The receive buffers that could not be posted.
     pub(super) unposted: Vec<u32>,
