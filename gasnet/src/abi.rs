@@ -1,5 +1,5 @@
-//! Types and constants as C sees them. A test compares them with `gasnet_fwd.h`; programs in
-//! `tests/c/gex` check the layout of structures.
+//! Types and constants as C sees them. A test below compares the constants with `gasnet_fwd.h`;
+//! programs in `tests/c/gex` check the layout of the structures.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -15,7 +15,8 @@ pub(crate) const BAD_ARG: c_int = 10003;
 pub(crate) const NOT_READY: c_int = 10004;
 pub(crate) const BARRIER_MISMATCH: c_int = 10005;
 
-/// The result of a call with [`Flags::IMMEDIATE`] that has done nothing.
+/// The result of a call with [`Flags::IMMEDIATE`] that did nothing because it would have had to
+/// wait.
 pub(crate) const NO_OP: c_int = 1;
 
 bitflags::bitflags! {
@@ -26,7 +27,8 @@ bitflags::bitflags! {
         const IMMEDIATE = 1 << 0;
         const PREPARE_LEAST_CLIENT = 1 << 11;
         const PREPARE_LEAST_ALLOC = 1 << 12;
-        /// Internal: the caller is a GASNet-1 call that returns error codes.
+        /// Internal: the caller is a GASNet-1 call, which returns error codes instead of ending the
+        /// job.
         const RETURN_ERRORS = 1 << 31;
         const _ = !0;
     }
@@ -46,9 +48,11 @@ impl Flags {
 pub(crate) mod events {
     pub(crate) const INVALID: usize = 0;
     pub(crate) const NO_OP: usize = 1;
-    /// `GEX_EVENT_NOW`, `_DEFER`, `_GROUP`: constants passed instead of a pointer to an event.
+    /// `GEX_EVENT_NOW`: passed instead of a pointer to an event, like the two constants below.
     pub(crate) const NOW: usize = 1;
+    /// `GEX_EVENT_DEFER`.
     pub(crate) const DEFER: usize = 2;
+    /// `GEX_EVENT_GROUP`.
     pub(crate) const GROUP: usize = 3;
 }
 
@@ -81,7 +85,8 @@ bitflags::bitflags! {
 }
 
 impl HandlerFlags {
-    /// Returns the accepted message kinds. GASNet-1's handlers have no flags and accept all.
+    /// Returns the message kinds that the handler accepts. A GASNet-1 handler has no flags and
+    /// accepts all kinds.
     pub(crate) fn accepts(self) -> Accepts {
         let known = Accepts::from_bits_truncate(self.bits() as u8);
         let or_all = |group: Accepts| {
@@ -108,7 +113,8 @@ pub(crate) struct Entry {
     pub(crate) name: *const c_char,
 }
 
-/// The argument count of a GASNet-1 handler, which does not declare one: `CONDUIT_GEX_ANY_NARGS`.
+/// `CONDUIT_GEX_ANY_NARGS`: the argument count in the entry of a GASNet-1 handler, which declares
+/// no count.
 pub(crate) const ANY_NARGS: c_uint = c_uint::MAX;
 
 /// `gasnet_handlerentry_t`.
@@ -148,7 +154,7 @@ pub(crate) struct Memvec {
     pub(crate) bytes: usize,
 }
 
-/// `gex_MK_Create_args_t`, limited to the fields that are read.
+/// `gex_MK_Create_args_t`, of which only the fields that the library reads are declared.
 #[repr(C)]
 pub(crate) struct KindArguments {
     pub(crate) flags: u64,
@@ -157,7 +163,7 @@ pub(crate) struct KindArguments {
 
 // SAFETY: the library never dereferences the client's address; it only returns it to the client.
 unsafe impl Send for Memvec {}
-// SAFETY: as above.
+// SAFETY: sharing is sound for the same reason: the address is never dereferenced.
 unsafe impl Sync for Memvec {}
 
 /// `gex_Token_Info_t`.
@@ -220,11 +226,12 @@ pub(crate) struct SegmentInfo {
 pub(crate) struct NodeInfo {
     pub(crate) host: Rank,
     pub(crate) supernode: Rank,
-    /// The number to add to an address in that node's segment to get its address in this process.
+    /// The number to add to the node's own address of a byte in its segment to get the address of
+    /// that byte in this process.
     pub(crate) offset: usize,
 }
 
-/// The configuration that the client was compiled for: `conduit_gex_config_t`.
+/// `conduit_gex_config_t`: the configuration that the client was compiled for.
 #[repr(C)]
 pub(crate) struct Config {
     /// The size of this structure in bytes, so that later versions can extend it.

@@ -1,8 +1,8 @@
-//! Remote atomics: domains, and the operations that the headers' inline functions leave to the
-//! library.
+//! Remote atomics: their domains, and the atomic operations that the headers' inline functions
+//! leave to the library.
 //!
-//! All atomics of the engine are atomic with respect to each other. A domain therefore only
-//! restricts which operations are allowed.
+//! All of the engine's atomic operations are atomic with respect to each other, whichever domain
+//! they use. A domain therefore only restricts which operations are allowed.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
@@ -31,7 +31,8 @@ const TYPES: [(u32, AtomicType); 6] = [
     (0x20, AtomicType::F64),
 ];
 
-/// `gex_OP_t`: operations without a fetch, and the shift that gives their fetching form.
+/// `gex_OP_t`: the operations that do not fetch, `GET`, and the shift (`FETCHING`) that turns an
+/// operation into its fetching form.
 mod ops {
     pub(super) const AND: u32 = 1 << 0;
     pub(super) const OR: u32 = 1 << 1;
@@ -50,7 +51,7 @@ mod ops {
     const PLAIN: u32 = (1 << 12) - 1;
     const BITS: u32 = AND | OR | XOR;
 
-    /// Returns all operations of a type.
+    /// Returns all operations that a type supports.
     pub(super) fn of(is_float: bool) -> u32 {
         let plain = if is_float { PLAIN & !BITS } else { PLAIN };
         plain | plain << FETCHING | GET
@@ -79,32 +80,32 @@ impl DomainFlags {
         .union(Self::FAVOR_REMOTE);
 }
 
-/// The groups of creation flags; a call may give at most one flag of each. They state what to
-/// optimise for and where addresses at the caller and at the target lie
-/// (`GEX_FLAG_{SELF,PEER}_SEG_*`). This library does not act on them; a domain only returns them to
-/// the client.
+/// The groups of flags that `gex_AD_Create` accepts; a call may give at most one flag of each
+/// group. The first group states what to optimise for; the others state where the addresses at the
+/// caller and at the target lie (`GEX_FLAG_{SELF,PEER}_SEG_*`). This library ignores the flags,
+/// except that a query returns them to the client.
 const CREATION: [u32; 3] = [
     DomainFlags::OF_CREATE.bits(),
     0xf << 5,
     1 << 9 | 1 << 10 | 1 << 13 | 1 << 14,
 ];
 
-/// A domain: `struct conduit_gex_ad_s`. Its address is its handle. A destroyed domain is all zeros
-/// and is reused for a later one.
+/// A domain: `struct conduit_gex_ad_s`. Its address is its handle. Destroying a domain sets `ty` to
+/// 0; the structure is then reused for a domain created later.
 #[repr(C)]
 #[derive(Default)]
 struct Domain {
-    /// Nonzero if the headers may perform operations on mapped ranks themselves.
+    /// Nonzero if the headers' inline functions may perform operations on mapped ranks themselves.
     direct: AtomicU32,
     flags: AtomicU32,
-    /// 0 if this domain is destroyed.
+    /// The data type, `gex_DT_t`. 0 if this domain has been destroyed.
     ty: AtomicU32,
     operations: AtomicU32,
     team: AtomicPtr<c_void>,
     cdata: AtomicPtr<c_void>,
 }
 
-/// All domains created so far; destroyed ones are reused.
+/// All domains created so far, including destroyed ones, which are reused.
 static DOMAINS: Mutex<Vec<&'static Domain>> = Mutex::new(Vec::new());
 
 impl Domain {
@@ -112,8 +113,8 @@ impl Domain {
         std::ptr::from_ref(self).cast()
     }
 
-    /// Returns the domain of a handle from C. Without checks, the handle must be null or that of a
-    /// domain that was created.
+    /// Returns the domain of a handle from C, and ends the job if the handle is not valid. If the
+    /// `checks` setting is off, the handle must be null or one that `gex_AD_Create` has returned.
     fn of(call: &str, handle: *const c_void) -> &'static Self {
         let is_one = if Job::of(call).engine().job().settings().checks {
             let all = DOMAINS.lock();
@@ -127,8 +128,8 @@ impl Domain {
                 &format_args!("{handle:p} is not a valid atomic domain handle"),
             );
         }
-        // SAFETY: the address of a domain, which has been checked or, without checks, is the
-        // client's contract. Domains are never freed.
+        // SAFETY: the handle is the address of a domain. This has been checked above or, if checks
+        // are off, the client guarantees it. Domains are never freed.
         let domain = unsafe { &*handle.cast::<Self>() };
         if domain.ty.load(Relaxed) == 0 {
             fatal(
@@ -140,7 +141,8 @@ impl Domain {
     }
 }
 
-/// Returns the problem with the arguments of a creation, if any.
+/// Returns a description of what is wrong with the arguments of `gex_AD_Create`, or `None` if they
+/// are valid.
 fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     let Some((_, known)) = TYPES.iter().find(|(code, _)| *code == ty) else {
         return Some(format!("data type {ty:#x} is not a type of atomics"));
@@ -162,11 +164,11 @@ fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     None
 }
 
-/// Creates a domain. Debug builds check that all ranks pass the same arguments, and wait for each
-/// other to do so.
+/// Creates a domain. If the `checks` setting is on (as in debug builds), the call is collective:
+/// the ranks wait for each other and check that all of them pass the same arguments.
 ///
 /// # Safety
-/// `place` is valid for a write.
+/// `place` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_AD_Create(
     place: *mut *const c_void,
@@ -205,13 +207,14 @@ unsafe extern "C" fn gex_AD_Create(
     domain.team.store(handle.cast_mut(), Relaxed);
     let direct = job.engine().atomics().has_processor_atomics() && matches!(held, Held::Job(_));
     domain.direct.store(direct.into(), Relaxed);
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
     unsafe { place.write(domain.handle()) };
 }
 
 /// Ends the job if ranks pass different arguments.
 fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
-    // The minimum of each argument, and of its complement, which gives the maximum.
+    // Compute the minimum of each argument and of its complement. The complement of the latter is
+    // the maximum.
     let mut own = [0; 6];
     own[..3].copy_from_slice(&arguments);
     own[3..].copy_from_slice(&arguments.map(|argument| !argument));
@@ -230,7 +233,7 @@ fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
     }
 }
 
-/// Destroys a domain, none of whose operations may be under way.
+/// Destroys a domain. None of its operations may be under way.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AD_Destroy(handle: *const c_void) {
     let domain = Domain::of("gex_AD_Destroy", handle);
@@ -270,14 +273,14 @@ words! {
     gex_AD_QueryCData(cdata);
 }
 
-/// Stores a word of the client's with the domain.
+/// Stores a word for the client with the domain.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AD_SetCData(handle: *const c_void, value: *mut c_void) {
     let domain = Domain::of("gex_AD_SetCData", handle);
     domain.cdata.store(value, Relaxed);
 }
 
-/// Returns the number 1 in the bits of its type.
+/// Returns the bits that represent the number 1 in the type.
 fn one(ty: AtomicType) -> u64 {
     match ty {
         AtomicType::F32 => 1_f32.to_bits().into(),
@@ -286,7 +289,8 @@ fn one(ty: AtomicType) -> u64 {
     }
 }
 
-/// Translates a single operation on a type to the engine's request, and returns whether it fetches.
+/// Translates an operation to the engine's request, and returns with it whether the operation
+/// fetches. Returns `None` if `op` is not the code of a single operation.
 fn request(op: u32, ty: AtomicType, first: u64, second: u64) -> Option<(AtomicRequest, bool)> {
     if !op.is_power_of_two() {
         return None;
@@ -337,7 +341,8 @@ struct Operation {
 }
 
 impl Operation {
-    /// Returns the target's rank in the job, after checking it against the flags.
+    /// Returns the target's rank in the job. If checks are on, ends the job if the rank contradicts
+    /// the flags.
     fn target(&self, call: &str, job: &Job, domain: &Domain, flags: DomainFlags) -> Rank {
         let team = domain.team.load(Relaxed);
         let rank = match flags.contains(DomainFlags::RANK_IS_JOBRANK) {
@@ -372,7 +377,7 @@ impl Operation {
     }
 
     /// # Safety
-    /// As for [`conduit_gex_ad_nb`].
+    /// Same as [`conduit_gex_ad_nb`].
     unsafe fn start(&self, call: &str, completion: Completion) -> Result<Option<Handle>, Refusal> {
         let domain = Domain::of(call, self.handle);
         let job = Job::of(call);
@@ -412,7 +417,8 @@ impl Operation {
             return Err(Refusal::bad("the pointer for the result is null"));
         }
         let result = self.result.cast();
-        // SAFETY: not null; the caller's promise.
+        // SAFETY: `result` is not null, so the caller guarantees that it is valid for a write of
+        // the type and not used otherwise until the operation is complete.
         Ok(unsafe {
             engine
                 .atomics()
@@ -421,11 +427,12 @@ impl Operation {
     }
 }
 
-/// `gex_AD_OpNB_*`. The type is `ty`; operands are passed in the low-order bits.
+/// `gex_AD_OpNB_*`. `ty` is the data type. The operands are passed in the low-order bits of `first`
+/// and `second`.
 ///
 /// # Safety
-/// If the operation fetches, `result` is valid for a write of the type and not used otherwise until
-/// the event is complete.
+/// If the operation fetches, `result` must be null or valid for a write of the type, and must not
+/// be used otherwise until the event is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_ad_nb(
     handle: *const c_void,
@@ -450,7 +457,7 @@ unsafe extern "C" fn conduit_gex_ad_nb(
         ty,
         flags,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `result` stays valid until the event is complete.
     event(sure(CALL, unsafe {
         operation.start(CALL, Completion::Handle)
     }))
@@ -459,8 +466,8 @@ unsafe extern "C" fn conduit_gex_ad_nb(
 /// `gex_AD_OpNBI_*`.
 ///
 /// # Safety
-/// As for [`conduit_gex_ad_nb`], until the thread's implicit operations of this class, or the
-/// access region, are complete.
+/// Same as [`conduit_gex_ad_nb`], except that `result` must not be used otherwise until this
+/// thread's implicit atomics or, within an access region, the region's event are complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_ad_nbi(
     handle: *const c_void,
@@ -485,7 +492,7 @@ unsafe extern "C" fn conduit_gex_ad_nbi(
         ty,
         flags,
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `result` stays valid until the operation is complete.
     let begun = unsafe { operation.start(CALL, Completion::Implicit) };
     started(CALL, Flags::empty(), begun.map(|handle| handle.is_some()))
 }

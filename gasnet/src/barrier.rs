@@ -1,4 +1,4 @@
-//! Barriers: GASNet-1's split-phase barriers with ids, and those of teams.
+//! Barriers: GASNet-1's split-phase barriers with ids, and GASNet-EX's barriers of teams.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,7 +12,7 @@ use crate::fault::{Refusal, code, refuse, sure};
 use crate::job::Job;
 use crate::team::team_without_flags;
 
-/// The tag of a barrier's event; the barrier's number is in the bits above.
+/// The tag of the event of a job barrier; the barrier's number is in the bits above it.
 pub(crate) const EVENT: usize = 5;
 
 /// `GASNET_BARRIERFLAG_*`.
@@ -43,7 +43,8 @@ fn outcome(outcome: BarrierOutcome) -> c_int {
     }
 }
 
-/// Announces that this rank has arrived. All ranks see the stores before it after their wait.
+/// Announces that this rank has arrived. Once a rank's wait has returned, that rank sees all stores
+/// that others made before their notify.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     const CALL: &str = "gasnet_barrier_notify";
@@ -66,7 +67,7 @@ extern "C" fn gasnet_barrier_wait(id: c_int, flags: c_int) -> c_int {
 }
 
 /// Like [`gasnet_barrier_wait`], but polls once instead of waiting. Returns `GASNET_ERR_NOT_READY`
-/// if ranks are missing.
+/// if some ranks have not arrived yet.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_try";
@@ -82,11 +83,11 @@ extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
     outcome(sure(CALL, Job::of(CALL).engine().barriers().barrier(value)))
 }
 
-/// Returns the result of the last barrier: 0 if the ranks agreed on an id, which is written to
-/// `id`; otherwise nonzero.
+/// Returns 0 if the ranks of the last barrier agreed on an id, and writes that id to `id`. Returns
+/// a nonzero value otherwise.
 ///
 /// # Safety
-/// `id` is valid for a write.
+/// `id` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
     const CALL: &str = "gasnet_barrier_result";
@@ -97,18 +98,18 @@ unsafe extern "C" fn gasnet_barrier_result(id: *mut c_int) -> c_int {
     if id.is_null() {
         return refuse(CALL, &Refusal::bad("the pointer for the id is null"));
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `id` is not null, so the caller guarantees that it is valid for a write.
     unsafe { id.write(named.cast_signed()) };
     0
 }
 
-/// Returns whether the job's barrier of this event is complete.
+/// Returns whether the job barrier that this event stands for is complete.
 pub(crate) fn is_over(call: &str, job: &Job, event: usize) -> bool {
     let number = (event >> SHIFT) as u64;
     sure(call, job.engine().barriers().team_barrier_over(number))
 }
 
-/// Starts a team's barrier. The team of all ranks has a faster one than other teams.
+/// Starts a team's barrier. The barrier of the job's team is faster than those of other teams.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     const CALL: &str = "gex_Coll_BarrierNB";

@@ -4,12 +4,14 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-/// A C function that attach calls with this rank's segment, or null.
+/// The client's C function that attach calls with the address and length of this rank's new
+/// segment, or null.
 #[unsafe(no_mangle)]
 static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-// Common symbols, like C's tentative definitions: a client may define these variables itself
-// instead of assigning to them. Rust's statics do not allow that.
+// These are common symbols, like C's tentative definitions, so that a client may define the
+// variables itself instead of assigning to them. A Rust static would conflict with such a
+// definition.
 std::arch::global_asm!(
     ".comm gasnet_max_segsize_str, {bytes}, {bytes}",
     ".comm gasnet_max_segsize, 8, 8",
@@ -21,7 +23,7 @@ unsafe extern "C" {
     static gasnet_max_segsize: AtomicU64;
 }
 
-/// The largest segment, as chosen by the client.
+/// The limit on the segment size that the client has chosen.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Chosen {
     /// The size in the format of `GASNET_MAX_SEGSIZE`.
@@ -30,10 +32,10 @@ pub(crate) enum Chosen {
     Bytes(u64),
 }
 
-/// Returns the default that the client sets for `GASNET_MAX_SEGSIZE`, if any.
+/// Returns the client's default for `GASNET_MAX_SEGSIZE`, if it has set one.
 pub(crate) fn most_segment() -> Option<Chosen> {
-    // SAFETY: both are defined above or by the client, with this size and alignment, and written
-    // only before the job is joined.
+    // SAFETY: the two variables are defined above or by the client, with this size and alignment,
+    // and the client writes them only before it joins the job.
     let (text, bytes) = unsafe {
         (
             gasnet_max_segsize_str.load(Relaxed),
@@ -48,13 +50,14 @@ pub(crate) fn most_segment() -> Option<Chosen> {
     (bytes > 0).then_some(Chosen::Bytes(bytes))
 }
 
-/// Lets the client prepare its new segment, before other ranks can reach it.
+/// Calls the client's hook, if there is one, so that the client can prepare its new segment before
+/// other ranks can reach it.
 pub(crate) fn attached(base: *mut u8, bytes: usize) {
     let hook = gasnet_client_attach_hook.load(Relaxed);
     if hook.is_null() {
         return;
     }
-    // SAFETY: not null; the client has stored a function of this type.
+    // SAFETY: the hook is not null, so it is a function of this type that the client has stored.
     let hook =
         unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(*mut c_void, usize)>(hook) };
     hook(base.cast(), bytes);

@@ -37,23 +37,23 @@ mod operations {
     pub(super) const USER_NC: u32 = 0x0800_0000;
 }
 
-/// `gex_Coll_ReduceFn_t`.
+/// `gex_Coll_ReduceFn_t`: a client's function that reduces elements.
 type ReduceFn = unsafe extern "C" fn(*const c_void, *mut c_void, usize, *const c_void);
 
-/// A client's function and the word passed to it.
+/// A client's reduction function and the word passed to it.
 struct Client {
     function: ReduceFn,
     cdata: *const c_void,
 }
 
-// SAFETY: any thread may call the function (GASNet's rule for it); the word is only passed through.
+// SAFETY: GASNet lets any thread call the function; the word is only passed through.
 unsafe impl Send for Client {}
 
 impl Client {
     fn reduce(&self, element: usize, left: &[u8], right: &mut [u8]) {
         let count = right.len() / element;
-        // SAFETY: both hold `count` elements, the second is writable, and they do not overlap. The
-        // client's contract is that the function handles such elements.
+        // SAFETY: `left` and `right` hold `count` elements each, `right` is writable, and they do
+        // not overlap. The client guarantees that its function handles such elements.
         unsafe {
             (self.function)(
                 left.as_ptr().cast(),
@@ -138,7 +138,8 @@ fn reduction(
     }
 }
 
-/// Checks memory that an operation uses on this rank. A range of zero bytes is always valid.
+/// Ends the job if a range that an operation uses on this rank cannot be memory. A range of zero
+/// bytes is always valid.
 pub(crate) fn memory(call: &str, name: &str, address: *const c_void, bytes: usize) {
     if !is_memory(address, bytes) {
         fatal(
@@ -148,11 +149,11 @@ pub(crate) fn memory(call: &str, name: &str, address: *const c_void, bytes: usiz
     }
 }
 
-/// Starts a broadcast from `source` of the rank `root` to `result` of all ranks.
+/// Starts a broadcast from `source` on the rank `root` to `result` on all ranks.
 ///
 /// # Safety
-/// Until the event is complete, `result` is valid for `bytes` bytes, as is `source` at the root,
-/// and both are not used otherwise.
+/// Until the event is complete, `result` must be valid for writes of `bytes` bytes and, at the
+/// root, `source` for reads of `bytes` bytes. Neither may be used otherwise until then.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_BroadcastNB(
     team: *const c_void,
@@ -173,7 +174,8 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
         CollectiveSync::default(),
     );
     let (result, source) = (result.cast(), source.cast());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `result` and, at the root, `source` are valid for `bytes`
+    // bytes until the event is complete.
     let started = unsafe {
         job.engine().collectives().move_nb(
             team.id(),
@@ -191,7 +193,7 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
 /// Starts a reduction to `root`, or to all ranks.
 ///
 /// # Safety
-/// As for [`gex_Coll_ReduceToAllNB`].
+/// Same as [`gex_Coll_ReduceToAllNB`]; if there is a `root`, `result` is used only there.
 unsafe fn reduce(
     call: &str,
     (job, team): &(&Job, Held),
@@ -205,7 +207,8 @@ unsafe fn reduce(
         memory(call, "dst", result, bytes);
     }
     let (result, source) = (result.cast(), source.cast());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `source` and, where it is used, `result` hold `count`
+    // elements until the event is complete.
     started_event(call, unsafe {
         let engine = job.engine();
         let by_handle = Completion::Handle;
@@ -218,7 +221,7 @@ unsafe fn reduce(
 /// Starts a reduction to one rank.
 ///
 /// # Safety
-/// As for [`gex_Coll_ReduceToAllNB`]; `result` applies only at the root.
+/// Same as [`gex_Coll_ReduceToAllNB`], except that `result` is used only at the root.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     team: *const c_void,
@@ -237,15 +240,16 @@ unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     let team = team_without_flags(CALL, team, flags);
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
     let data = (result, source, element.saturating_mul(count));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees what `reduce` requires of `source`, `result` and `function`.
     unsafe { reduce(CALL, &team, Some(root), data, count, how) }
 }
 
 /// Starts a reduction to all ranks.
 ///
 /// # Safety
-/// Until the event is complete, `source` and `result` are valid for `count` elements of `element`
-/// bytes and not used otherwise. If `op` asks for a function, `function` reduces such elements.
+/// Until the event is complete, `source` and `result` must be valid for `count` elements of
+/// `element` bytes each and must not be used otherwise. If `op` is `GEX_OP_USER` or
+/// `GEX_OP_USER_NC`, `function` must be null or reduce such elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     team: *const c_void,
@@ -263,7 +267,7 @@ unsafe extern "C" fn gex_Coll_ReduceToAllNB(
     let team = team_without_flags(CALL, team, flags);
     let how = sure(CALL, reduction(dt, element, op, function, cdata));
     let data = (result, source, element.saturating_mul(count));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees what `reduce` requires of `source`, `result` and `function`.
     unsafe { reduce(CALL, &team, None, data, count, how) }
 }
 
@@ -271,14 +275,15 @@ fn started_event(call: &str, started: conduit_core::kernel::Result<Handle>) -> u
     event(Some(sure(call, started)))
 }
 
-/// Returns the elementwise minimum of the ranks' numbers. Collective.
+/// Returns the elementwise minimum of the arrays that the team's ranks pass. Collective.
 pub(crate) fn least(call: &'static str, team: *const c_void, own: [u32; 6]) -> [u32; 6] {
     let (ty, min, flags) = (types::U32, operations::MIN, 0);
     let (element, count) = (size_of::<u32>(), own.len());
     let mut least = own;
     let (result, source) = (least.as_mut_ptr().cast(), own.as_ptr().cast());
     let (function, cdata) = (None, std::ptr::null_mut());
-    // SAFETY: local arrays with `count` elements, which outlive the wait.
+    // SAFETY: the two pointers refer to local arrays of `count` elements, which outlive the wait
+    // below.
     let event = unsafe {
         gex_Coll_ReduceToAllNB(
             team, result, source, ty, element, count, min, function, cdata, flags,

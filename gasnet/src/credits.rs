@@ -1,25 +1,25 @@
-//! Diagnostics of flow control, named as in the portals conduit.
+//! Diagnostic calls for flow control, with the names that GASNet's portals conduit gives them.
 
 use conduit::Rank;
 
 use crate::fault::sure;
 use crate::job::Job;
 
-/// Returns the credits for requests to `peer` that are available now.
+/// Returns the number of credits that are available now for requests to `peer`.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_send_credits(peer: Rank) -> u32 {
     const CALL: &str = "gasnet_send_credits";
     sure(CALL, Job::of(CALL).engine().messages().credits(peer)).send
 }
 
-/// Returns how often a request to `peer` had to wait for credits.
+/// Returns the number of requests to `peer` that had to wait for credits.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_credit_stalls(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_credit_stalls";
     sure(CALL, Job::of(CALL).engine().messages().credits(peer)).stalls
 }
 
-/// Returns the credits in this rank's bank.
+/// Returns the number of credits in this rank's bank.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_banked_credits() -> u32 {
     Job::of("gasnet_banked_credits")
@@ -28,7 +28,7 @@ extern "C" fn gasnet_banked_credits() -> u32 {
         .banked_credits()
 }
 
-/// Returns the credits that `peer` has revoked from this rank.
+/// Returns the number of credits that `peer` has revoked from this rank.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_revoked_credits(peer: Rank) -> u64 {
     const CALL: &str = "gasnet_revoked_credits";

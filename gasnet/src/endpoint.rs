@@ -1,7 +1,8 @@
-//! Endpoints other than the first, the segments bound to them, and memory kinds.
+//! Endpoints other than the first, created segments and their binding to endpoints, and memory
+//! kinds.
 //!
 //! An additional endpoint only identifies memory: puts and gets reach the segment bound to it.
-//! Messages, collectives and atomics use the first endpoint.
+//! Messages, collectives and atomics always use the first endpoint.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -27,7 +28,7 @@ const RMA: u32 = 1;
 /// `GEX_MK_HOST`.
 pub(crate) const HOST: usize = 1;
 
-/// The lowest bits of the handle of a created segment.
+/// The lowest three bits of the handle of a created segment.
 const TAG: usize = 2;
 const SHIFT: u32 = 3;
 
@@ -48,30 +49,33 @@ pub(crate) struct Created {
     is_ours: bool,
 }
 
-// SAFETY: the address is never dereferenced here. It is passed to the client, to the engine, which
-// treats it as a number, and on drop to the system, when no other use remains.
+// SAFETY: the address is never dereferenced here. It is passed to the client; to the engine, which
+// treats it as a number; and, when the segment is dropped and nothing else uses it, to `munmap`.
 unsafe impl Send for Created {}
-// SAFETY: as above.
+// SAFETY: sharing is sound for the same reason: the address is never dereferenced.
 unsafe impl Sync for Created {}
 
 impl Drop for Created {
     fn drop(&mut self) {
         if self.is_ours {
-            // SAFETY: `gex_Segment_Create` mapped this memory. No endpoint is bound to it: a bound
-            // endpoint keeps a reference to its segment forever.
+            // SAFETY: `gex_Segment_Create` mapped this memory. The segment is not bound to an
+            // endpoint, because a bound endpoint keeps a reference to its segment forever.
             let _ = unsafe { munmap(self.address, self.bytes) };
         }
     }
 }
 
-/// The additional endpoints of a process, by index from 1, and the created segments. Handles are
-/// never reused.
+/// The additional endpoints of a process, and the created segments. Handles are never reused.
 pub(crate) struct Endpoints {
+    /// The endpoints in the order of their indices, beginning with index 1.
     endpoints: [OnceLock<Endpoint>; MOST - 1],
+    /// The number of endpoints created so far.
     made: AtomicUsize,
+    /// The created segments by handle.
     segments: RwLock<HashMap<usize, Arc<Created>>>,
+    /// The number of segment handles issued so far.
     given: AtomicUsize,
-    /// The segment bound to the first endpoint if none was attached.
+    /// The created segment bound to the first endpoint, which then has no attached segment.
     of_first: OnceLock<Arc<Created>>,
 }
 
@@ -130,10 +134,10 @@ impl Created {
     }
 }
 
-/// Creates another endpoint, for puts and gets.
+/// Creates an additional endpoint, for puts and gets only.
 ///
 /// # Safety
-/// `place` is null or valid for a write.
+/// `place` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_EP_Create(
     place: *mut *const c_void,
@@ -177,11 +181,11 @@ unsafe extern "C" fn gex_EP_Create(
     abi::OK
 }
 
-/// Creates a segment from the client's memory, or from new memory of the library if `address` is
-/// null.
+/// Creates a segment from the client's memory at `address` or, if `address` is null, from memory
+/// that the library maps.
 ///
 /// # Safety
-/// `place` is null or valid for a write.
+/// `place` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Segment_Create(
     place: *mut *const c_void,
@@ -268,9 +272,10 @@ extern "C" fn gex_Segment_Destroy(handle: *const c_void, _flags: u32) {
     }
 }
 
-/// Binds a segment to an endpoint. Puts and gets can reach the segment once it is published. The
-/// first endpoint accepts a segment only if none is attached and the job does not use segment
-/// everything; that segment then serves all other calls too.
+/// Binds a created segment to an endpoint. Puts and gets can reach the segment once
+/// `gex_EP_PublishBoundSegment` has published it. The first endpoint accepts a created segment only
+/// if it has no attached segment and the job does not use segment everything; the created segment
+/// then serves all calls, not only puts and gets.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_BindSegment(
     endpoint: *const c_void,
@@ -303,7 +308,7 @@ extern "C" fn gex_EP_BindSegment(
         }
         () => {
             // SAFETY: by making this memory a segment, the client allows peers to read and write it
-            // as long as it is bound.
+            // as long as the segment is bound.
             let done = unsafe { job.engine().memory().bind(bound(index, &segment)) };
             if done.is_ok() {
                 let _ = place.set(segment);
@@ -323,11 +328,11 @@ fn bound(index: u16, segment: &Created) -> Bound {
     }
 }
 
-/// Publishes the segments bound to these endpoints to the ranks of a team, and learns which
-/// segments the other ranks publish. Collective.
+/// Publishes the segments bound to the given endpoints to the ranks of a team, and records which
+/// segments the other ranks publish. Collective over the team.
 ///
 /// # Safety
-/// `endpoints` is valid for `count` entries.
+/// `endpoints` must be null or valid for reads of `count` entries.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_EP_PublishBoundSegment(
     team: *const c_void,
@@ -349,7 +354,8 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     let mut all = Vec::new();
     for handle in given {
         if handle == job.objects.endpoint.handle() {
-            // All ranks have known an attached segment since attach; only a bound one is published.
+            // Every rank has known this rank's attached segment since attach, so only a bound
+            // segment is published.
             all.extend(job.objects.endpoints.of_first().map(|of| bound(0, of)));
             continue;
         }
@@ -366,13 +372,13 @@ unsafe extern "C" fn gex_EP_PublishBoundSegment(
     code(CALL, job.engine().memory().publish_bound(team.id(), &all))
 }
 
-/// The names of the values of `gex_MK_Class_t` in messages.
+/// The names of the values of `gex_MK_Class_t`, for error messages.
 const CLASSES: [&str; 4] = ["HOST", "CUDA_UVA", "HIP", "ZE"];
 
-/// Always fails, because this library supports no memory kinds of devices.
+/// Always fails, because this library supports no device memory kinds.
 ///
 /// # Safety
-/// `arguments` is null or valid for a read.
+/// `arguments` must be null or valid for a read.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_MK_Create(
     _place: *mut *const c_void,
@@ -400,7 +406,7 @@ unsafe extern "C" fn gex_MK_Create(
     refuse(CALL, &refusal)
 }
 
-/// Always fails, because no memory kind can have been created.
+/// Always ends the job, because no memory kind can have been created.
 #[unsafe(no_mangle)]
 extern "C" fn gex_MK_Destroy(kind: *const c_void, _flags: u32) {
     const CALL: &str = "gex_MK_Destroy";

@@ -1,10 +1,11 @@
-//! Events: operations under way, waited for one by one or in arrays.
+//! Events: numbers that stand for operations under way, to be waited for one by one or in arrays.
 //!
-//! An event is a number in place of a pointer: 0 if nothing is under way, otherwise an operation's
-//! number with a tag. The tag marks it as a root, whose completion ends the operation, or as a leaf
-//! of one (local completion, or part of an access region). A leaf completes with its root: the
-//! engine copies data before a call returns or not at all, so a leaf has no earlier completion.
-//! Leaves hold no resources and may be abandoned.
+//! An event is a pointer in C but a number here: 0 if nothing is under way, otherwise an
+//! operation's number with a tag. The tag marks the event as a root, whose completion ends the
+//! operation, or as a leaf of a root (local completion, or a part of an access region). A leaf
+//! completes together with its root: the engine either copies the data before the call returns or
+//! uses it until the operation is complete, so no leaf can complete earlier. Leaves hold no
+//! resources and may be abandoned.
 
 use std::ffi::c_int;
 
@@ -15,13 +16,16 @@ use crate::barrier;
 use crate::fault::{fatal, sure};
 use crate::job::Job;
 
-/// The lowest three bits, which distinguish events from constants.
+/// The values of an event's lowest three bits, which distinguish roots, leaves and the constants.
 const ROOT: usize = 4;
 const LEAF: usize = 6;
+/// The mask of the lowest three bits.
 pub(crate) const TAG: usize = 7;
+/// The position of the operation's number above the tag.
 pub(crate) const SHIFT: u32 = 3;
 
-/// Returns the event of a started operation; `None`: the call would have blocked.
+/// Returns the event of a started operation. `None` means that the call would have blocked and
+/// started nothing; its event is `GEX_EVENT_NO_OP`.
 #[inline]
 pub(crate) fn event(handle: Option<Handle>) -> usize {
     match handle {
@@ -31,7 +35,7 @@ pub(crate) fn event(handle: Option<Handle>) -> usize {
     }
 }
 
-/// Returns the leaf of a root.
+/// Returns the leaf of a root, or `GEX_EVENT_INVALID` if `root` is not a root.
 #[inline]
 pub(crate) fn leaf(root: usize) -> usize {
     if root & TAG == ROOT {
@@ -41,7 +45,8 @@ pub(crate) fn leaf(root: usize) -> usize {
     }
 }
 
-/// Returns an event's operation, and whether the event is a leaf.
+/// Returns an event's operation, and whether the event is a leaf. Ends the job if the event is not
+/// valid.
 fn operation(call: &str, event: usize) -> (Handle, bool) {
     match (event & TAG, u32::try_from(event >> SHIFT)) {
         (ROOT, Ok(bits)) => (Handle::from_bits(bits), false),
@@ -63,20 +68,21 @@ fn is_over(call: &str, job: &Job, event: usize) -> bool {
     }
 }
 
-/// Tests an event that is not `GEX_EVENT_INVALID`. Does not poll.
+/// `gex_Event_Test` for events other than `GEX_EVENT_INVALID`, which the headers handle. Does not
+/// poll.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_event_test(event: usize) -> c_int {
     const CALL: &str = "gex_Event_Test";
     ready(event == events::INVALID || is_over(CALL, Job::of(CALL), event))
 }
 
-/// Waits for an event that is not `GEX_EVENT_INVALID`.
+/// `gex_Event_Wait` for events other than `GEX_EVENT_INVALID`, which the headers handle.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_event_wait(event: usize) {
     wait_for("gex_Event_Wait", event);
 }
 
-/// Waits for an event as part of a call.
+/// Waits for an event as part of the call named `call`.
 pub(crate) fn wait_for(call: &'static str, event: usize) {
     let job = Job::of(call);
     wait(call, job, || {
@@ -95,7 +101,8 @@ pub(crate) fn wait(call: &'static str, job: &Job, over: impl FnMut() -> bool) {
 /// Returns an array from C as a slice.
 ///
 /// # Safety
-/// `events` is valid for `count` events, which are not used otherwise meanwhile.
+/// `events` must be null or valid for reads and writes of `count` events, which must not be used
+/// otherwise while the slice is in use.
 unsafe fn array<'a>(call: &str, events: *mut usize, count: usize) -> &'a mut [usize] {
     if count == 0 {
         return &mut [];
@@ -106,14 +113,16 @@ unsafe fn array<'a>(call: &str, events: *mut usize, count: usize) -> &'a mut [us
             &format_args!("an array of {count} events at {events:p} is not valid"),
         );
     }
-    // SAFETY: not null, not too long; the rest is the caller's promise.
+    // SAFETY: `events` is neither null nor too long, so the caller guarantees that it is valid for
+    // `count` events.
     unsafe { std::slice::from_raw_parts_mut(events, count) }
 }
 
-/// Sets completed events to `GEX_EVENT_INVALID`. Returns how many there were, and whether all
-/// events are complete now.
+/// Sets completed events to `GEX_EVENT_INVALID`. Returns the number of events that this call
+/// completed, and whether all events of the array are complete now.
 ///
-/// Leaves come first: completing a root frees its number, which another operation may then reuse.
+/// Leaves are tested before roots, because completing a root frees its number, which another
+/// operation may then reuse.
 fn sweep(call: &str, job: &Job, array: &mut [usize]) -> (usize, bool) {
     let mut ended = 0;
     for leaves in [true, false] {
@@ -128,15 +137,15 @@ fn sweep(call: &str, job: &Job, array: &mut [usize]) -> (usize, bool) {
     (ended, array.iter().all(|&event| event == events::INVALID))
 }
 
-/// `gex_Event_TestSome`: returns whether at least one event is complete or none was under way. Does
-/// not poll.
+/// `gex_Event_TestSome`: succeeds if at least one event is complete or none was under way. Does not
+/// poll.
 ///
 /// # Safety
-/// `events` is valid for `count` events.
+/// `events` must be null or valid for reads and writes of `count` events.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_event_test_some(events: *mut usize, count: usize) -> c_int {
     const CALL: &str = "gex_Event_TestSome";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `events` is null or valid for `count` events.
     let array = unsafe { array(CALL, events, count) };
     let (ended, all) = sweep(CALL, Job::of(CALL), array);
     ready(ended > 0 || all)
@@ -145,11 +154,11 @@ unsafe extern "C" fn conduit_gex_event_test_some(events: *mut usize, count: usiz
 /// `gex_Event_TestAll`. Does not poll.
 ///
 /// # Safety
-/// `events` is valid for `count` events.
+/// `events` must be null or valid for reads and writes of `count` events.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_event_test_all(events: *mut usize, count: usize) -> c_int {
     const CALL: &str = "gex_Event_TestAll";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `events` is null or valid for `count` events.
     let array = unsafe { array(CALL, events, count) };
     ready(sweep(CALL, Job::of(CALL), array).1)
 }
@@ -157,11 +166,11 @@ unsafe extern "C" fn conduit_gex_event_test_all(events: *mut usize, count: usize
 /// `gex_Event_WaitSome`.
 ///
 /// # Safety
-/// `events` is valid for `count` events.
+/// `events` must be null or valid for reads and writes of `count` events.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_event_wait_some(events: *mut usize, count: usize) {
     const CALL: &str = "gex_Event_WaitSome";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `events` is null or valid for `count` events.
     let array = unsafe { array(CALL, events, count) };
     let job = Job::of(CALL);
     wait(CALL, job, || {
@@ -173,11 +182,11 @@ unsafe extern "C" fn conduit_gex_event_wait_some(events: *mut usize, count: usiz
 /// `gex_Event_WaitAll`.
 ///
 /// # Safety
-/// `events` is valid for `count` events.
+/// `events` must be null or valid for reads and writes of `count` events.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_event_wait_all(events: *mut usize, count: usize) {
     const CALL: &str = "gex_Event_WaitAll";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `events` is null or valid for `count` events.
     let array = unsafe { array(CALL, events, count) };
     let job = Job::of(CALL);
     wait(CALL, job, || sweep(CALL, job, array).1);

@@ -1,10 +1,10 @@
 //! The end of a job.
 //!
-//! A job ends for all ranks when one calls `gasnet_exit`, returns from `main`, or calls `exit`.
-//! That rank notifies the others. With code 0, the others may end by themselves for a second
-//! (`CONDUIT_EXIT_GRACE`). Then each gets `SIGQUIT` if its client catches it, and ends, whatever
-//! code the client's handler passes to `gasnet_exit`: the job's code is that of the rank that ended
-//! it.
+//! A job ends for all ranks when one of them calls `gasnet_exit`, returns from `main`, or calls
+//! `exit`. That rank notifies the others. If its exit code is 0, the others have a second
+//! (`CONDUIT_EXIT_GRACE`) to end by themselves. Then each remaining rank raises `SIGQUIT` if its
+//! client catches that signal, and ends. The job's exit code is that of the rank that ended the
+//! job, even if the handler of another rank passes a different code to `gasnet_exit`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::AcqRel, Ordering::Acquire};
@@ -15,25 +15,26 @@ use crate::job::Job;
 use crate::output::Flush;
 use crate::signals;
 
-/// The thread that ends this process; 0 before the end.
+/// The thread that ends this process. 0 while no thread has begun to end it.
 static ENDING: AtomicU64 = AtomicU64::new(0);
 /// The process's exit code.
 static CODE: AtomicI32 = AtomicI32::new(0);
-/// Whether another rank ends the job and reports its code to the launcher.
+/// Whether another rank has ended the job. That rank reports the exit code to the launcher.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// The time that other threads wait for the thread that ends the process. That thread's own waits
-/// are bounded.
+/// The longest time that other threads wait for the thread that ends the process. It only has to
+/// exceed that thread's own waits, which are bounded.
 const LONGEST_END: Duration = Duration::from_secs(600);
 
-/// Returns a nonzero number that identifies this thread.
+/// Returns a nonzero number that identifies the calling thread.
 fn thread() -> u64 {
-    // SAFETY: `pthread_self` has no precondition. Its value is an address on Linux: never 0, and
-    // unique among threads.
+    // SAFETY: `pthread_self` has no precondition. On Linux its value is an address, so it is
+    // nonzero and unique among the threads.
     unsafe { libc::pthread_self() }
 }
 
-/// Claims the end for this thread; false if it has begun already.
+/// Makes this thread the one that ends the process. Returns `false` if a thread has already begun
+/// to end it.
 fn first(code: c_int) -> bool {
     let begun = ENDING
         .compare_exchange(0, thread(), AcqRel, Acquire)
@@ -45,36 +46,37 @@ fn first(code: c_int) -> bool {
     begun
 }
 
-/// Ignores `SIGTERM`. A launcher that learns of the end from another rank must not cut off the
-/// output of this one. It ends ranks that do not react by other means.
+/// Ignores `SIGTERM`, so that a launcher that learns of the end from another rank does not cut off
+/// the output of this rank. The launcher has other means to end ranks that do not react.
 pub(crate) fn ignore_launcher() {
-    // SAFETY: ignores a valid signal.
+    // SAFETY: `SIGTERM` is a valid signal that may be ignored.
     unsafe { libc::signal(libc::SIGTERM, libc::SIG_IGN) };
 }
 
-/// Ends this process at once after writing its output. Does not run `atexit` handlers: GASNet's
-/// rule.
+/// Writes this process's output and ends the process at once. Does not run `atexit` handlers, as
+/// GASNet requires.
 fn end_process() -> ! {
     begin_output().into_iter().for_each(Flush::finish);
-    // Only the rank that ends the job may fail: see `Member::ended_by`, which has already left the
-    // job for this rank.
+    // If another rank has ended the job, this process must exit with 0: only the rank that ends the
+    // job may report a failure. `Member::ended_by` has already made this rank leave the job.
     let code = if TOLD.load(Acquire) {
         0
     } else {
         CODE.load(Acquire)
     };
-    // SAFETY: ends the process.
+    // SAFETY: `_exit` has no precondition; it ends the process.
     unsafe { libc::_exit(conduit::process_code(code)) }
 }
 
-/// Starts flushing C's streams. A child (`fork`) must not do so: its buffers are copies of the
-/// rank's.
+/// Starts flushing C's streams, except in a child (`fork`), whose buffers are copies of the rank's
+/// and would be written twice.
 fn begin_output() -> Option<Flush> {
     (!Job::is_in_child()).then(Flush::begin)
 }
 
-/// Handles an end that has already begun: on another thread, which will finish it, or further up
-/// this thread's stack, in a handler of `SIGQUIT`.
+/// Handles an end that has already begun. If another thread has begun it, waits for that thread to
+/// finish it. If this thread has begun it (this call then comes from a handler of `SIGQUIT`), ends
+/// the process.
 fn join_the_end() -> ! {
     if ENDING.load(Relaxed) != thread() {
         std::thread::sleep(LONGEST_END);
@@ -82,7 +84,7 @@ fn join_the_end() -> ! {
     end_process()
 }
 
-/// Ends the job with this code.
+/// Ends the job with the exit code `code`.
 pub(crate) fn end_job(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
@@ -95,8 +97,8 @@ pub(crate) fn end_job(code: c_int) -> ! {
     end_process()
 }
 
-/// Ends this process because another rank has ended the job. The client's `SIGQUIT` handler runs
-/// first.
+/// Ends this process because another rank has ended the job with `code`. The client's `SIGQUIT`
+/// handler runs first.
 pub(crate) fn leave(code: c_int) -> ! {
     if !first(code) {
         join_the_end();
@@ -106,25 +108,25 @@ pub(crate) fn leave(code: c_int) -> ! {
     end_process()
 }
 
-/// Ends the whole job with this code. Does not return, and runs no `atexit` handlers. In a child of
-/// the rank's process (`fork`), ends only the child.
+/// Ends the whole job with the exit code `code`. Does not return, and runs no `atexit` handlers.
+/// When called in a child (`fork`) of a rank's process, ends only the child.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_exit(code: c_int) -> ! {
     end_job(code)
 }
 
 unsafe extern "C" {
-    /// glibc's `atexit` with the exit code.
+    /// glibc's variant of `atexit` that passes the exit code to the function.
     fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// Handles an end without `gasnet_exit`: a return from `main`, or `exit`.
+/// Handles the end of a process that returns from `main` or calls `exit` instead of `gasnet_exit`.
 extern "C" fn exiting(code: c_int, catch: *mut c_void) {
-    // A child that ends in this way is not a rank.
+    // A child is not a rank, so its end does not concern the job.
     if Job::is_in_child() || !first(code) {
         return;
     }
-    // C's `exit` keeps only eight bits.
+    // The system keeps only the low eight bits of the code passed to `exit`.
     let code = code & 0xff;
     if let Some(job) = Job::get() {
         if catch.is_null() {
@@ -135,12 +137,12 @@ extern "C" fn exiting(code: c_int, catch: *mut c_void) {
     }
 }
 
-/// Makes `exit` and a return from `main` end the job from now on. With `GASNET_CATCH_EXIT=0`, they
-/// end only this rank.
+/// From now on, makes `exit` and a return from `main` end the whole job if `catch` is `true`, or
+/// only this rank if `catch` is `false` (`GASNET_CATCH_EXIT=0`).
 pub(crate) fn catch_exit(catch: bool) {
     let argument = std::ptr::without_provenance_mut(catch.into());
     // SAFETY: the function lives as long as the process, and the argument is only a flag. The call
-    // fails only for lack of memory; the launcher then finds a rank that has ended without
-    // reporting it.
+    // fails only for lack of memory; the launcher then notices that a rank has ended without
+    // reporting its end.
     let _ = unsafe { on_exit(exiting, argument) };
 }

@@ -1,4 +1,4 @@
-//! Errors: returned as codes where GASNet defines one, otherwise fatal to the job.
+//! Errors. A call returns an error code where GASNet defines one; any other error ends the job.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Display;
@@ -12,7 +12,7 @@ use crate::abi::{self, Flags};
 use crate::job::{Job, rank_if_known};
 use crate::legacy;
 
-/// `gex_System_SetVerboseErrors`.
+/// Whether errors with a code are printed: see `gex_System_SetVerboseErrors`.
 static VERBOSE: AtomicBool = AtomicBool::new(true);
 
 /// The exit code of a job that ends with a fatal error.
@@ -72,7 +72,7 @@ impl From<EngineError> for Refusal {
             | EngineError::AlreadyAttached { .. }
             | EngineError::Forked { .. } => abi::NOT_INIT,
             EngineError::Exhausted { .. } => abi::RESOURCE,
-            // These end the job, whichever call reports them.
+            // These errors end the job, whichever call reports them.
             EngineError::BadMessage { .. }
             | EngineError::HandlerPanicked { .. }
             | EngineError::Panicked { .. }
@@ -85,7 +85,7 @@ impl From<EngineError> for Refusal {
             _ => abi::BAD_ARG,
         };
         match error {
-            // The client knows addresses, not offsets.
+            // Report addresses, because the client does not know offsets.
             EngineError::OutOfSegment {
                 rank,
                 offset,
@@ -138,7 +138,7 @@ fn complain(kind: &str, call: &str, reason: &dyn Display) {
     }
 }
 
-/// Returns the value, or ends the job with the error.
+/// Returns the value of a result, or ends the job if it is an error.
 #[inline]
 pub(crate) fn sure<T, E: Into<Refusal>>(call: &str, result: Result<T, E>) -> T {
     match result {
@@ -166,8 +166,9 @@ pub(crate) fn code<E: Into<Refusal>>(call: &str, result: Result<(), E>) -> c_int
     }
 }
 
-/// Returns the result of an initiation: 0 if started, otherwise [`abi::NO_OP`]. Errors are fatal,
-/// except in GASNet-1 calls.
+/// Returns the result of a call that starts an operation: 0 if the operation was started,
+/// [`abi::NO_OP`] if it was not. Errors are fatal, except in GASNet-1 calls, which return an error
+/// code.
 #[inline]
 pub(crate) fn started<E: Into<Refusal>>(
     call: &str,

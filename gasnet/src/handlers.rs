@@ -1,4 +1,4 @@
-//! Handlers: registration of C functions, calls to them, and the information in their tokens.
+//! Handlers: C functions that the client registers, the library's calls to them, and their tokens.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -22,17 +22,18 @@ pub(crate) struct Token<'a> {
     registered: &'static Registered,
 }
 
-/// A registered handler. Registrations last as long as the process.
+/// A registered handler. It is never freed.
 struct Registered {
-    /// The index is written once more after registration if the client gave none.
+    /// The entry that the client registered. If the client gave no index, the assigned index is
+    /// written after registration.
     entry: UnsafeCell<Entry>,
 }
 
-// SAFETY: `cdata` and `name` are the client's pointers and only returned to it; any thread may call
-// the function (GASNet's rule for handlers). An assigned index is unknown to other threads until
-// the registration has returned, so no message is handled while it is written.
+// SAFETY: `cdata` and `name` are the client's pointers, which are only returned to it, and GASNet
+// lets any thread call a handler. Other threads learn an assigned index only once the registration
+// has returned, so no message is handled while the index is written.
 unsafe impl Send for Registered {}
-// SAFETY: as above.
+// SAFETY: sharing is sound for the same reasons as sending, given above.
 unsafe impl Sync for Registered {}
 
 /// Calls a function with the given first parameters, followed by the message's argument words.
@@ -47,16 +48,16 @@ macro_rules! call_with_words {
     (@all $function:expr, $first:tt, $words:expr, $([$($word:ident)*])*) => {
         match $words {
             $([$($word),*] => call_with_words!(@call $function, $first, $($word)*),)*
-            // Messages have no more arguments.
+            // A message has at most 16 arguments.
             _ => (),
         }
     };
     (@call $function:expr, ($($type:ty: $value:expr),*), $($word:ident)*) => {{
-        // SAFETY: see `Registered::call`.
+        // SAFETY: `Registered::call` explains why the function has this type.
         let function = unsafe {
             std::mem::transmute::<HandlerFn, unsafe extern "C" fn($($type,)* $(call_with_words!(@type $word)),*)>($function)
         };
-        // SAFETY: as above.
+        // SAFETY: `Registered::call` explains why the call is sound.
         unsafe { function($($value,)* $(*$word),*) }
     }};
     (@type $word:ident) => { u32 };
@@ -64,24 +65,26 @@ macro_rules! call_with_words {
 
 impl Registered {
     fn entry(&self) -> &Entry {
-        // SAFETY: only `assigned` writes it, and never concurrently with anything else.
+        // SAFETY: only `assigned` writes the entry, and never while another reference to it is in
+        // use.
         unsafe { &*self.entry.get() }
     }
 
     /// Stores the id that the registration has assigned.
     ///
     /// # Safety
-    /// No other reference to the entry is in use: no handler with this id runs.
+    /// No other reference to the entry may be in use. In particular, no handler with this id may be
+    /// running.
     unsafe fn assigned(&self, id: u8) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that no other reference to the entry is in use.
         unsafe { (*self.entry.get()).index = id };
     }
 
     /// Runs the handler.
     ///
-    /// The calls are sound if the client's registration is right: GASNet's contract is that a
-    /// handler has the parameters of the messages sent to it. `gex_flags` and `gex_nargs` have been
-    /// checked.
+    /// The calls to C are sound because GASNet's contract requires a handler to have the parameters
+    /// of the messages sent to it. The engine has checked the message against `gex_flags` and
+    /// `gex_nargs`.
     #[inline]
     fn call(&'static self, message: &Message<'_, Mode>) {
         // `register` refuses `None`.
@@ -108,7 +111,8 @@ impl Registered {
     }
 }
 
-/// Returns the address of a long's payload. For an empty payload, returns the address sent.
+/// Returns the address of a long's payload. For an empty payload, returns the destination address
+/// that the sender gave.
 fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_void {
     let base = match message.engine().memory().segment() {
         Ok((base, _)) if length > 0 => base,
@@ -117,7 +121,8 @@ fn landed(message: &Message<'_, Mode>, offset: usize, length: usize) -> *mut c_v
     base.wrapping_add(offset).cast()
 }
 
-/// Returns the engine's registration, and the entry that the handler's tokens show.
+/// Returns the registration to pass to the engine, and the entry that `gex_Token_Info` returns for
+/// the handler.
 fn registration(
     entry: &Entry,
     place: usize,
@@ -144,8 +149,8 @@ fn registration(
     let name: Option<&'static CStr> = if entry.name.is_null() {
         None
     } else {
-        // SAFETY: not null, so a C string by the client's contract. It is copied, and the copy is
-        // never freed.
+        // SAFETY: the name is not null, so the client guarantees that it is a C string. The library
+        // keeps a copy, which is never freed.
         Some(Box::leak(
             unsafe { CStr::from_ptr(entry.name) }
                 .to_owned()
@@ -153,8 +158,8 @@ fn registration(
         ))
     };
     let registered: &'static Registered = Box::leak(Box::new(Registered {
-        // Keeps the client's own pointers, as GASNet requires; the library's messages use the
-        // copied name.
+        // The entry keeps the client's own pointers, as GASNet requires. The library's messages use
+        // the copied name.
         entry: UnsafeCell::new(*entry),
     }));
     let handler: Handler<Mode> =
@@ -171,7 +176,7 @@ fn registration(
     Ok((registration, registered))
 }
 
-/// Registers entries, and writes the ids of those that had none.
+/// Registers entries, and writes the assigned ids to the entries that had none.
 pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> {
     let (mut list, registered): (Vec<_>, Vec<_>) = entries
         .iter()
@@ -187,7 +192,7 @@ pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> 
         if entry.index != *id {
             entry.index = *id;
             // SAFETY: the id was free until now, and no other thread learns it before this call
-            // returns.
+            // returns, so no handler with this id is running.
             unsafe { registered.assigned(*id) };
         }
     }
@@ -197,7 +202,8 @@ pub(crate) fn register(job: &Job, entries: &mut [Entry]) -> Result<(), Refusal> 
 /// Returns a table from C as a slice.
 ///
 /// # Safety
-/// `table` is null or valid for `count` entries, for as long as the slice is used.
+/// `table` must be null or valid for reads and writes of `count` entries for as long as the slice
+/// is used.
 pub(crate) unsafe fn table<'a, T>(table: *mut T, count: usize) -> Result<&'a mut [T], Refusal> {
     if count == 0 {
         return Ok(&mut []);
@@ -207,15 +213,16 @@ pub(crate) unsafe fn table<'a, T>(table: *mut T, count: usize) -> Result<&'a mut
             "a table of {count} handlers at {table:p} is not valid"
         )));
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `table` is not null, so the caller guarantees that it is valid for `count` entries.
     Ok(unsafe { std::slice::from_raw_parts_mut(table, count) })
 }
 
-/// Registers handlers with an endpoint. Local; may be called again for other handlers.
+/// Registers handlers with an endpoint. This call is local, and may be repeated to register more
+/// handlers.
 ///
 /// # Safety
-/// `entries` is valid for `count` entries, whose functions are handlers that match their flags and
-/// counts.
+/// `entries` must be null or valid for reads and writes of `count` entries. The entries' functions
+/// must be handlers that match their flags and argument counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_EP_RegisterHandlers(
     endpoint: *const c_void,
@@ -225,12 +232,12 @@ unsafe extern "C" fn gex_EP_RegisterHandlers(
     const CALL: &str = "gex_EP_RegisterHandlers";
     let job = Job::of(CALL);
     check(CALL, "endpoint", &job.objects.endpoint, endpoint);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `entries` is null or valid for `count` entries.
     let entries = unsafe { table(entries, count) };
     code(CALL, entries.and_then(|entries| register(job, entries)))
 }
 
-/// Registers the handlers of GASNet-1's attach.
+/// Registers the handlers passed to GASNet-1's attach.
 pub(crate) fn register_legacy(job: &Job, entries: &mut [LegacyEntry]) -> Result<(), Refusal> {
     let entry = |legacy: &LegacyEntry| Entry {
         index: legacy.index,
@@ -251,20 +258,23 @@ pub(crate) fn register_legacy(job: &Job, entries: &mut [LegacyEntry]) -> Result<
 /// Returns the token that C has passed back.
 ///
 /// # Safety
-/// `token` is null or the token of a handler that is running.
+/// `token` must be null or the token of a handler that is running.
 #[inline]
 pub(crate) unsafe fn token<'a>(call: &str, token: *const c_void) -> &'a Token<'a> {
-    // SAFETY: the caller's promise: `Registered::call` made it and is still running.
+    // SAFETY: the caller guarantees that the token is null or that of a running handler, so the
+    // `Token` in `Registered::call` still exists.
     match unsafe { token.cast::<Token<'a>>().as_ref() } {
         Some(token) => token,
         None => fatal(call, &"the token is null"),
     }
 }
 
-/// Writes the fields of `wanted` that are available to `info`, and returns which they are.
+/// Writes the token's information to `info`, and returns the set of those fields in `wanted` that
+/// are available.
 ///
 /// # Safety
-/// `handle` is the token of the handler that is running, `info` valid for a write.
+/// `handle` must be the token of the handler that is running. `info` must be null or valid for a
+/// write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Token_Info(
     handle: *const c_void,
@@ -272,9 +282,9 @@ unsafe extern "C" fn gex_Token_Info(
     wanted: TokenFields,
 ) -> TokenFields {
     const CALL: &str = "gex_Token_Info";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token.
     let token = unsafe { token(CALL, handle) };
-    // SAFETY: null, or valid for a write: the caller's promise.
+    // SAFETY: the caller guarantees that `info` is null or valid for a write.
     let Some(info) = (unsafe { info.cast::<std::mem::MaybeUninit<TokenInfo>>().as_mut() }) else {
         fatal(CALL, &"info is null")
     };
@@ -291,16 +301,17 @@ unsafe extern "C" fn gex_Token_Info(
 /// Writes the rank that sent a message to `source`.
 ///
 /// # Safety
-/// `handle` is the token of the handler that is running, `source` valid for a write.
+/// `handle` must be the token of the handler that is running. `source` must be null or valid for a
+/// write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_AMGetMsgSource(handle: *const c_void, source: *mut u32) -> c_int {
     const CALL: &str = "gasnet_AMGetMsgSource";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token.
     let token = unsafe { token(CALL, handle) };
     if source.is_null() {
         return crate::fault::refuse(CALL, &Refusal::bad("the pointer for the rank is null"));
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `source` is not null, so the caller guarantees that it is valid for a write.
     unsafe { source.write(token.message.source()) };
     abi::OK
 }
@@ -308,11 +319,12 @@ unsafe extern "C" fn gasnet_AMGetMsgSource(handle: *const c_void, source: *mut u
 /// Returns arguments from C as a slice.
 ///
 /// # Safety
-/// `words` is valid for `count` words, and `count` is at most 16; the headers ensure both.
+/// `words` must be valid for reads of `count` words, and `count` must be at most 16. The headers
+/// ensure both.
 #[inline]
 pub(crate) unsafe fn arguments<'a>(count: u32, words: *const u32) -> &'a [u32] {
     debug_assert!(count as usize <= MAX_ARGS && !words.is_null());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words.
     unsafe { std::slice::from_raw_parts(words, count as usize) }
 }
 
@@ -322,10 +334,12 @@ pub(crate) fn is_memory(base: *const c_void, bytes: usize) -> bool {
     bytes == 0 || !base.is_null() && bytes <= isize::MAX as usize
 }
 
-/// Returns a payload from C as a slice. Zero bytes at any address are an empty one.
+/// Returns a payload from C as a slice. If `bytes` is 0, the slice is empty and `base` may be any
+/// address.
 ///
 /// # Safety
-/// `base` is null or valid for `bytes` bytes, which are not written while the slice is used.
+/// `base` must be null or valid for reads of `bytes` bytes, which must not be written while the
+/// slice is used.
 #[inline]
 pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'a [u8], Refusal> {
     if bytes == 0 {
@@ -336,7 +350,8 @@ pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'
             "a payload of {bytes} bytes at {base:p} is not valid memory"
         )));
     }
-    // SAFETY: not null, not too long; the rest is the caller's promise.
+    // SAFETY: `base` is not null and `bytes` not too large, so the caller guarantees that the bytes
+    // can be read.
     Ok(unsafe { std::slice::from_raw_parts(base.cast(), bytes) })
 }
 

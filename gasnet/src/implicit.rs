@@ -1,4 +1,4 @@
-//! Implicit operations: a thread's operations that are waited for together, and access regions.
+//! Implicit operations, which a thread waits for together, and access regions.
 
 use std::ffi::c_int;
 
@@ -9,8 +9,9 @@ use crate::event::{event, ready};
 use crate::fault::sure;
 use crate::job::Job;
 
-/// Returns the classes of operations in a set of categories. Active messages are locally complete
-/// when sent. A put's local completion is not tracked separately.
+/// Returns the engine's classes of operations for a set of categories. `AM` has no class, because
+/// an active message is locally complete when its call returns. `LC` maps to puts, because a put's
+/// local completion is not tracked separately.
 fn classes(categories: Categories) -> Class {
     let puts = Categories::PUT | Categories::LC;
     [

@@ -14,31 +14,34 @@ use crate::abi;
 use crate::fault::{Refusal, fatal};
 use crate::objects::Objects;
 
-/// The underlying engine.
+/// The type of the underlying engine.
 pub(crate) type TheEngine = Engine<Network<Mode>, Mode>;
 
-/// This process in its job, from init to the end.
+/// This process's membership in its job, from init to the end.
 pub(crate) struct Job {
     pub(crate) member: Member<Mode>,
     pub(crate) objects: Objects,
     /// The ranks on this host.
     pub(crate) of_host: Box<[abi::RankInfo]>,
-    /// The neighbourhood shown to the client: ranks whose memory is mapped here.
+    /// The ranks of this rank's neighbourhood, as shown to the client: those whose memory is mapped
+    /// here.
     pub(crate) neighbours: Box<[abi::RankInfo]>,
-    /// The neighbourhood of each rank, by rank; 4 bytes per rank.
+    /// The number of each rank's neighbourhood, by rank.
     neighbourhoods: Box<[u32]>,
-    /// `GASNET_SEGMENT_EVERYTHING`: a segment is all memory of a process.
+    /// Whether the client was compiled with `GASNET_SEGMENT_EVERYTHING`: a segment is all memory of
+    /// a process.
     pub(crate) everything: bool,
-    /// Whether every rank's segment is mapped here and all ranks are one neighbourhood.
+    /// Whether every rank's segment is mapped here and all ranks form one neighbourhood.
     all_mapped: bool,
 }
 
 struct Place(OnceLock<Job>);
 
-// SAFETY: in PAR the job can be shared. In SEQ and PARSYNC the client promises that only one thread
-// at a time calls the library (GASNet's specification of these modes), which `Job` requires.
+// SAFETY: in PAR, `Job` can be shared between threads. In SEQ and PARSYNC, only one thread at a
+// time may use it; GASNet's specification of these modes obliges the client to ensure that.
 unsafe impl Sync for Place {}
-// SAFETY: as above; a job is never moved out of its place.
+// SAFETY: threads use the job one at a time in SEQ and PARSYNC, for the same reason, and the job is
+// never moved out of its place.
 unsafe impl Send for Place {}
 
 static JOB: Place = Place(OnceLock::new());
@@ -53,8 +56,9 @@ pub(crate) struct Shared {
     team: AtomicPtr<c_void>,
 }
 
-/// A mapped rank's segment, as the headers' inline functions read it. If the segment is not mapped,
-/// and before attach, all fields are 0: no range lies within it, so the functions call the library.
+/// A mapped rank's segment, as the headers' inline functions read it. Before attach, and if the
+/// segment is not mapped, all fields are 0. No range lies within such a segment, so the inline
+/// functions call the library.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Mapped {
@@ -62,17 +66,18 @@ struct Mapped {
     words: AtomicU64,
     /// The segment's address in its owner's process.
     address: AtomicU64,
-    /// The number to add to an owner's address to get the address here.
+    /// The number to add to the owner's address of a byte to get the byte's address here.
     delta: AtomicU64,
     /// The segment's length in bytes.
     length: AtomicU64,
 }
 
-/// The size of the largest word in bytes. Up to this size the inline functions compare only once.
+/// The size of the largest word in bytes. For accesses of up to this size, the inline functions
+/// check the range with a single comparison.
 const WORD: u64 = 8;
 
-/// The number of ranks whose segments the headers know, `CONDUIT_GEX_NEAR_RANKS`. Untouched pages
-/// of the table take no memory.
+/// `CONDUIT_GEX_NEAR_RANKS`: the number of ranks whose segments the inline functions can look up.
+/// Untouched pages of the table take no memory.
 const NEAR_RANKS: usize = 4096;
 
 impl Mapped {
@@ -94,7 +99,8 @@ impl Mapped {
         self.address.store(segment.address, Relaxed);
         self.delta
             .store(window.wrapping_sub(segment.address), Relaxed);
-        // SYNC: Release, so that a thread that finds a range inside also finds the other fields.
+        // SYNC: Release, so that a thread that reads a nonzero `length` or `words` also sees the
+        // fields stored before.
         self.length.store(length, Release);
         self.words.store(length - (WORD - 1), Release);
     }
@@ -110,8 +116,9 @@ static conduit_gex_job: Shared = Shared {
     team: AtomicPtr::new(std::ptr::null_mut()),
 };
 
-/// Numbers neighbourhoods in the order of their first ranks. `shared` names the set of ranks that
-/// map each other's memory; up to `most` consecutive ranks of a set form a neighbourhood.
+/// Returns the number of each rank's neighbourhood. Neighbourhoods are numbered in the order of
+/// their first ranks. `shared` yields, for each rank, the set of ranks that map each other's
+/// memory; each `most` successive ranks of a set form a neighbourhood.
 fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[u32]> {
     let mut next = 0;
     let mut open: HashMap<Option<u32>, (u32, u32)> = HashMap::new();
@@ -127,11 +134,11 @@ fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[
     shared.map(number).collect()
 }
 
-/// Hides the segments in a child: the inline functions find no segment and call the library, which
-/// refuses. Client code compiled with a value read before the fork may still use it, because the
-/// table is constant to compilers. Other ranks' segments are therefore made inaccessible, and an
-/// access ends the child. This rank's own segment stays accessible, because a child may need data
-/// in it to `exec`.
+/// Hides the segments in a child, so that the inline functions find no segment and call the
+/// library, which refuses. Compiled client code may still use table values that it read before the
+/// fork, because the headers declare the table as constant. Other ranks' segments are therefore
+/// made inaccessible, so that an access ends the child. This rank's own segment stays accessible,
+/// because a child may need data in it to `exec`.
 extern "C" fn hide_segments() {
     let Some(job) = Job::get() else { return };
     for (rank, place) in (0..job.size()).zip(&conduit_gex_segments) {
@@ -148,8 +155,8 @@ extern "C" fn hide_segments() {
         let window = place.address.load(Relaxed);
         let window = window.wrapping_add(place.delta.load(Relaxed));
         let window = std::ptr::with_exposed_provenance_mut(window as usize);
-        // SAFETY: another rank's segment as mapped here, from the start of a page. The library does
-        // not access it in a child; a client that does is ended by the access.
+        // SAFETY: the range is another rank's segment as mapped here, and begins at a page. The
+        // library does not access it in a child. If the client does, the access ends the child.
         let _ = unsafe { libc::mprotect(window, length as usize, libc::PROT_NONE) };
     }
 }
@@ -160,7 +167,7 @@ impl Job {
         JOB.0.get()
     }
 
-    /// Returns the job. A call before init ends the process.
+    /// Returns the job, or ends the process if no job has been joined.
     #[inline]
     pub(crate) fn of(call: &str) -> &'static Self {
         match Self::get() {
@@ -169,7 +176,7 @@ impl Job {
         }
     }
 
-    /// Returns the job, for calls that can report that none has been joined.
+    /// Returns the job, or an error if none has been joined, for calls that can return errors.
     pub(crate) fn or_refusal() -> Result<&'static Self, Refusal> {
         Self::get()
             .ok_or_else(|| Refusal::of(abi::NOT_INIT, "called before the job is joined (init)"))
@@ -188,7 +195,7 @@ impl Job {
         self.engine().size()
     }
 
-    /// Ends the job if it has no such rank.
+    /// Ends the job if `rank` is not one of its ranks.
     pub(crate) fn check_rank(&self, call: &str, rank: Rank) {
         if rank >= self.size() {
             fatal(
@@ -198,7 +205,7 @@ impl Job {
         }
     }
 
-    /// Returns the neighbourhood of a rank.
+    /// Returns the number of a rank's neighbourhood.
     pub(crate) fn neighbourhood(&self, rank: Rank) -> u32 {
         // A rank outside the job is in no neighbourhood.
         let known = self.neighbourhoods.get(rank as usize);
@@ -210,14 +217,14 @@ impl Job {
         self.neighbourhoods.iter().max().map_or(0, |last| last + 1)
     }
 
-    /// Records that puts and gets may be under way from now on, because memory that is not mapped
-    /// may be known.
+    /// Records that puts and gets may be under way from now on, because ranks may have published
+    /// memory that is not mapped here.
     pub(crate) fn knows_unmapped(&self) {
         conduit_gex_job.all_mapped.store(0, Relaxed);
     }
 
-    /// Returns the handle of the first endpoint's segment, attached or bound. Returns null
-    /// (`GEX_SEGMENT_INVALID`) before that, and if the segment is everything.
+    /// Returns the handle of the segment attached or bound to the first endpoint. Returns null
+    /// (`GEX_SEGMENT_INVALID`) if there is none yet, or with segment everything.
     pub(crate) fn bound_segment(&self) -> *const c_void {
         if let Some(created) = self.objects.endpoints.of_first() {
             created.handle()
@@ -245,8 +252,8 @@ impl Job {
         (!window.is_null()).then_some((segment.address as usize, window, segment.len))
     }
 
-    /// Makes this the job of the process, with neighbourhoods of at most `most` ranks. Fails if the
-    /// process has a job.
+    /// Makes `member`'s job the job of this process, with neighbourhoods of at most
+    /// `most_neighbours` ranks. Fails if the process already has a job.
     pub(crate) fn place(
         member: Member<Mode>,
         everything: bool,
@@ -292,7 +299,7 @@ impl Job {
         Ok(placed)
     }
 
-    /// Returns whether this is a child (`fork`) of the process that joined the job.
+    /// Returns whether this process is a child (`fork`) of the process that joined the job.
     pub(crate) fn is_in_child() -> bool {
         Self::get().is_some_and(|job| job.engine().job().is_child())
     }
@@ -304,8 +311,8 @@ impl Job {
             place.show(&segment, self.window(rank, &segment));
         }
         // SAFETY: the function lives as long as the process, and only stores to atomics and makes
-        // system calls. Failure for lack of memory only leaves the mapped memory accessible to
-        // children.
+        // system calls. If `pthread_atfork` fails for lack of memory, children can merely still
+        // access the mapped memory.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(hide_segments)) };
         Ok(())
     }
@@ -333,12 +340,13 @@ extern "C" fn gasnet_AMPoll() -> c_int {
 /// Performs one round of `GASNET_BLOCKUNTIL`.
 ///
 /// # Safety
-/// `state` belongs to the loop: 8 bytes, zero before the first round.
+/// `state` must point to 8 bytes that only the loop uses, and that are zero before its first round.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_wait_step(state: *mut c_void) {
     use conduit_core::kernel::Waiter;
     const { assert!(size_of::<Waiter>() == 8 && align_of::<Waiter>() <= 8) };
-    // SAFETY: the macro's own variable of that size; zeros are a new `Waiter`.
+    // SAFETY: the caller guarantees that `state` is the macro's own variable, which has this size.
+    // Zeros are a valid new `Waiter`.
     let waiter = unsafe { &mut *state.cast::<Waiter>() };
     let job = Job::of("GASNET_BLOCKUNTIL");
     crate::fault::sure("GASNET_BLOCKUNTIL", job.engine().wait_step(waiter));

@@ -14,12 +14,12 @@ use crate::job::Job;
 use crate::request::{long_offset, offset};
 use crate::segment::attach;
 
-/// Whether the client has joined the job by `gasnet_init`.
+/// Whether the client has joined the job with `gasnet_init`.
 pub(crate) static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 
-/// Returns the name by which a GASNet-1 client knows this GASNet-EX call, for error messages. Bulk
-/// calls share the name of the others, and calls for only gets or only puts that of the call for
-/// all.
+/// Returns the name by which a GASNet-1 client knows this GASNet-EX call, for error messages. A
+/// bulk call is given the name of the plain call, and a call for only gets or only puts the name of
+/// the call for both.
 pub(crate) fn called_as(call: &str) -> Option<&'static str> {
     if !IS_CLIENT.load(Relaxed) {
         return None;
@@ -52,7 +52,8 @@ pub(crate) fn called_as(call: &str) -> Option<&'static str> {
 /// Registers handlers and attaches a segment. Collective.
 ///
 /// # Safety
-/// `entries` is valid for `count` entries, whose functions are handlers.
+/// `entries` must be null or valid for reads and writes of `count` entries, whose functions must be
+/// handlers.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_attach(
     entries: *mut LegacyEntry,
@@ -64,9 +65,9 @@ unsafe extern "C" fn gasnet_attach(
     let attached = Job::or_refusal().and_then(|job| {
         let count = usize::try_from(count)
             .map_err(|_| Refusal::bad(format_args!("a table of {count} handlers")))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `entries` is null or valid for `count` entries.
         register_legacy(job, unsafe { table(entries, count) }?)?;
-        // GASNet-EX does not round sizes up to a page.
+        // Attach requires a positive size. GASNet-1 also allows 0.
         let bytes = if bytes == 0 {
             rustix::param::page_size()
         } else {
@@ -77,8 +78,8 @@ unsafe extern "C" fn gasnet_attach(
     code(CALL, attached)
 }
 
-/// Sets how blocking calls should wait, `GASNET_WAIT_*`. This is only a hint: the engine always
-/// spins, yields and sleeps as suits the host.
+/// Sets how blocking calls should wait (`GASNET_WAIT_*`). The mode is only a hint and is ignored:
+/// the engine always spins, yields and sleeps as suits the host.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
     if !(0..=2).contains(&mode) {
@@ -91,8 +92,8 @@ extern "C" fn gasnet_set_waitmode(mode: c_int) -> c_int {
 /// `gasnet_AMRequestLongAsyncN`.
 ///
 /// # Safety
-/// `words` is valid for `count` words, at most 16; `source` is valid for `bytes` bytes and not
-/// written until the reply.
+/// `words` must be valid for reads of `count` words, and `count` must be at most 16. `source` must
+/// be null or valid for reads of `bytes` bytes, which must not be written until the reply.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gasnet_request_long_async(
     rank: Rank,
@@ -104,13 +105,14 @@ unsafe extern "C" fn conduit_gasnet_request_long_async(
     words: *const u32,
 ) -> c_int {
     const CALL: &str = "gasnet_AMRequestLongAsync";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words and `source` for
+    // `bytes` bytes.
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(CALL).engine();
     let sent = payload.and_then(|payload| {
         let offset = long_offset(engine, rank, destination, bytes)?;
         let source = (payload.as_ptr(), bytes);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the payload is not written until the reply.
         Ok(unsafe {
             engine.messages().request_long_async(
                 rank,
@@ -135,11 +137,12 @@ pub(crate) struct ValueHandle {
 /// A get of a value that is under way.
 pub(crate) struct PendingValue {
     handle: Handle,
-    /// The network owns the low-order bytes until the handle is complete.
+    /// The value. The network writes its low-order bytes until the handle is complete.
     value: UnsafeCell<u64>,
 }
 
-/// `gasnet_get_nb_val`: returns the value, or the state of a get that is under way.
+/// `gasnet_get_nb_val`: returns the value if the get is already complete, otherwise the state of
+/// the get under way.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gasnet_get_nb_val(
     rank: Rank,
@@ -165,8 +168,8 @@ extern "C" fn conduit_gasnet_get_nb_val(
     } else {
         size_of::<u64>() - bytes
     };
-    // SAFETY: `bytes` of the boxed word, which is not accessed until the handle is complete; the
-    // box lives until then.
+    // SAFETY: the destination is `bytes` bytes of the boxed word, which is not accessed until the
+    // handle is complete. The box lives until then.
     let got = unsafe {
         engine.rma().get_nb(
             place.add(skipped),
@@ -193,11 +196,13 @@ extern "C" fn conduit_gasnet_get_nb_val(
 /// `gasnet_wait_syncnb_valget` for a get that was under way.
 ///
 /// # Safety
-/// `pending` belongs to a handle of `gasnet_get_nb_val`, and is waited for once.
+/// `pending` must come from a handle returned by `gasnet_get_nb_val`, and must be passed to this
+/// call only once.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gasnet_wait_valget(pending: *mut PendingValue) -> u64 {
     const CALL: &str = "gasnet_wait_syncnb_valget";
-    // SAFETY: from `Box::into_raw`, and used once: the caller's promise.
+    // SAFETY: the caller guarantees that `pending` comes from `Box::into_raw` in
+    // `gasnet_get_nb_val`, and that it is passed only once.
     let pending = unsafe { Box::from_raw(pending) };
     let PendingValue { handle, value } = &*pending;
     let engine = Job::of(CALL).engine();

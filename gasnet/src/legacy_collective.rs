@@ -1,8 +1,8 @@
-//! GASNet-1's collective operations.
+//! GASNet-1's collective operations other than barriers.
 //!
-//! The weaker kinds of synchronisation in their flags (`NOSYNC`, `MYSYNC`) need no action: an
-//! operation accesses a rank's memory only between the rank's call and the operation's completion
-//! there.
+//! The flags `NOSYNC` and `MYSYNC` need no action, because an operation accesses a rank's memory
+//! only between the rank's call and the operation's completion on that rank. Only `ALLSYNC` makes
+//! ranks wait for each other.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
@@ -49,7 +49,8 @@ fn sync(call: &str, bits: c_int) -> CollectiveSync {
     }
 }
 
-/// Returns the operation of a `CONDUIT_GEX_COLL_*` constant, and its call's name.
+/// Returns the operation that a `CONDUIT_GEX_COLL_*` constant stands for, and the name of the
+/// operation's call.
 fn operation(kind: c_uint, root: Rank) -> (CollectiveKind, &'static str) {
     match kind {
         0 => (CollectiveKind::Broadcast { root }, "gasnet_coll_broadcast"),
@@ -64,8 +65,8 @@ fn operation(kind: c_uint, root: Rank) -> (CollectiveKind, &'static str) {
 /// Starts an operation. Operations without a root ignore `root`.
 ///
 /// # Safety
-/// Until the event is complete, both are valid for the operation's accesses at this rank and not
-/// used otherwise.
+/// Until the event is complete, `source` and `result` must be valid for the operation's accesses on
+/// this rank, and must not be used otherwise.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_collective(
     kind: c_uint,
@@ -95,7 +96,8 @@ unsafe extern "C" fn conduit_gex_collective(
     let engine = job.engine();
     let (result, source) = (result.cast(), source.cast());
     let by_handle = Completion::Handle;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `source` and `result` are valid until the event is
+    // complete.
     let started = unsafe {
         engine
             .collectives()
@@ -104,13 +106,13 @@ unsafe extern "C" fn conduit_gex_collective(
     event(Some(sure(call, started)))
 }
 
-/// Ends the job: a barrier with an id was called for a team that does not support ids.
+/// Ends the job, because a barrier with an id was called for a team that does not support ids.
 ///
 /// # Safety
-/// `call` is a C string.
+/// `call` must be a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_not_all(call: *const c_char, handle: *const c_void) -> ! {
-    // SAFETY: the caller's promise; a literal of the headers.
+    // SAFETY: the caller guarantees that `call` is a C string: the headers pass a literal.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
     team(&call, handle);
     fatal(&call, &"only GASNET_TEAM_ALL has barriers with ids")

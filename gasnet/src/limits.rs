@@ -1,4 +1,4 @@
-//! Limits of active messages.
+//! The limits of active messages: the number of arguments and the payload sizes.
 
 use std::ffi::{c_uint, c_void};
 
@@ -19,20 +19,19 @@ extern "C" fn gex_AM_MaxArgs() -> c_uint {
     am::MAX_ARGS as c_uint
 }
 
-/// Returns the largest medium in bytes, request or reply, to any rank, with any argument count and
-/// options.
+/// Returns the size in bytes of the largest medium that can be sent, as a request or a reply, to
+/// any rank with any argument count and options.
 fn medium(call: &str) -> usize {
-    // The limit at the largest argument count: clients can rely on a limit that is the same for all
-    // counts.
+    // Use the limit for the largest argument count, so that the limit is the same for all counts.
     match Job::get() {
         Some(job) => job.engine().messages().max_medium(am::MAX_ARGS),
         None => limits::max_medium(chunk_to_be(call), am::MAX_ARGS),
     }
 }
 
-/// Returns the chunk size of the job that this process is going to join. Clients also ask for the
-/// limits to any rank before init, because they are constants in most GASNet conduits. Settings
-/// that init would refuse end the process.
+/// Returns the chunk size of the job that this process is going to join. Clients may ask for the
+/// limits before init, because these are constants in most GASNet conduits. Ends the process if
+/// init would refuse the settings.
 fn chunk_to_be(call: &str) -> usize {
     match Settings::from_env() {
         Ok((settings, _)) => settings.engine.chunk,
@@ -84,8 +83,8 @@ extern "C" fn gex_AM_LUBReplyLong() -> usize {
     long_reply("gex_AM_LUBReplyLong")
 }
 
-/// Returns the engine and the job's rank, for the limit to a rank of a team, or to any rank if it
-/// is `GEX_RANK_INVALID`.
+/// Returns the engine and the rank in the job of a team's rank. Returns `None` as the rank if
+/// `rank` is `GEX_RANK_INVALID`, which asks for the limit to any rank.
 fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngine, Option<Rank>) {
     let first = if rank == abi::NO_RANK { 0 } else { rank };
     let first = team_rank(call, team, first);
@@ -93,8 +92,8 @@ fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngin
     (engine, (rank != abi::NO_RANK).then_some(first))
 }
 
-/// Reduces a long's limit for a payload to be prepared in a buffer of the library, which is
-/// smaller.
+/// Returns the limit for a prepared long. If the payload is to be prepared in a buffer of the
+/// library, which is smaller, this is less than `long`.
 fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
     if flags.contains(Flags::PREPARE_LEAST_ALLOC) {
         own_buffer_limit(engine, long)
@@ -103,7 +102,8 @@ fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
     }
 }
 
-/// Returns the largest medium request in bytes, the same for all ranks, counts and options.
+/// Returns the size of the largest medium request in bytes. It is the same for all ranks, argument
+/// counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestMedium(
     team: *const c_void,
@@ -117,7 +117,8 @@ extern "C" fn gex_AM_MaxRequestMedium(
     medium(CALL)
 }
 
-/// Returns the largest medium reply in bytes, the same for all ranks, counts and options.
+/// Returns the size of the largest medium reply in bytes. It is the same for all ranks, argument
+/// counts and options.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyMedium(
     team: *const c_void,
@@ -131,7 +132,8 @@ extern "C" fn gex_AM_MaxReplyMedium(
     medium(CALL)
 }
 
-/// Returns the largest long request in bytes, the same for all ranks and counts.
+/// Returns the size of the largest long request in bytes. It is the same for all ranks and argument
+/// counts.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxRequestLong(
     team: *const c_void,
@@ -145,7 +147,8 @@ extern "C" fn gex_AM_MaxRequestLong(
     prepared(engine, long_request(), flags)
 }
 
-/// Returns the largest long reply in bytes to a rank, or to any rank if it is `GEX_RANK_INVALID`.
+/// Returns the size in bytes of the largest long reply to a rank, or to any rank if `rank` is
+/// `GEX_RANK_INVALID`.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyLong(
     team: *const c_void,
@@ -177,7 +180,7 @@ extern "C" fn gex_Token_MaxReplyMedium(
 /// Returns the largest long reply in bytes to the sender of a request.
 ///
 /// # Safety
-/// `handle` is the token of the handler that is running.
+/// `handle` must be the token of the handler that is running.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Token_MaxReplyLong(
     handle: *const c_void,
@@ -185,7 +188,7 @@ unsafe extern "C" fn gex_Token_MaxReplyLong(
     flags: Flags,
     _nargs: c_uint,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token.
     let message = unsafe { token("gex_Token_MaxReplyLong", handle) }.message;
     let engine = message.engine();
     prepared(

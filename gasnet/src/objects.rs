@@ -1,7 +1,8 @@
-//! Client, endpoint and segment: their handles in C, and the word that a client may keep with each.
-//! Teams are in `team`.
+//! The client, endpoint and segment objects: their handles in C, and the word that a client may
+//! keep with each. Teams are in `team`.
 //!
-//! This is the first endpoint and the segment attached to it; others are in `endpoint`.
+//! The first endpoint and the segment attached to it are here; other endpoints and segments are in
+//! `endpoint`.
 
 use std::ffi::{CString, c_char, c_uint, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed};
@@ -66,7 +67,7 @@ pub(crate) struct Objects {
     pub(crate) team: Named,
     pub(crate) teams: Teams,
     pub(crate) segment: Object,
-    /// The memory kind of host memory, the only one.
+    /// The memory kind of host memory, which is the only supported kind.
     kind: Object,
     pub(crate) name: OnceLock<CString>,
 }
@@ -86,7 +87,7 @@ impl Objects {
     }
 }
 
-/// Returns the object of a handle from C.
+/// Returns `object` if `handle` is its handle. Otherwise ends the job with a message about `what`.
 pub(crate) fn check<'a>(
     call: &str,
     what: &str,
@@ -167,8 +168,8 @@ fn client<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     (job, check(call, "client", &job.objects.client, handle))
 }
 
-/// Returns the memory kind of a handle. GASNet-EX does not define these calls for `GEX_MK_HOST`;
-/// here it behaves like any other kind.
+/// Returns the object of a memory kind's handle. GASNet-EX does not define the calls below for
+/// `GEX_MK_HOST`; here that kind behaves like any other.
 fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     let job = Job::of(call);
     if handle.addr() != HOST {
@@ -182,14 +183,15 @@ fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
 
 macro_rules! words {
     ($($find:ident: $set:ident, $query:ident, $flags:ident;)*) => {$(
-        /// Stores a word of the client's with the object.
+        /// Stores a word for the client with the object.
         #[unsafe(no_mangle)]
         extern "C" fn $set(handle: *const c_void, value: *mut c_void) {
             let found = $find(stringify!($set), handle);
             found.1.object().set_cdata(value);
         }
 
-        /// Returns the client's word kept with the object; initially null.
+        /// Returns the word that the client has stored with the object, or null if it has stored
+        /// none.
         #[unsafe(no_mangle)]
         extern "C" fn $query(handle: *const c_void) -> *mut c_void {
             let found = $find(stringify!($query), handle);
@@ -250,7 +252,7 @@ extern "C" fn gex_EP_QuerySegment(handle: *const c_void) -> *const c_void {
     }
 }
 
-/// Returns the name that the client has given itself.
+/// Returns the name that the client passed to `gex_Client_Init`, or an empty string.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Client_QueryName(handle: *const c_void) -> *const c_char {
     let job = Job::of("gex_Client_QueryName");
@@ -272,10 +274,11 @@ extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
     endpoint_index("gex_EP_QueryIndex", handle)
 }
 
-/// Returns the objects of a job joined by `gasnet_init`. Null pointers are skipped.
+/// Writes the handles of the job's objects, for a job joined with `gasnet_init`. Null pointers are
+/// skipped.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_QueryGexObjects(
     client: *mut *const c_void,
@@ -292,7 +295,8 @@ unsafe extern "C" fn gasnet_QueryGexObjects(
         (segment, job.bound_segment()),
     ] {
         if !place.is_null() {
-            // SAFETY: not null, so valid for a write: the caller's promise.
+            // SAFETY: the pointer is not null, so the caller guarantees that it is valid for a
+            // write.
             unsafe { place.write(handle) };
         }
     }

@@ -1,8 +1,8 @@
 //! Flushes C's streams at the end of the process.
 //!
-//! A thread blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for it. Therefore
-//! a separate thread flushes, and the process ends without it if it waits for locks for too long.
-//! Waiting for a slow reader of the output does not count.
+//! A thread blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for that lock.
+//! Therefore a separate thread flushes the streams. If it waits for locks for too long, the process
+//! ends without waiting further. Time spent waiting for a slow reader of the output does not count.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conduit_core::signals;
 
-/// The longest wait for other threads' locks.
+/// The longest time to wait for locks that other threads hold.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// The interval between checks of the flushing thread.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -20,7 +20,7 @@ unsafe extern "C" {
     static stderr: *mut libc::FILE;
 }
 
-/// The flushing thread; 0 before it runs.
+/// The id of the flushing thread, or 0 before that thread runs.
 static THREAD: AtomicI32 = AtomicI32::new(0);
 
 /// A flush under way. Dropping it does not wait.
@@ -59,10 +59,10 @@ impl Flush {
     }
 }
 
-/// The standard streams come first, so that they are written whatever happens to the others, unless
-/// their locks are held.
+/// Flushes all streams. The standard streams come first, so that they are written even if another
+/// stream's lock is held.
 fn flush() {
-    // SAFETY: the standard streams are valid, and null means all.
+    // SAFETY: the standard streams are valid, and `fflush` accepts null, which means all streams.
     unsafe {
         for stream in [stdout, stderr, std::ptr::null_mut()] {
             libc::fflush(stream);
