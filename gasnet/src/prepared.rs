@@ -1,12 +1,14 @@
-//! Negotiated payload: prepare, write, then commit or cancel.
+//! Active messages with negotiated payload, which the client prepares, writes, and then commits or
+//! cancels.
 //!
-//! If possible, the payload is written directly to where it is sent from or stored: a medium into a
-//! chunk of the engine, which a mapped peer reads; a long into its destination, if the prepare call
-//! has named it, it is mapped here and it is aligned as buffers are. Any other payload lies in the
-//! client's buffer, or in a buffer of the thread, and the commit sends it like one of fixed size.
+//! If possible, the payload is written directly to the place from which it is sent or where it is
+//! stored. A medium is written into a chunk of the engine, which a mapped peer reads. A long is
+//! written into its destination if the prepare call has named the destination, and the destination
+//! is mapped here and aligned as buffers are. Any other payload lies in the client's buffer or in a
+//! buffer of the thread, and the commit sends it in the same way as a fixed payload.
 //!
-//! A thread has at most one request descriptor and one reply descriptor at a time: it does not poll
-//! between prepare and commit, so no handler runs in between.
+//! A thread has at most one request descriptor and one reply descriptor at a time, because it does
+//! not poll between prepare and commit, so that no handler runs in between.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_uint, c_void};
@@ -82,8 +84,8 @@ impl PreparedKind {
 /// The place where the payload is written.
 enum Place {
     Chunk(Prepared<'static, Network<Mode>, Mode>),
-    /// Valid while the request's handler runs, which is all that GASNet allows. It must not be
-    /// dropped later.
+    /// A chunk for a reply. GASNet allows its use only while the request's handler runs; it must
+    /// not be dropped later.
     ReplyChunk(ManuallyDrop<PreparedReply<'static, Network<Mode>, Mode>>),
     /// A long's destination, mapped here.
     Destination(*mut c_void),
@@ -104,7 +106,7 @@ struct Open {
     size: usize,
     /// A long's destination, if the prepare call has named it.
     destination: *mut c_void,
-    /// The location for the client's local-completion event.
+    /// The client's `lc_opt`: one of the constants, or the address of its local-completion event.
     local: *mut usize,
 }
 
@@ -113,7 +115,7 @@ struct Open {
 #[derive(Default)]
 struct Descriptor {
     open: Option<Open>,
-    /// Consists of words so that it is aligned for any payload.
+    /// The thread's buffer. It consists of words so that it is aligned for any payload.
     buffer: Vec<u128>,
 }
 
@@ -147,7 +149,7 @@ struct Wish {
 }
 
 impl Wish {
-    /// Prepares the payload and returns its descriptor; null if that would have blocked.
+    /// Prepares the payload and returns its descriptor, or null if the call would have blocked.
     fn prepare(self) -> *const c_void {
         let call = self.kind.prepare();
         let refuse = |reason: &str| fatal(call, &reason);
@@ -185,8 +187,8 @@ impl Wish {
                 None => return std::ptr::null(),
             }
         } else if self.kind == PreparedKind::ReplyMedium {
-            // SAFETY: the token of the request's handler, which runs until the reply has been
-            // committed or cancelled: GASNet's rule.
+            // SAFETY: the caller guarantees that the token is that of the running request handler.
+            // GASNet requires the handler to commit or cancel the reply before it returns.
             let message = unsafe { token(call, self.token) }.message;
             let prepared = sure(call, message.prepare_medium_reply(self.least, size));
             Place::ReplyChunk(ManuallyDrop::new(prepared))
@@ -197,8 +199,9 @@ impl Wish {
             Place::Own
         };
         if self.local.addr() > events::GROUP {
-            // SAFETY: not one of the constants, so valid for a write: the contract of the prepare
-            // calls. The commit sends or copies the payload.
+            // SAFETY: `local` is not one of the constants, so the caller of the prepare call
+            // guarantees that it is valid for a write. The event is complete already, because the
+            // commit sends or copies the payload before it returns.
             unsafe { self.local.write(events::INVALID) };
         }
         with(self.kind, |descriptor| {
@@ -253,7 +256,8 @@ pub(crate) fn own_buffer_limit(engine: &TheEngine, long: usize) -> usize {
     long.min(engine.messages().max_medium(am::MAX_ARGS))
 }
 
-/// Returns the largest payload that can be prepared, if a fixed long is limited to `long` bytes.
+/// Returns the size of the largest payload that can be prepared. `long` is the limit of a fixed
+/// long.
 fn limit(engine: &TheEngine, kind: PreparedKind, client: *mut c_void, long: usize) -> usize {
     match (kind.is_long(), client.is_null()) {
         (false, _) => engine.messages().max_medium(am::MAX_ARGS),
@@ -265,8 +269,8 @@ fn limit(engine: &TheEngine, kind: PreparedKind, client: *mut c_void, long: usiz
 /// `gex_AM_PrepareRequest{Medium,Long}`.
 ///
 /// # Safety
-/// `client` is null or valid for `most` bytes until local completion; `local` is null, one of the
-/// constants, or valid for a write.
+/// `client` must be null or valid for `most` bytes until local completion. `local` must be null,
+/// one of the constants, or valid for writes until the commit.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_prepare_request(
     kind: c_uint,
@@ -302,7 +306,8 @@ unsafe extern "C" fn conduit_gex_prepare_request(
 /// `gex_AM_PrepareReply{Medium,Long}`.
 ///
 /// # Safety
-/// As for [`conduit_gex_prepare_request`]; `handle` is the token of the running request handler.
+/// Same as [`conduit_gex_prepare_request`]; in addition, `handle` must be the token of the running
+/// request handler.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_prepare_reply(
     kind: c_uint,
@@ -315,7 +320,7 @@ unsafe extern "C" fn conduit_gex_prepare_reply(
     flags: Flags,
 ) -> *const c_void {
     let kind = PreparedKind::from_c(kind);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the token of the running handler.
     let message = unsafe { token(kind.prepare(), handle) }.message;
     let engine = message.engine();
     let rank = message.source();
@@ -365,7 +370,8 @@ extern "C" fn gex_AM_SrcDescSize(descriptor: *const c_void) -> usize {
     opened("gex_AM_SrcDescSize", descriptor, |open| open.size)
 }
 
-/// Takes the payload out of its descriptor, and checks that it has this kind.
+/// Takes the payload out of its descriptor. Ends the job if the descriptor holds no payload of this
+/// kind.
 fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Open {
     let open = with(kind, |own| {
         if handle(own) != descriptor {
@@ -386,8 +392,8 @@ fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Op
 /// [`crate::abi::NO_OP`] if the commit would have blocked; the descriptor then stays valid.
 ///
 /// # Safety
-/// `descriptor` was returned by a prepare call on this thread; `words` is valid for `count` words,
-/// at most 16.
+/// `descriptor` must have been returned by a prepare call on this thread. `words` must be valid for
+/// reads of `count` words, and `count` must be at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_commit(
     kind: c_uint,
@@ -401,7 +407,7 @@ unsafe extern "C" fn conduit_gex_commit(
 ) -> c_int {
     let kind = PreparedKind::from_c(kind);
     let call = kind.commit();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words.
     let words = unsafe { arguments(count, words) };
     let mut open = take(call, kind, descriptor);
     if bytes > open.size {
@@ -432,15 +438,16 @@ unsafe extern "C" fn conduit_gex_commit(
         }
         other => open.place = other,
     }
-    // SAFETY: the client's buffer (its promise to the prepare call), the destination, or this
-    // thread's.
+    // SAFETY: `bytes` is within the prepared length. The address is that of the client's buffer,
+    // which the caller of the prepare call has declared valid, of the mapped destination, or of
+    // this thread's buffer.
     let sent = unsafe { payload(open.address, bytes) }
         .and_then(|payload| open.send(handler, words, payload, destination, flags));
     if matches!(sent, Ok(false)) {
         with(kind, |own| own.open = Some(open));
     } else if open.local.addr() > events::GROUP {
-        // SAFETY: not one of the constants, so valid for a write: the contract of the prepare
-        // calls.
+        // SAFETY: `local` is not one of the constants, so the caller of the prepare call guarantees
+        // that it is valid for a write.
         unsafe { open.local.write(events::INVALID) };
     }
     started(call, flags, sent)
@@ -458,8 +465,8 @@ impl Open {
         let call = self.kind.commit();
         let engine = Job::of(call).engine();
         let offset = || long_offset(engine, self.rank, destination, payload.len());
-        // SAFETY: the token of the request's handler, which is still running: GASNet's rule for
-        // replies.
+        // SAFETY: the token is that of the request's handler, which is still running, because
+        // GASNet requires a handler to commit its reply before it returns.
         let token = |token| -> &Token<'_> { unsafe { crate::handlers::token(call, token) } };
         let blocking = flags.blocking();
         let sent = match self.kind {
@@ -518,7 +525,7 @@ impl Open {
 /// `gex_AM_Cancel{Request,Reply}{Medium,Long}`.
 ///
 /// # Safety
-/// `descriptor` was returned by a prepare call on this thread.
+/// `descriptor` must have been returned by a prepare call on this thread.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_cancel(kind: c_uint, descriptor: *const c_void) -> c_int {
     let kind = PreparedKind::from_c(kind);

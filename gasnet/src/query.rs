@@ -1,4 +1,4 @@
-//! Queries about the ranks of the job, hosts and shared memory.
+//! Queries about the job's ranks, the hosts, and the ranks that share memory.
 
 use std::ffi::{c_int, c_uint, c_void};
 
@@ -24,7 +24,7 @@ extern "C" fn gex_System_QueryJobSize() -> Rank {
 /// Returns the number of client threads that may exist at a time.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryMaxThreads() -> u64 {
-    // In PARSYNC, threads call one at a time.
+    // PARSYNC allows any number of threads, which call the library one at a time.
     if cfg!(any(feature = "par", feature = "parsync")) {
         c_int::MAX as u64
     } else {
@@ -32,18 +32,17 @@ extern "C" fn gex_System_QueryMaxThreads() -> u64 {
     }
 }
 
-/// Returns whether handlers may run on threads of the library: never.
+/// Returns 0, because handlers never run on threads of the library.
 #[unsafe(no_mangle)]
 extern "C" fn gex_System_QueryHiddenAMConcurrencyLevel() -> c_int {
     0
 }
 
-/// Returns the threads that the client has to start for the library, for clients with
-/// `GEX_FLAG_DEFER_THREADS`. There are none: a network's own thread runs from init on,
-/// independently of the client.
+/// Writes the list of threads that a client with `GEX_FLAG_DEFER_THREADS` has to start for the
+/// library. The list is empty, because a network starts its own thread during init.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_System_QueryProgressThreads(
     client: *const c_void,
@@ -70,7 +69,8 @@ unsafe extern "C" fn gex_System_QueryProgressThreads(
         }
     });
     if allowed.is_ok() {
-        // SAFETY: both are not null; the caller's promise.
+        // SAFETY: neither pointer is null, so the caller guarantees that both are valid for a
+        // write.
         unsafe {
             count.write(0);
             info.write(std::ptr::null());
@@ -82,7 +82,7 @@ unsafe extern "C" fn gex_System_QueryProgressThreads(
 /// Writes a list of ranks and this rank's index in it. Null pointers are skipped.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 unsafe fn list(
     list: &'static [RankInfo],
     rank: Rank,
@@ -94,7 +94,8 @@ unsafe fn list(
         .iter()
         .position(|entry| entry.rank == rank)
         .unwrap_or(0);
-    // SAFETY: each is not null, so valid for a write: the caller's promise.
+    // SAFETY: each pointer that is written is not null, so the caller guarantees that it is valid
+    // for a write.
     unsafe {
         if !info.is_null() {
             info.write(list.as_ptr());
@@ -108,10 +109,11 @@ unsafe fn list(
     }
 }
 
-/// Returns the ranks whose segments are mapped here. The library owns the list.
+/// Writes the ranks of this rank's neighbourhood, whose segments are mapped here. The library owns
+/// the list.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_System_QueryNbrhdInfo(
     info: *mut *const RankInfo,
@@ -119,14 +121,14 @@ unsafe extern "C" fn gex_System_QueryNbrhdInfo(
     mine: *mut Rank,
 ) {
     let job = Job::of("gex_System_QueryNbrhdInfo");
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that each pointer is null or valid for a write.
     unsafe { list(&job.neighbours, job.rank(), info, count, mine) };
 }
 
-/// Returns the ranks of this host. The library owns the list.
+/// Writes the ranks on this rank's host. The library owns the list.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_System_QueryHostInfo(
     info: *mut *const RankInfo,
@@ -134,15 +136,15 @@ unsafe extern "C" fn gex_System_QueryHostInfo(
     mine: *mut Rank,
 ) {
     let job = Job::of("gex_System_QueryHostInfo");
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that each pointer is null or valid for a write.
     unsafe { list(&job.of_host, job.rank(), info, count, mine) };
 }
 
-/// Returns the numbers of neighbourhoods and hosts, and those that this rank is in. Null pointers
-/// are skipped.
+/// Writes the number of neighbourhoods and the number of hosts, and the indices of this rank's
+/// neighbourhood and host. Null pointers are skipped.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_System_QueryMyPosition(
     neighbourhoods: *mut Rank,
@@ -159,16 +161,17 @@ unsafe extern "C" fn gex_System_QueryMyPosition(
         (host, job.member.host_of(rank).unwrap_or(0)),
     ] {
         if !place.is_null() {
-            // SAFETY: not null; the caller's promise.
+            // SAFETY: the pointer is not null, so the caller guarantees that it is valid for a
+            // write.
             unsafe { place.write(value) };
         }
     }
 }
 
-/// Writes the hosts, neighbourhoods and mappings of the first `count` ranks.
+/// Writes the host, neighbourhood and mapping of each of the first `count` ranks.
 ///
 /// # Safety
-/// `table` is valid for `count` entries.
+/// `table` must be null or valid for writes of `count` entries.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c_int {
     let found = Job::or_refusal().and_then(|job| {
@@ -189,7 +192,8 @@ unsafe extern "C" fn gasnet_getNodeInfo(table: *mut NodeInfo, count: c_int) -> c
                 supernode: job.neighbourhood(rank),
                 offset,
             };
-            // SAFETY: below `count`; the caller's promise.
+            // SAFETY: `rank` is below `count`, so the caller guarantees that the entry is valid for
+            // a write.
             unsafe { table.add(rank as usize).write(info) };
         }
     });

@@ -14,7 +14,8 @@ const LONG: &str = "gex_AM_ReplyLong";
 /// `gex_AM_ReplyShortN`. A reply never waits, so it is sent even with [`Flags::IMMEDIATE`].
 ///
 /// # Safety
-/// `handle` is the token of the running handler; `words` is valid for `count` words, at most 16.
+/// `handle` must be null or the token of the running handler. `words` must be valid for reads of
+/// `count` words, and `count` must be at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_reply_short(
     handle: *const c_void,
@@ -23,7 +24,8 @@ unsafe extern "C" fn conduit_gex_reply_short(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token and that `words`
+    // is valid for `count` words.
     let (token, words) = unsafe { (token(SHORT, handle), arguments(count, words)) };
     started(
         SHORT,
@@ -35,8 +37,8 @@ unsafe extern "C" fn conduit_gex_reply_short(
 /// `gex_AM_ReplyMediumN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_reply_short`]; `source` is valid for `bytes` bytes; `local` is one of the
-/// constants or valid for a write.
+/// Same as [`conduit_gex_reply_short`]. In addition, `source` must be null or valid for reads of
+/// `bytes` bytes, and `local` must be one of the constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_reply_medium(
     handle: *const c_void,
@@ -48,7 +50,8 @@ unsafe extern "C" fn conduit_gex_reply_medium(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token, and that `words`
+    // and `source` are valid for `count` words and `bytes` bytes.
     let (token, words, payload) = unsafe {
         (
             token(MEDIUM, handle),
@@ -61,7 +64,7 @@ unsafe extern "C" fn conduit_gex_reply_medium(
         token.message.reply_medium(handler, words, payload)?;
         Ok(true)
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     started(MEDIUM, flags, sent)
 }
@@ -69,7 +72,7 @@ unsafe extern "C" fn conduit_gex_reply_medium(
 /// `gex_AM_ReplyLongN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_reply_medium`].
+/// Same as [`conduit_gex_reply_medium`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_reply_long(
     handle: *const c_void,
@@ -82,7 +85,8 @@ unsafe extern "C" fn conduit_gex_reply_long(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `handle` is the running handler's token, and that `words`
+    // and `source` are valid for `count` words and `bytes` bytes.
     let (token, words, payload) = unsafe {
         (
             token(LONG, handle),
@@ -97,7 +101,7 @@ unsafe extern "C" fn conduit_gex_reply_long(
         message.reply_long(handler, words, payload, offset)?;
         Ok(true)
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     started(LONG, flags, sent)
 }

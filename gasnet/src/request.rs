@@ -10,7 +10,8 @@ use crate::fault::{Refusal, fatal, started};
 use crate::handlers::{arguments, payload};
 use crate::job::{Job, TheEngine};
 
-/// The names of the calls in messages: those of GASNet-EX, from which GASNet-1's are derived.
+/// The names of the calls for error messages. These are GASNet-EX's names, from which GASNet-1's
+/// are derived.
 const SHORT: &str = "gex_AM_RequestShort";
 const MEDIUM: &str = "gex_AM_RequestMedium";
 const LONG: &str = "gex_AM_RequestLong";
@@ -18,7 +19,7 @@ const LONG: &str = "gex_AM_RequestLong";
 /// `gex_AM_RequestShortN`.
 ///
 /// # Safety
-/// `words` is valid for `count` words, at most 16.
+/// `words` must be valid for reads of `count` words, and `count` must be at most 16.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_short(
     rank: Rank,
@@ -27,7 +28,7 @@ unsafe extern "C" fn conduit_gex_request_short(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words.
     let words = unsafe { arguments(count, words) };
     let engine = Job::of(SHORT).engine();
     let sent = engine
@@ -39,8 +40,8 @@ unsafe extern "C" fn conduit_gex_request_short(
 /// `gex_AM_RequestMediumN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_request_short`]; `source` is valid for `bytes` bytes; `local` is one of the
-/// constants or valid for a write.
+/// Same as [`conduit_gex_request_short`]. In addition, `source` must be null or valid for reads of
+/// `bytes` bytes, and `local` must be one of the constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_medium(
     rank: Rank,
@@ -52,12 +53,13 @@ unsafe extern "C" fn conduit_gex_request_medium(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words and `source` for
+    // `bytes` bytes.
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(MEDIUM).engine();
     check_option(MEDIUM, local, true);
-    // Refused here rather than merged with the engine's result, which would then pass through
-    // memory.
+    // Refuse here. If this error were merged with the engine's result, that result would pass
+    // through memory.
     let payload = match payload {
         Ok(payload) => payload,
         Err(refusal) => return started(MEDIUM, flags, Err(refusal)),
@@ -65,7 +67,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let sent = engine
         .messages()
         .request_medium(rank, handler, words, payload, flags.blocking());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(MEDIUM, flags, engine, rank, sent)
 }
@@ -73,7 +75,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
 /// `gex_AM_RequestLongN`.
 ///
 /// # Safety
-/// As for [`conduit_gex_request_medium`].
+/// Same as [`conduit_gex_request_medium`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_request_long(
     rank: Rank,
@@ -86,13 +88,14 @@ unsafe extern "C" fn conduit_gex_request_long(
     count: u32,
     words: *const u32,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `words` is valid for `count` words and `source` for
+    // `bytes` bytes.
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(LONG).engine();
     check_option(LONG, local, true);
     let placed =
         payload.and_then(|payload| Ok((payload, long_offset(engine, rank, destination, bytes)?)));
-    // As above.
+    // Refuse here, for the same reason as in `conduit_gex_request_medium`.
     let (payload, offset) = match placed {
         Ok(placed) => placed,
         Err(refusal) => return started(LONG, flags, Err(refusal)),
@@ -101,13 +104,13 @@ unsafe extern "C" fn conduit_gex_request_long(
         engine
             .messages()
             .request_long(rank, handler, words, payload, offset, flags.blocking());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(LONG, flags, engine, rank, sent)
 }
 
-/// Returns the result of a request, at once if it went to another rank and without copying the
-/// engine's result again.
+/// Returns the code for a request's result. A request sent to another rank returns at once, so that
+/// the engine's result is not copied again.
 #[inline(always)]
 pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     call: &str,
@@ -122,14 +125,15 @@ pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     started(call, flags, handled_here(engine, rank, sent))
 }
 
-/// The most polls after a request to this rank itself.
+/// The maximum number of polls after a request to this rank itself.
 const POLLS: u32 = 64;
 
-/// Handles a request to this rank itself before its call returns, as GASNet does, where such a
-/// request never travels: no one else polls for the client. If very many messages precede it, later
-/// polls handle it.
+/// Polls after a request to this rank itself, so that its handler runs before the call returns, as
+/// in GASNet. A client may rely on this, because it may not poll otherwise. If very many messages
+/// precede the request, a later poll handles it.
 ///
-/// Kept out of line because it is rare and its polls would be inlined into every request.
+/// This function is not inlined, because such requests are rare and the polls would be inlined into
+/// every request.
 #[inline(never)]
 pub(crate) fn handled_here<E: From<EngineError>>(
     engine: &TheEngine,
@@ -146,8 +150,8 @@ pub(crate) fn handled_here<E: From<EngineError>>(
     sent
 }
 
-/// Returns the offset of a rank's address in its segment. An address below the segment gives an
-/// offset outside every segment.
+/// Returns the offset in a rank's segment of an address in that rank. For an address below the
+/// segment, the offset wraps and lies outside every segment.
 #[inline]
 pub(crate) fn offset(
     engine: &TheEngine,
@@ -158,8 +162,8 @@ pub(crate) fn offset(
     Ok(address.addr().wrapping_sub(base as usize))
 }
 
-/// Returns the offset of a long's destination. That of an empty long is sent unchanged, and needs
-/// no segment.
+/// Returns the offset of a long's destination. For an empty long, returns the address itself, which
+/// is sent unchanged and needs no segment.
 pub(crate) fn long_offset(
     engine: &TheEngine,
     rank: Rank,
@@ -173,8 +177,8 @@ pub(crate) fn long_offset(
     }
 }
 
-/// Checks the `lc_opt` of a message with payload (debug builds): `GEX_EVENT_NOW`, a pointer to an
-/// event, and for requests `GEX_EVENT_GROUP`.
+/// In debug builds, checks the `lc_opt` of a message with payload. Accepts `GEX_EVENT_NOW`, a
+/// pointer to an event and, if `group` is true (for requests), `GEX_EVENT_GROUP`.
 #[inline]
 pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
     if cfg!(debug_assertions) {
@@ -190,15 +194,16 @@ pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
     }
 }
 
-/// Marks a requested local-completion event as complete: a payload may be reused when the call
-/// returns.
+/// Marks a requested local-completion event as complete, because the payload may be reused once the
+/// call returns.
 ///
 /// # Safety
 /// `local` is one of the constants or valid for a write.
 #[inline]
 pub(crate) unsafe fn finished_locally<E>(sent: &Result<bool, E>, local: *mut usize) {
     if matches!(sent, Ok(true)) && local.addr() > events::GROUP {
-        // SAFETY: not one of the constants, so valid for a write.
+        // SAFETY: `local` is not one of the constants, so the caller guarantees that it is valid
+        // for a write.
         unsafe { local.write(events::INVALID) };
     }
 }

@@ -1,5 +1,6 @@
-//! Puts and gets that the headers' inline copies leave to the library: to memory that is not mapped
-//! here, by teams other than the job's, with checks (debug builds), or with invalid arguments.
+//! Puts and gets that the headers do not perform inline: those to memory that is not mapped here,
+//! those that name a team other than the job's, those with invalid arguments, and all of them in
+//! debug builds.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,9 +17,9 @@ use crate::job::Job;
 use crate::request::offset;
 use crate::team::target;
 
-/// When a put's source may be reused: C's `lc_opt`.
+/// C's `lc_opt`: the time from which a put's source may be reused.
 enum Local {
-    /// On return.
+    /// When the call returns.
     Now,
     /// When the operation is complete.
     Defer,
@@ -43,7 +44,7 @@ impl Local {
     }
 }
 
-/// Checks a destination from C.
+/// Returns a get's local destination from C, or an error if the range cannot be memory.
 fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
     if !is_memory(base, bytes) {
         return Err(Refusal::bad(format_args!(
@@ -55,9 +56,10 @@ fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
 
 /// The location of a range of a rank's addresses.
 enum Place {
-    /// At this offset of its segment; the engine reports an offset outside it.
+    /// At this offset in the rank's segment. If the offset is outside the segment, the engine
+    /// reports an error.
     Segment(usize),
-    /// In the segment bound to another endpoint.
+    /// In the segment bound to the endpoint with this index.
     Bound(u16),
 }
 
@@ -67,7 +69,7 @@ fn place(job: &Job, rank: Rank, address: *const c_void, bytes: usize) -> Result<
         return Ok(Place::Segment(0));
     }
     let engine = job.engine();
-    // Even without a segment, others may be bound.
+    // A rank without an attached segment may still have segments bound to other endpoints.
     let segment = engine.memory().segment_of(rank);
     if let Ok(segment) = segment {
         let len = segment.len;
@@ -95,18 +97,18 @@ fn segment_place(
     }
 }
 
-/// How an operation is started.
+/// The way in which an operation is started.
 #[derive(Clone, Copy)]
 struct How {
     completion: Completion,
     blocking: Blocking,
 }
 
-/// Starts a put. With `reusable`, its source may be reused on return.
+/// Starts a put. If `reusable` is true, the source may be reused once this call returns.
 ///
 /// # Safety
-/// `source` is valid for `bytes` bytes, and not written until return or, without `reusable`, until
-/// the operation is complete.
+/// If `reusable` is false, `source` must stay valid and must not be written until the operation is
+/// complete.
 unsafe fn start_put(
     job: &Job,
     rank: Rank,
@@ -124,13 +126,14 @@ unsafe fn start_put(
         Place::Segment(offset) if reusable => engine
             .rma()
             .put_nb(rank, offset, source, completion, blocking)?,
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the source is valid until the operation is complete.
         Place::Segment(offset) => unsafe {
             engine
                 .rma()
                 .put_nb_bulk(rank, offset, from, len, completion, blocking)?
         },
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that, unless `reusable` is true, the source is valid until
+        // the operation is complete.
         Place::Bound(index) => unsafe {
             let address = remote.addr() as u64;
             let to = (rank, index);
@@ -144,8 +147,8 @@ unsafe fn start_put(
 /// Starts a get.
 ///
 /// # Safety
-/// `local` is valid for writes of `bytes` bytes and not used otherwise until the operation is
-/// complete.
+/// `local` must be valid for writes of `bytes` bytes and must not be used otherwise until the
+/// operation is complete.
 unsafe fn start_get(
     job: &Job,
     local: *mut u8,
@@ -160,7 +163,7 @@ unsafe fn start_get(
     } = how;
     let engine = job.engine();
     let place = place(job, rank, remote, bytes)?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is valid until the operation is complete.
     Ok(unsafe {
         match place {
             Place::Segment(offset) => engine
@@ -181,7 +184,8 @@ unsafe fn start_get(
     })
 }
 
-/// An operation that waits for resources and is waited for.
+/// The way of a blocking call: the operation waits for resources, and the call then waits for its
+/// handle.
 const WAITING: How = How {
     completion: Completion::Handle,
     blocking: Blocking::Wait,
@@ -201,29 +205,31 @@ fn implicit(flags: Flags) -> How {
     }
 }
 
-/// Waits for an operation that cannot have been refused.
+/// Waits for an operation started with [`WAITING`].
 fn finish(job: &Job, started: Option<Handle>) -> Result<bool, Refusal> {
     job.engine().rma().wait(started.unwrap_or(Handle::DONE))?;
     Ok(true)
 }
 
-/// Copies from a mapped rank for the headers, beyond the length that the C library copies best.
+/// Copies from a mapped rank's memory. The headers call this for lengths above which it is faster
+/// than the C library.
 ///
 /// # Safety
-/// `from` is valid for reads of `bytes` bytes, `to` for writes of as many.
+/// `from` must be valid for reads of `bytes` bytes, and `to` for writes of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_load(to: *mut c_void, from: *const c_void, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `from` and `to` are valid for `bytes` bytes.
     unsafe { shared::load(from.cast(), to.cast(), bytes) }
 }
 
-/// Copies to a mapped rank for the headers, beyond the length that the C library copies best.
+/// Copies to a mapped rank's memory. The headers call this for lengths above which it is faster
+/// than the C library.
 ///
 /// # Safety
-/// As for [`conduit_gex_load`].
+/// Same as [`conduit_gex_load`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_store(to: *mut c_void, from: *const c_void, bytes: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `from` and `to` are valid for `bytes` bytes.
     unsafe { shared::copy(from.cast(), to.cast(), bytes) }
 }
 
@@ -242,9 +248,10 @@ unsafe extern "C" fn conduit_gex_put(
 ) -> c_int {
     const CALL: &str = "gex_RMA_PutBlocking";
     let (job, rank) = target(CALL, team, rank);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `source` is null or valid for `bytes` bytes.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
-        // SAFETY: as above; this waits.
+        // SAFETY: the caller guarantees that the source is valid during the call, and this call
+        // waits for the put.
         let put = unsafe { start_put(job, rank, remote, source, false, WAITING)? };
         finish(job, put)
     });
@@ -267,7 +274,8 @@ unsafe extern "C" fn conduit_gex_get(
     const CALL: &str = "gex_RMA_GetBlocking";
     let (job, rank) = target(CALL, team, rank);
     let get = destination(local, bytes).and_then(|local| {
-        // SAFETY: the caller's promise; this waits.
+        // SAFETY: the caller guarantees that `local` is valid during the call, and this call waits
+        // for the get.
         let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
         finish(job, get)
     });
@@ -277,8 +285,8 @@ unsafe extern "C" fn conduit_gex_get(
 /// `gex_RMA_PutNB`.
 ///
 /// # Safety
-/// `source` is valid for `bytes` bytes and not written until local completion; `option` is one of
-/// the constants or valid for a write.
+/// `source` must be null or valid for reads of `bytes` bytes, which must not be written until local
+/// completion. `option` must be one of the constants or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put_nb(
     team: *const c_void,
@@ -292,16 +300,17 @@ unsafe extern "C" fn conduit_gex_put_nb(
     const CALL: &str = "gex_RMA_PutNB";
     let (job, rank) = target(CALL, team, rank);
     let local = Local::of(CALL, option, false);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `source` is null or valid for `bytes` bytes.
     let source = sure(CALL, unsafe { payload(source, bytes) });
     let reusable = matches!(local, Local::Now);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the source is not written until local completion.
     let put = unsafe { start_put(job, rank, remote, source, reusable, explicit(flags)) };
     let root = event(sure(CALL, put));
     if let Local::Event(place) = local
         && root != events::NO_OP
     {
-        // SAFETY: the caller's promise.
+        // SAFETY: the put's `option` is none of the constants, so the caller guarantees that it is
+        // valid for a write.
         unsafe { place.write(leaf(root)) };
     }
     root
@@ -310,7 +319,8 @@ unsafe extern "C" fn conduit_gex_put_nb(
 /// `gex_RMA_GetNB`.
 ///
 /// # Safety
-/// `local` is valid for writes of `bytes` bytes and not used otherwise until the event is complete.
+/// `local` must be null or valid for writes of `bytes` bytes, and must not be used otherwise until
+/// the event is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nb(
     team: *const c_void,
@@ -323,7 +333,7 @@ unsafe extern "C" fn conduit_gex_get_nb(
     const CALL: &str = "gex_RMA_GetNB";
     let (job, rank) = target(CALL, team, rank);
     let local = sure(CALL, destination(local, bytes));
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `local` is valid until the event is complete.
     let get = unsafe { start_get(job, local, rank, remote, bytes, explicit(flags)) };
     event(sure(CALL, get))
 }
@@ -331,7 +341,7 @@ unsafe extern "C" fn conduit_gex_get_nb(
 /// `gex_RMA_PutNBI`.
 ///
 /// # Safety
-/// As for [`conduit_gex_put_nb`].
+/// Same as [`conduit_gex_put_nb`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put_nbi(
     team: *const c_void,
@@ -345,10 +355,10 @@ unsafe extern "C" fn conduit_gex_put_nbi(
     const CALL: &str = "gex_RMA_PutNBI";
     let (job, rank) = target(CALL, team, rank);
     let local = Local::of(CALL, option, true);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `source` is null or valid for `bytes` bytes.
     let put = unsafe { payload(source, bytes) }.and_then(|source| {
         let reusable = matches!(local, Local::Now);
-        // SAFETY: as above.
+        // SAFETY: the caller guarantees that the source is valid until local completion.
         let put = unsafe { start_put(job, rank, remote, source, reusable, implicit(flags))? };
         Ok(put.is_some())
     });
@@ -358,7 +368,8 @@ unsafe extern "C" fn conduit_gex_put_nbi(
 /// `gex_RMA_GetNBI`.
 ///
 /// # Safety
-/// As for [`conduit_gex_get_nb`], until the implicit gets (or the access region) are complete.
+/// Same as [`conduit_gex_get_nb`], except that `local` must not be used otherwise until this
+/// thread's implicit gets or, within an access region, the region's event are complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nbi(
     team: *const c_void,
@@ -371,7 +382,7 @@ unsafe extern "C" fn conduit_gex_get_nbi(
     const CALL: &str = "gex_RMA_GetNBI";
     let (job, rank) = target(CALL, team, rank);
     let get = destination(local, bytes).and_then(|local| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `local` is valid until the operation is complete.
         let get = unsafe { start_get(job, local, rank, remote, bytes, implicit(flags))? };
         Ok(get.is_some())
     });
@@ -389,7 +400,7 @@ fn put_value(
 ) -> Result<Option<Handle>, Refusal> {
     let value = value.to_ne_bytes();
     let value = value_bytes("put_value", &value, bytes)?;
-    // SAFETY: the value is not used after return.
+    // SAFETY: the put is `reusable`, so the value is not used after `start_put` returns.
     unsafe { start_put(job, rank, remote, value, true, how) }
 }
 
@@ -401,7 +412,8 @@ fn get_value(job: &Job, rank: Rank, remote: *const c_void, bytes: usize) -> Resu
         .addr()
         .wrapping_sub(value.as_ptr().addr());
     let local = value[start..].as_mut_ptr();
-    // SAFETY: the value's own bytes; this waits.
+    // SAFETY: `local` points to the last `bytes` bytes of `value`, or to its first ones on
+    // little-endian hosts, and this call waits for the get.
     let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
     finish(job, get)?;
     Ok(u64::from_ne_bytes(value))
@@ -472,7 +484,7 @@ extern "C" fn conduit_gex_get_value(
     sure(CALL, got)
 }
 
-/// `gasnet_memset`; waits for completion.
+/// `gasnet_memset`: waits until the memory has been set.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_memset(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset";
@@ -506,7 +518,7 @@ extern "C" fn conduit_gex_memset_nb(
     event(Some(sure(CALL, set).unwrap_or(Handle::DONE)))
 }
 
-/// `gasnet_memset_nbi`; counts as a put.
+/// `gasnet_memset_nbi`: the operation counts as an implicit put.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_memset_nbi(rank: Rank, remote: *mut c_void, byte: c_int, bytes: usize) {
     const CALL: &str = "gasnet_memset_nbi";

@@ -14,8 +14,8 @@ use crate::job::Job;
 use crate::objects::{AnySegment, segment};
 use crate::team::{named_rank, rank_in, remote_index};
 
-/// Attaches a segment and makes all segments visible to the headers. Collective. A barrier comes
-/// first, so that ranks that still wait for a message's reply get it.
+/// Attaches a segment and makes all segments visible to the headers' inline functions. Collective.
+/// Begins with a barrier, so that ranks that still wait for the reply to a message get it.
 pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Result<(), Refusal> {
     if !job.everything && (bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size())) {
         return Err(Refusal::bad(format_args!(
@@ -35,10 +35,10 @@ pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Res
     Ok(())
 }
 
-/// Attaches a segment on all ranks of the team. Collective.
+/// Attaches a segment on every rank of the team, which must be the job's. Collective.
 ///
 /// # Safety
-/// `segment` is null or valid for a write.
+/// `segment` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Segment_Attach(
     segment: *mut *const c_void,
@@ -54,13 +54,14 @@ unsafe extern "C" fn gex_Segment_Attach(
         return refuse(CALL, &refusal);
     }
     if !segment.is_null() {
-        // SAFETY: not null; the caller's promise.
+        // SAFETY: `segment` is not null, so the caller guarantees that it is valid for a write.
         unsafe { segment.write(job.bound_segment()) };
     }
     abi::OK
 }
 
-/// Returns the largest segment; with segment everything, the largest value.
+/// Returns the size of the largest segment in bytes, or the largest `usize` with segment
+/// everything.
 fn most(job: &Job) -> usize {
     if job.everything {
         usize::MAX
@@ -108,7 +109,7 @@ extern "C" fn gex_Segment_QuerySize(segment: *const c_void) -> usize {
 }
 
 /// Returns a rank's segment, or `None` if the rank has no segment or does not exist. With segment
-/// everything, ranks have no segment that can be queried: GASNet's rule.
+/// everything, always returns `None`, because GASNet then defines no segment to query.
 fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     if job.everything {
         return None;
@@ -117,24 +118,25 @@ fn segment_of(job: &Job, rank: Rank) -> Option<Segment> {
     segment.filter(|segment| segment.len > 0)
 }
 
-/// Returns a segment in C's form: its address at the owner, its address here (null if it is not
-/// mapped), and its length.
+/// Returns what C's queries report about a segment: its address at the owner, its address here
+/// (null if it is not mapped), and its length.
 fn told(job: &Job, rank: Rank, segment: Segment) -> (*mut c_void, *mut c_void, usize) {
     let owner = std::ptr::without_provenance_mut(segment.address as usize);
     (owner, job.window(rank, &segment).cast(), segment.len)
 }
 
-/// Writes a segment to C's pointers. Null pointers are skipped.
+/// Writes these facts about a segment to pointers from C. Null pointers are skipped.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 unsafe fn tell(
     found: (*mut c_void, *mut c_void, usize),
     owner: *mut *mut c_void,
     local: *mut *mut c_void,
     size: *mut usize,
 ) {
-    // SAFETY: each is not null, so valid for a write: the caller's promise.
+    // SAFETY: each pointer that is written is not null, so the caller guarantees that it is valid
+    // for a write.
     unsafe {
         if !owner.is_null() {
             owner.write(found.0);
@@ -148,10 +150,11 @@ unsafe fn tell(
     }
 }
 
-/// Returns a rank's segment; the result is nonzero if it has none.
+/// Writes the addresses and length of a rank's segment and returns 0. Returns a nonzero value if
+/// the rank has no segment.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Segment_QueryBound(
     team: *const c_void,
@@ -167,18 +170,19 @@ unsafe extern "C" fn gex_Segment_QueryBound(
         Err(reason) => return refuse(CALL, &Refusal::bad(reason)),
     };
     match segment_of(job, rank) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that each pointer is null or valid for a write.
         Some(segment) => unsafe { tell(told(job, rank, segment), owner, local, size) },
         None => return 1,
     }
     0
 }
 
-/// Returns a rank's segment, all zero if it has none. All segments are known since attach, so the
-/// event is complete.
+/// `gex_EP_QueryBoundSegmentNB`: writes the addresses and length of a rank's segment, or zeros if
+/// it has none. Every rank has known all segments since they were attached or published, so the
+/// returned event is complete.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write.
+/// Each pointer must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_query_bound_nb(
     team: *const c_void,
@@ -205,15 +209,15 @@ unsafe extern "C" fn conduit_gex_query_bound_nb(
         }),
     };
     let found = found.unwrap_or(none);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that each pointer is null or valid for a write.
     unsafe { tell(found, owner, local, size) };
     events::INVALID
 }
 
-/// Writes the segments of the first `count` ranks.
+/// Writes the address and size of the segment of each of the first `count` ranks.
 ///
 /// # Safety
-/// `table` is valid for `count` entries.
+/// `table` must be null or valid for writes of `count` entries.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int) -> c_int {
     const CALL: &str = "gasnet_getSegmentInfo";
@@ -227,7 +231,8 @@ unsafe extern "C" fn gasnet_getSegmentInfo(table: *mut SegmentInfo, count: c_int
             let segment = job.engine().memory().segment_of(rank)?;
             let address = std::ptr::without_provenance_mut(segment.address as usize);
             let size = segment.len;
-            // SAFETY: below `count`; the caller's promise.
+            // SAFETY: `rank` is below `count`, so the caller guarantees that the entry is valid for
+            // a write.
             unsafe {
                 table
                     .add(rank as usize)

@@ -1,8 +1,8 @@
-//! Fatal signals. The process reports them on standard error and, if the environment asks for it,
-//! prints a backtrace or pauses for a debugger. Then it raises `SIGQUIT` for the client, and ends
-//! by the signal.
+//! Fatal signals. The process reports a fatal signal on standard error and, if the environment asks
+//! for it, prints a backtrace or pauses for a debugger. Then it raises `SIGQUIT` for the client,
+//! and lets the fatal signal end it.
 //!
-//! The launcher notices a rank that dies by a signal and ends the other ranks. A client that
+//! The launcher notices that a signal has ended the rank, and ends the other ranks. A client that
 //! catches `SIGQUIT` may end the job itself, with a code of its own.
 
 use std::ffi::c_int;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::fault::Refusal;
 use crate::tools::{self, setting, signal};
 
-/// Signals that end a process, and whether they are reported. The launcher ends ranks by `SIGTERM`
-/// after another has failed, which it has reported itself.
+/// The signals that end a process, each with whether it is reported. `SIGTERM` is not: the launcher
+/// sends it to the remaining ranks after reporting itself that a rank has failed.
 const FATAL: [(c_int, bool); 9] = [
     (libc::SIGABRT, true),
     (libc::SIGILL, true),
@@ -35,12 +35,12 @@ const FAULTS: [c_int; 5] = [
     libc::SIGFPE,
 ];
 
-/// Whether faults are examined. Read in advance, because a signal handler cannot query the
-/// environment.
+/// Whether the environment asks for a backtrace or a debugger on faults. This is read in advance,
+/// because a signal handler cannot query the environment.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
-/// The end of a fatal signal's message, which names the rank. Written in advance because a handler
-/// cannot allocate.
+/// The end of the message about a fatal signal, which names the rank. It is formatted in advance,
+/// because a signal handler cannot allocate.
 static PLACE: OnceLock<String> = OnceLock::new();
 
 /// Makes messages about fatal signals name this rank from now on.
@@ -51,16 +51,17 @@ pub(crate) fn name_rank(rank: conduit::Rank) {
 /// Returns the process's current action for a signal.
 fn action(signal: c_int) -> Option<usize> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks for the action of a valid signal; `action` is valid for a write.
+    // SAFETY: the signal is valid, and `action` is valid for a write.
     let found = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) == 0 };
-    // SAFETY: written, or still zeros, which are a valid value.
+    // SAFETY: `sigaction` has written the structure; it consisted of zeros before, which are valid
+    // too.
     found.then(|| unsafe { action.assume_init() }.sa_sigaction)
 }
 
-/// Raises `SIGQUIT` if the client catches it. Returns if the client's handler does.
+/// Raises `SIGQUIT` if the client catches it. Returns once the client's handler has returned.
 pub(crate) fn tell_client() {
     if action(libc::SIGQUIT).is_some_and(|at| at != libc::SIG_DFL && at != libc::SIG_IGN) {
-        // SAFETY: raising a signal that the client catches.
+        // SAFETY: `SIGQUIT` is a valid signal, and the client catches it.
         unsafe { libc::raise(libc::SIGQUIT) };
     }
 }
@@ -76,24 +77,25 @@ extern "C" fn caught(signal: c_int) {
             iov_base: part.as_ptr().cast_mut().cast(),
             iov_len: part.len(),
         });
-        // One write, so that lines of several ranks stay whole.
-        // SAFETY: valid buffers, which are only read. An error cannot be handled.
+        // Write once, so that the lines of several ranks are not mixed.
+        // SAFETY: the parts are valid buffers, which are only read. An error is ignored, because
+        // nothing can be done about it.
         let _ = unsafe { libc::writev(2, parts.as_ptr(), parts.len() as c_int) };
     }
-    // Reset first: a fault in the following code ends the process at once.
-    // SAFETY: sets the default action of a valid signal.
+    // Reset the action first, so that a fault in the following code ends the process at once.
+    // SAFETY: the signal is valid, and the default action may be set for it.
     unsafe { libc::signal(signal, libc::SIG_DFL) };
     if LOOKED_AT.load(Relaxed) && FAULTS.contains(&signal) {
         tools::look_at_fault();
     }
     tell_client();
-    // SAFETY: raises the signal with its default action, which ends the process when this handler
-    // returns.
+    // SAFETY: the signal is valid. Its default action ends the process, at the latest when this
+    // handler returns.
     unsafe { libc::raise(signal) };
 }
 
-/// Returns the signals listed in `GASNET_NO_CATCH_SIGNAL`, by name or number and separated by
-/// commas; `None` stands for all (`*`).
+/// Returns the signals listed in `GASNET_NO_CATCH_SIGNAL`, or `None` if it names all signals (`*`).
+/// The list contains names or numbers, separated by commas or spaces.
 fn left_alone() -> Result<Option<Vec<c_int>>, Refusal> {
     let Some(text) = setting(c"GASNET_NO_CATCH_SIGNAL") else {
         return Ok(Some(Vec::new()));
