@@ -63,7 +63,7 @@ CONDUIT_GEX_INLINE size_t gasnet_AMMaxLongReply(void) { return gex_AM_LUBReplyLo
 
 /* ---- atomicity ---- */
 
-/* There are no interrupts to hold off. */
+/* These do nothing, because the library uses no interrupts. */
 #define gasnet_hold_interrupts() ((void)0)
 #define gasnet_resume_interrupts() ((void)0)
 
@@ -85,7 +85,8 @@ CONDUIT_GEX_INLINE void gasnet_get(void *destination_, gasnet_node_t node_, void
   (void)gex_RMA_GetBlocking(CONDUIT_GEX_TEAM, destination_, node_, source_, bytes_, 0);
 }
 
-/* No alignment can be relied on, so the bulk forms are the same. */
+/* The bulk forms are the same functions, because the plain forms do not rely on alignment
+ * either. */
 #define gasnet_put_bulk gasnet_put
 #define gasnet_get_bulk gasnet_get
 
@@ -139,7 +140,7 @@ CONDUIT_GEX_INLINE void gasnet_wait_syncnb_all(gasnet_handle_t *handles_, size_t
   gex_Event_WaitAll(handles_, count_, 0);
 }
 
-/* Tests without a poll, and tests after a poll. */
+/* The nopoll forms test without polling; the others poll first. */
 
 CONDUIT_GEX_INLINE int gasnet_try_syncnb_nopoll(gasnet_handle_t handle_) { return gex_Event_Test(handle_); }
 
@@ -168,7 +169,7 @@ CONDUIT_GEX_INLINE int gasnet_try_syncnb_all(gasnet_handle_t *handles_, size_t c
 
 /* ---- nonblocking gets of values ---- */
 
-/* A value that has arrived, or the library's state of one that has not. */
+/* A get's value if that has arrived, otherwise the library's state of the get. */
 typedef struct {
   gasnet_register_value_t value;
   struct conduit_gex_valget_s *pending;

@@ -1,5 +1,5 @@
-/* Memory kinds: the host's, which is supported, and those of devices, whose creation fails with
- * an error that names the kind. */
+/* Memory kinds. Only the host's is supported; creating a kind for a device fails with an error
+ * that names the kind. */
 #ifndef CONDUIT_GASNET_MK_H
 #define CONDUIT_GASNET_MK_H
 
@@ -32,7 +32,7 @@ typedef struct {
 int gex_MK_Create(gex_MK_t *kind, gex_Client_t client, const gex_MK_Create_args_t *args, gex_Flags_t flags);
 void gex_MK_Destroy(gex_MK_t kind, gex_Flags_t flags);
 
-/* Also for GEX_MK_HOST, for which GASNet-EX does not define these. */
+/* These calls also accept GEX_MK_HOST, for which GASNet-EX does not define them. */
 gex_MK_Class_t gex_MK_QueryClass(gex_MK_t kind);
 gex_Client_t gex_MK_QueryClient(gex_MK_t kind);
 gex_Flags_t gex_MK_QueryFlags(gex_MK_t kind);

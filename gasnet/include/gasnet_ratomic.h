@@ -1,9 +1,9 @@
-/* GASNet-EX's remote atomics: domains of a type and a set of operations, and operations on
- * numbers in segments.
+/* GASNet-EX's remote atomics: operations on numbers in segments, and the domains that name their
+ * data type and the allowed operations.
  *
- * If the rank is mapped here and the operation is a compile-time constant, it is an inline
- * processor instruction; the library performs all others. All are atomic with respect to each
- * other. */
+ * If the rank is mapped here and the operation is a compile-time constant, the operation is
+ * performed inline. The library performs all other operations. All of them are atomic with
+ * respect to each other. */
 #ifndef CONDUIT_GASNET_RATOMIC_H
 #define CONDUIT_GASNET_RATOMIC_H
 
@@ -16,7 +16,7 @@ extern "C" {
 typedef struct conduit_gex_ad_s *gex_AD_t;
 #define GEX_AD_INVALID ((gex_AD_t)(uintptr_t)0)
 
-/* Collective over the team; all of its ranks pass the same arguments. */
+/* Collective over the team. All of its ranks must pass the same arguments. */
 void gex_AD_Create(gex_AD_t *ad, gex_TM_t tm, gex_DT_t type, gex_OP_t operations, gex_Flags_t flags);
 void gex_AD_Destroy(gex_AD_t ad);
 

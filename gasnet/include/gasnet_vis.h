@@ -1,8 +1,9 @@
 /* Puts and gets of noncontiguous memory: vectors of ranges, lists of addresses, strided arrays.
  *
- * Both sides have the same total number of bytes, but may divide them differently. Written
- * ranges must not overlap; read ranges may. Lists, strides and counts are used only during the
- * call; memory belongs to the operation until it is complete. */
+ * The two sides must have the same total number of bytes, but may divide them differently.
+ * Ranges that are written must not overlap; ranges that are read may. Lists, strides and counts
+ * are used only during the call. The local memory belongs to the operation until that is
+ * complete. */
 #ifndef CONDUIT_GASNET_VIS_H
 #define CONDUIT_GASNET_VIS_H
 
@@ -14,10 +15,10 @@
 extern "C" {
 #endif
 
-/* Makes this thread's next put of these run a handler at the target after all of its bytes have
- * arrived. The handler runs like that of a medium reply without arguments; its payload is at
- * most GEX_VIS_MAX_PEERCOMPLETION bytes, which the put reads. Handler 0: none. Such a put is
- * complete when its call returns. Deprecated by GASNet-EX. */
+/* Makes this thread's next put of this header run a handler at the target after all bytes of the
+ * put have arrived. The handler runs like that of a medium reply without arguments. Its payload,
+ * of at most GEX_VIS_MAX_PEERCOMPLETION bytes, is read by the put. Handler 0 means no handler.
+ * Such a put is complete when its call returns. Deprecated by GASNet-EX. */
 #define GEX_VIS_MAX_PEERCOMPLETION 512
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *source, size_t bytes, gex_Flags_t flags);
 
@@ -145,7 +146,7 @@ CONDUIT_GEX_INLINE int gex_VIS_IndexedGetBlocking(gex_TM_t tm_, size_t destinati
 /* ---- arrays ---- */
 
 /* The first stride and count are those of the fastest-varying dimension. Strides are in bytes,
- * and may be negative. An array without dimensions is one element. */
+ * and may be negative. An array without dimensions consists of one element. */
 
 CONDUIT_GEX_INLINE gex_Event_t gex_VIS_StridedPutNB(gex_TM_t tm_, gex_Rank_t rank_, void *destination_,
                                                     const ptrdiff_t destination_strides_[], void *source_,

@@ -1,15 +1,16 @@
 /* GASNet-EX on Conduit.
  *
- * Every declared function is implemented: client, teams, endpoints, segments, active messages
- * with fixed and negotiated payload, puts and gets, events, handler-safe locks, queries,
- * barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and GASNET_PAR,
- * and link the library of the same name. */
+ * Every declared function is implemented. They cover clients, teams, endpoints, segments, active
+ * messages with fixed and negotiated payload, puts and gets, events, handler-safe locks,
+ * queries, barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and
+ * GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
 /* Clients check this macro to see whether the header has been included. */
 #define _INCLUDED_GASNETEX_H 1
 
-/* More headers than needed here: clients rely on those that GASNet's header includes. */
+/* These are more headers than needed here, because clients rely on those that GASNet's header
+ * includes. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -53,8 +54,8 @@
   #define GASNETI_MAX_THREADS 0x7FFFFFFF
 #endif
 
-/* The library identifies threads itself, at no cost, so calls that pass their identity pass
- * nothing. */
+/* The library identifies threads itself at no cost, so the macros that pass a thread's identity
+ * pass nothing. */
 typedef void *gasnet_threadinfo_t;
 #define GASNET_GET_THREADINFO() ((gasnet_threadinfo_t)NULL)
 #define GASNET_POST_THREADINFO(info) ((void)(info))
@@ -91,8 +92,8 @@ void *gex_Client_QueryCData(gex_Client_t client);
 /* ---- endpoint ---- */
 
 int gex_EP_Create(gex_EP_t *ep, gex_Client_t client, gex_EP_Capabilities_t capabilities, gex_Flags_t flags);
-/* Puts and gets reach an endpoint's segment through gex_TM_Pair, once all ranks involved have
- * published it. Publishing waits for the team. */
+/* Puts and gets reach the segment of an additional endpoint through gex_TM_Pair, once it has
+ * been published. Publishing is collective and waits for all ranks of the team. */
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t count, gex_Flags_t flags);
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
@@ -110,20 +111,22 @@ CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank
 
 /* ---- segment ---- */
 
-/* The default of GASNET_MAX_SEGSIZE if the environment does not set it; null: the library's own
- * default. A client assigns to it, or defines it. */
+/* The default for GASNET_MAX_SEGSIZE if the environment does not set that; null stands for the
+ * library's own default. A client may assign to this variable or define it. */
 extern const char *gasnet_max_segsize_str;
-/* The same in bytes per process, used if the text is null; 0: none. Deprecated. */
+/* The same in bytes per process, used if gasnet_max_segsize_str is null; 0 stands for no limit
+ * by the client. Deprecated. */
 extern uint64_t gasnet_max_segsize;
-/* If not null, attach calls it with this rank's segment, before other ranks can reach the
- * segment and before a network registers it. It may write to the segment, and must not call
- * GASNet. Not called with segment everything. */
+/* If this is not null, attach calls it with this rank's segment, before other ranks can reach
+ * the segment and before a network registers it. The function may write to the segment, but must
+ * not call GASNet. It is not called with segment everything. */
 extern void (*gasnet_client_attach_hook)(void *address, uintptr_t bytes);
 
 uintptr_t gasnet_getMaxLocalSegmentSize(void);
 uintptr_t gasnet_getMaxGlobalSegmentSize(void);
 int gex_Segment_Attach(gex_Segment_t *segment, gex_TM_t tm, uintptr_t size);
-/* Made of the client's memory, or of the library's if the address is null. */
+/* Creates a segment from the client's memory or, if the address is null, from memory that the
+ * library maps. */
 int gex_Segment_Create(gex_Segment_t *segment, gex_Client_t client, gex_Addr_t address, uintptr_t bytes, gex_MK_t kind,
                        gex_Flags_t flags);
 void gex_Segment_Destroy(gex_Segment_t segment, gex_Flags_t flags);
@@ -138,13 +141,14 @@ void *gex_Segment_QueryCData(gex_Segment_t segment);
 /* ---- teams ---- */
 
 /* Collective over the parent. A new team may be used at once. Operations use the library's
- * memory, so the team's scratch space remains unused and goes back to the client. */
+ * memory, so the team's scratch space is unused; gex_TM_Destroy returns it to the client. */
 size_t gex_TM_Split(gex_TM_t *team, gex_TM_t parent, int color, int key, void *scratch, size_t scratch_bytes,
                     gex_Flags_t flags);
 size_t gex_TM_Create(gex_TM_t *teams, size_t count, gex_TM_t parent, gex_EP_Location_t *members, size_t member_count,
                      gex_Addr_t *scratch, size_t scratch_bytes, gex_Flags_t flags);
 int gex_TM_Destroy(gex_TM_t tm, gex_Memvec_t *scratch, gex_Flags_t flags);
-/* Names endpoints for puts, gets and messages; ranks are the job's. */
+/* Names a local and a remote endpoint, for puts and gets. Ranks passed with a pair are ranks of
+ * the job. */
 gex_TM_t gex_TM_Pair(gex_EP_t ep, gex_EP_Index_t remote);
 
 gex_Client_t gex_TM_QueryClient(gex_TM_t tm);
@@ -248,8 +252,8 @@ void gex_System_QueryNbrhdInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Ran
 void gex_System_QueryHostInfo(gex_RankInfo_t **info, gex_Rank_t *count, gex_Rank_t *mine);
 void gex_System_QueryMyPosition(gex_Rank_t *neighbourhoods, gex_Rank_t *neighbourhood, gex_Rank_t *hosts,
                                 gex_Rank_t *host);
-/* The threads that a client with GEX_FLAG_DEFER_THREADS must start for the library: none,
- * because it starts its own. */
+/* Returns the list of threads that a client with GEX_FLAG_DEFER_THREADS must start for the
+ * library. The list is empty, because the library starts its own threads. */
 int gex_System_QueryProgressThreads(gex_Client_t client, unsigned int *count, const gex_ProgressThreadInfo_t **info,
                                     gex_Flags_t flags);
 int gasnet_set_waitmode(int mode);
@@ -258,7 +262,7 @@ int gasnet_set_waitmode(int mode);
 #define GASNET_WAIT_BLOCK 1
 #define GASNET_WAIT_SPINBLOCK 2
 
-/* Polls until the condition, which handlers make true, holds; spins, yields or sleeps between
+/* Polls until the condition, which handlers make true, holds. Spins, yields or sleeps between
  * polls. */
 #define GASNET_BLOCKUNTIL(condition)                             \
   do {                                                           \
@@ -287,8 +291,8 @@ void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);
 
 /* ---- flow control ---- */
 
-/* Credits available for requests to a rank; how often a request to it had to wait for credits;
- * credits that it has revoked; credits in this rank's bank. */
+/* The number of credits available for requests to a rank; how often a request to it had to wait
+ * for credits; credits that it has revoked; credits in this rank's bank. */
 uint32_t gasnet_send_credits(gex_Rank_t peer);
 uint64_t gasnet_credit_stalls(gex_Rank_t peer);
 uint64_t gasnet_revoked_credits(gex_Rank_t peer);

@@ -64,7 +64,7 @@ unsafe extern "C" fn gasnet_attach(
     const CALL: &str = "gasnet_attach";
     let attached = Job::or_refusal().and_then(|job| {
         let count = usize::try_from(count)
-            .map_err(|_| Refusal::bad(format_args!("a table of {count} handlers")))?;
+            .map_err(|_| Refusal::bad(format_args!("a table of {count} handlers is not valid")))?;
         // SAFETY: the caller guarantees that `entries` is null or valid for `count` entries.
         register_legacy(job, unsafe { table(entries, count) }?)?;
         // Attach requires a positive size. GASNet-1 also allows 0.

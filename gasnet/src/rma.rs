@@ -412,8 +412,8 @@ fn get_value(job: &Job, rank: Rank, remote: *const c_void, bytes: usize) -> Resu
         .addr()
         .wrapping_sub(value.as_ptr().addr());
     let local = value[start..].as_mut_ptr();
-    // SAFETY: `local` points to the last `bytes` bytes of `value`, or to its first ones on
-    // little-endian hosts, and this call waits for the get.
+    // SAFETY: `local` points to the `bytes` low-order bytes of `value`, and this call waits for the
+    // get.
     let get = unsafe { start_get(job, local, rank, remote, bytes, WAITING)? };
     finish(job, get)?;
     Ok(u64::from_ne_bytes(value))

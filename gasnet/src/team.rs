@@ -1,8 +1,8 @@
-//! Teams: their handles in C, their creation and destruction, and the translation of their ranks.
+//! Teams: their handles in C, calls to create and destroy them, and the translation of their ranks.
 //!
-//! A `gex_TM_t` is one of three: the address of the job's team, which the headers compare with; a
-//! pair of endpoints, composed of their indices; or the number of any other team. Numbers are never
-//! reused, so that a destroyed team is recognised.
+//! A `gex_TM_t` is one of three things: the address of the job's team, which the headers compare
+//! with; a pair of endpoints, composed of their indices; or the number of any other team. Numbers
+//! are never reused, so that the handle of a destroyed team is recognised.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -20,7 +20,7 @@ use crate::fault::{fatal, sure};
 use crate::job::Job;
 use crate::objects::{Object, endpoint_index};
 
-/// The lowest bits of a handle that is not an address.
+/// The values of the lowest three bits of a handle that is not an address.
 const TEAM: usize = 2;
 const PAIR: usize = 1;
 const TAG: usize = 7;
@@ -68,7 +68,7 @@ pub(crate) struct Teams {
     given: AtomicUsize,
 }
 
-/// A team held during a call.
+/// A reference to a team, held during a call.
 pub(crate) enum Held {
     Job(&'static Named),
     Other(Arc<Named>),
@@ -136,8 +136,8 @@ fn no_flags(call: &str, flags: u32) {
     }
 }
 
-/// Returns the job's rank of a rank of a team or pair from C, to be accessed. Checks that the
-/// endpoint named by a pair has published memory.
+/// Translates a rank of a team or pair from C to the rank in the job, for an access to its memory.
+/// Ends the job if a pair names an endpoint on which that rank has published no memory.
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     let rank = named_rank(call, handle, rank);
     let index = remote_index(handle);
@@ -150,8 +150,8 @@ pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank
 }
 
-/// Returns the job, and the rank in it of a put's or get's target. The engine checks ranks of the
-/// job's team.
+/// Returns the job, and the rank in the job of the target of a put or get. Ranks of the job's team
+/// are not checked here, because the engine checks them.
 #[inline]
 pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static Job, Rank) {
     let job = Job::of(call);
@@ -162,12 +162,13 @@ pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static
     }
 }
 
-/// Returns the same rank as [`team_rank`], without its check of the endpoint.
+/// Returns the same rank as [`team_rank`], but does not check the endpoint.
 pub(crate) fn named_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank_in(call, handle, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
-/// Returns the same rank, or the problem with it, for calls that can return errors.
+/// Returns the same rank as [`named_rank`], or a description of what is wrong, for calls that can
+/// return errors.
 pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<Rank, String> {
     match pair(handle) {
         Some(_) => member(&Job::of(call).objects.team, rank),
@@ -175,7 +176,7 @@ pub(crate) fn rank_in(call: &str, handle: *const c_void, rank: Rank) -> Result<R
     }
 }
 
-/// Returns the index of the remote endpoint that a team or pair names.
+/// Returns the index of the remote endpoint that a pair names, or 0 for a team.
 pub(crate) fn remote_index(handle: *const c_void) -> u16 {
     pair(handle).map_or(0, |(_, remote)| remote)
 }
@@ -195,24 +196,25 @@ fn sure_member(call: &str, team: &Named, rank: Rank) -> Rank {
     member(team, rank).unwrap_or_else(|reason| fatal(call, &reason))
 }
 
-/// Returns the local and the remote index of a pair of endpoints.
+/// Returns the local and the remote index of a pair of endpoints, or `None` if the handle is not a
+/// pair.
 fn pair(handle: *const c_void) -> Option<(u16, u16)> {
     let bits = handle.addr();
     (bits & TAG == PAIR).then_some(((bits >> 32) as u16, (bits >> 16) as u16))
 }
 
-/// Returns the job's rank of a rank of any team or pair other than the job's team:
-/// `conduit_gex_rank`.
+/// Translates a rank of a pair, or of a team other than the job's, to the rank in the job. The
+/// headers' `conduit_gex_rank` calls this.
 ///
 /// # Safety
-/// `call` is a C string.
+/// `call` must be a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_rank_of(
     call: *const c_char,
     handle: *const c_void,
     rank: Rank,
 ) -> Rank {
-    // SAFETY: the caller's promise; a literal of the headers.
+    // SAFETY: the caller guarantees that `call` is a C string: the headers pass a literal.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
     let index = remote_index(handle);
     let lacks = |start: &str| index != 0 && call.starts_with(start);
@@ -231,7 +233,8 @@ unsafe extern "C" fn conduit_gex_rank_of(
 
 // ---- creation and destruction ----
 
-/// Checks the scratch space that the client provides for a new team.
+/// Returns the scratch space that the client provides for a new team, or `None` if it provides
+/// none. Ends the job if the space has no bytes.
 fn scratch(call: &str, address: *mut c_void, bytes: usize, flags: TeamFlags) -> Option<Memvec> {
     if flags.contains(TeamFlags::NO_SCRATCH) {
         return None;
@@ -242,7 +245,8 @@ fn scratch(call: &str, address: *mut c_void, bytes: usize, flags: TeamFlags) -> 
     Some(Memvec { address, bytes })
 }
 
-/// Creates the team that this rank joins, and returns its handle; 0 if it joins none.
+/// Creates the team that this rank joins, and returns the team's handle, or null if this rank joins
+/// none.
 fn make(
     call: &str,
     job: &'static Job,
@@ -264,10 +268,11 @@ fn make(
     std::ptr::without_provenance(handle)
 }
 
-/// Splits a team into one team for each color that its ranks give. Collective.
+/// Splits a team into one team for each color that its ranks give. Collective over the parent. If a
+/// scratch size is requested, only returns that size.
 ///
 /// # Safety
-/// `place` is null or valid for a write.
+/// `place` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_TM_Split(
     place: *mut *const c_void,
@@ -296,17 +301,19 @@ unsafe extern "C" fn gex_TM_Split(
     };
     let made = make(CALL, job, &parent, join, scratch);
     if !place.is_null() {
-        // SAFETY: not null; the caller's promise.
+        // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
         unsafe { place.write(made) };
     }
     0
 }
 
-/// Creates teams from lists of members. Collective over the parent.
+/// Creates a team from a list of its members. Collective over the parent. If a scratch size is
+/// requested, only returns that size.
 ///
 /// # Safety
-/// `members` is valid for `count` entries. If it has entries and no size is requested, `place` is
-/// valid for a write, and `addresses` for the entries required by `flags`.
+/// Unless `count` is 0 or a size is requested, each pointer must be null or valid: `members` for
+/// reads of `count` entries, `place` for a write, and `addresses` for reads of the entries that
+/// `flags` requires.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_TM_Create(
     place: *mut *const c_void,
@@ -330,10 +337,10 @@ unsafe extern "C" fn gex_TM_Create(
     if teams != 1 || place.is_null() || members.is_null() || count > job.size() as usize {
         fatal(
             CALL,
-            &format_args!("{teams} teams at {place:p} of {count} members at {members:p}"),
+            &format_args!("the arguments are not valid: {teams} teams at {place:p} of {count} members at {members:p}"),
         );
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `members` is not null, so the caller guarantees that it is valid for `count` entries.
     let members = unsafe { std::slice::from_raw_parts(members, count) };
     let is_job_rank = flags.contains(TeamFlags::RANK_IS_JOBRANK);
     let members = members.iter().map(|location| {
@@ -363,22 +370,22 @@ unsafe extern "C" fn gex_TM_Create(
         fatal(CALL, &"scratch_addrs is null");
     }
     let scratch = which.and_then(|which| {
-        // SAFETY: not null; the caller's promise.
+        // SAFETY: `addresses` is not null, so the caller guarantees that it is valid for this
+        // entry.
         let address = unsafe { *addresses.add(which) };
         scratch(CALL, address, bytes, flags)
     });
     let made = make(CALL, job, &parent, Join::Members(&members), scratch);
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
     unsafe { place.write(made) };
     0
 }
 
-/// Destroys a team, which must have nothing under way. Collective; does not wait. Returns nonzero
-/// if the client's scratch space has been written to `place`.
-/// written.
+/// Destroys a team, which must have nothing under way. Collective; does not wait. Returns a nonzero
+/// value if the client's scratch space has been written to `place`.
 ///
 /// # Safety
-/// `place` is null or valid for a write.
+/// `place` must be null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_TM_Destroy(
     handle: *const c_void,
@@ -391,7 +398,7 @@ unsafe extern "C" fn gex_TM_Destroy(
     job.objects.teams.teams.write().remove(&handle.addr());
     match team.scratch {
         Some(scratch) if !place.is_null() => {
-            // SAFETY: not null; the caller's promise.
+            // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
             unsafe { place.write(scratch) };
             1
         }
@@ -399,7 +406,8 @@ unsafe extern "C" fn gex_TM_Destroy(
     }
 }
 
-/// Makes a pair of a local endpoint and the same remote endpoint on any rank of the job.
+/// Makes a pair of a local endpoint and the index of a remote endpoint, which applies to every rank
+/// of the job.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void {
     const CALL: &str = "gex_TM_Pair";
@@ -409,13 +417,13 @@ extern "C" fn gex_TM_Pair(endpoint: *const c_void, remote: u16) -> *const c_void
 
 // ---- queries ----
 
-/// Stores a word of the client's with the team.
+/// Stores a word for the client with the team.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_SetCData(handle: *const c_void, value: *mut c_void) {
     team("gex_TM_SetCData", handle).1.object.set_cdata(value);
 }
 
-/// Returns the client's word kept with the team; initially null.
+/// Returns the word that the client has stored with the team, or null if it has stored none.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryCData(handle: *const c_void) -> *mut c_void {
     team("gex_TM_QueryCData", handle).1.object.cdata()
@@ -433,7 +441,7 @@ extern "C" fn gex_TM_QueryEP(handle: *const c_void) -> *const c_void {
     team("gex_TM_QueryEP", handle).0.objects.endpoint.handle()
 }
 
-/// Returns the team's flags: always none.
+/// Returns the team's flags, which are always 0.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_QueryFlags(handle: *const c_void) -> u32 {
     team("gex_TM_QueryFlags", handle).1.object.flags()
@@ -458,7 +466,8 @@ extern "C" fn gex_TM_TranslateRankToJobrank(handle: *const c_void, rank: Rank) -
     sure_member(CALL, &team(CALL, handle).1, rank)
 }
 
-/// Translates a rank of the job to a rank of a team; `GEX_RANK_INVALID` if it is not a member.
+/// Translates a rank of the job to a rank of a team. Returns `GEX_RANK_INVALID` if the rank is not
+/// a member.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -> Rank {
     const CALL: &str = "gex_TM_TranslateJobrankToRank";
@@ -467,7 +476,7 @@ extern "C" fn gex_TM_TranslateJobrankToRank(handle: *const c_void, rank: Rank) -
     team.team.from_job(rank).unwrap_or(abi::NO_RANK)
 }
 
-/// Returns the endpoint of a team's rank.
+/// Returns the rank in the job and the endpoint index of a team's rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_TM_TranslateRankToEP(handle: *const c_void, rank: Rank, flags: u32) -> Location {
     const CALL: &str = "gex_TM_TranslateRankToEP";

@@ -1,5 +1,5 @@
-//! Puts and gets of many ranges, for both interfaces: vectors, lists of addresses, and strided
-//! arrays.
+//! Puts and gets of many ranges (vectors, lists of addresses and strided arrays) for GASNet-EX and
+//! GASNet-1.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_uint, c_void};
@@ -40,24 +40,26 @@ mod forms {
 /// `GEX_VIS_MAX_PEERCOMPLETION`.
 const MOST_PAYLOAD: usize = 512;
 
-/// The first id of clients' handlers.
+/// The lowest id that a client's handler can have.
 const FIRST_HANDLER: u8 = am::handlers::CLIENT_FIRST;
 
 thread_local! {
-    /// The handler, with its payload, that this thread's next put runs at its target on completion.
+    /// The handler that this thread's next put of ranges runs at its target on completion, and the
+    /// address and length of the handler's payload.
     static ARMED: Cell<Option<(u8, *const c_void, usize)>> = const { Cell::new(None) };
 }
 
 impl Ranges {
-    /// Returns the ranges, relative to an address.
+    /// Returns the ranges, with addresses relative to `base`.
     ///
     /// # Safety
-    /// The lists are valid for the number of entries in `self`.
+    /// Each list must be null or valid for reads of the number of entries that `self` gives.
     unsafe fn places<'a>(&self, call: &str, side: &str, base: usize) -> Places<'a> {
         let count = self.count;
         let list = || format!("{count} {side} ranges at {:p} are invalid", self.list);
-        // Addresses are read as numbers.
-        // SAFETY: the caller's promise; a range is two words.
+        // The lists contain addresses, which are read as numbers.
+        // SAFETY: the caller guarantees that the lists are valid. An entry of a vector consists of
+        // two words, an address and a length.
         let (start, shape) = unsafe {
             match self.shape {
                 shapes::VECTOR => (0, Shape::Vector(array(call, self.list, count, list))),
@@ -91,7 +93,8 @@ impl Ranges {
 /// Returns an array from C as a slice.
 ///
 /// # Safety
-/// `base` is null or valid for `count` entries, for which any bytes are valid.
+/// `base` must be null or valid for reads of `count` entries, and every bit pattern must be a valid
+/// `T`.
 unsafe fn array<'a, T>(
     call: &str,
     base: *const c_void,
@@ -104,13 +107,14 @@ unsafe fn array<'a, T>(
     if !is_memory(base, count.saturating_mul(size_of::<T>())) {
         fatal(call, &what());
     }
-    // SAFETY: not null, not too long; the rest is the caller's promise.
+    // SAFETY: `base` is not null and the array not too long, so the caller guarantees that it is
+    // valid for `count` entries.
     unsafe { std::slice::from_raw_parts(base.cast(), count) }
 }
 
 /// Ends the job if a local range cannot be memory.
 fn check_here(call: &str, here: &Places<'_>) {
-    let refuse = |start: usize, len: usize| fatal(call, &format_args!("{len} bytes at {start:#x}"));
+    let refuse = |start: usize, len: usize| fatal(call, &format_args!("{len} bytes at {start:#x} are not valid memory"));
     if let Err(outside) = here.check(isize::MAX as usize) {
         refuse(outside.start, outside.len);
     }
@@ -136,10 +140,10 @@ fn check_here(call: &str, here: &Places<'_>) {
     }
 }
 
-/// Prepares both sides of a transfer in either direction.
+/// Prepares the two sides of a transfer in either direction.
 ///
 /// # Safety
-/// The lists of both sides are valid.
+/// The lists of both sides must be valid.
 unsafe fn sides<'a>(
     call: &str,
     rank: Rank,
@@ -148,7 +152,7 @@ unsafe fn sides<'a>(
 ) -> (&'static TheEngine, Places<'a>, Places<'a>) {
     let engine = Job::of(call).engine();
     let base = sure(call, engine.memory().segment_of(rank)).address;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the lists of both sides are valid.
     let (there, here) = unsafe {
         (
             there.places(call, "remote", base as usize),
@@ -166,7 +170,7 @@ fn completion(form: c_uint) -> Completion {
     }
 }
 
-/// Returns the result of a nonblocking form, or waits first for a blocking one.
+/// Returns the result of the call. For a blocking call, waits for the operation first.
 fn result(
     call: &str,
     engine: &TheEngine,
@@ -188,8 +192,8 @@ fn result(
 /// `gex_VIS_*Put*` and `gasnet_put?_*bulk`.
 ///
 /// # Safety
-/// `call` is a C string; the lists are valid for their number of entries, and all local ranges for
-/// reads until the operation is complete.
+/// `call` must be a C string. The lists must be valid for their numbers of entries, and all local
+/// ranges for reads until the operation is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_vis_put(
     call: *const c_char,
@@ -199,21 +203,25 @@ unsafe extern "C" fn conduit_gex_vis_put(
     form: c_uint,
     flags: Flags,
 ) -> usize {
-    // SAFETY: the caller's promise; a literal and two structures of the headers.
+    // SAFETY: the caller guarantees that `call` is a C string and that `there` and `here` point to
+    // structures: the headers pass a literal and two variables.
     let (call, there, here) = unsafe { (CStr::from_ptr(call).to_string_lossy(), &*there, &*here) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the lists of both sides are valid.
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     if let Some((handler, source, bytes)) = ARMED.take() {
-        // SAFETY: the caller's promise; the payload's is that of the call that set the handler.
+        // SAFETY: the caller guarantees that all local ranges are valid, and this call waits for
+        // the put.
         let put = unsafe { engine.rma().put_ranges(rank, &there, &here) };
         sure(&call, put);
-        // SAFETY: as above.
+        // SAFETY: the client guaranteed to `gex_VIS_SetPeerCompletionHandler` that the payload is
+        // valid until this put.
         let payload = sure(&call, unsafe { payload(source, bytes) });
         sure(&call, engine.rma().complete_at_peer(rank, handler, payload));
         return 0;
     }
     let (completion, blocking) = (completion(form), flags.blocking());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that all local ranges are valid until the operation is
+    // complete.
     let started = unsafe {
         engine
             .rma()
@@ -225,7 +233,8 @@ unsafe extern "C" fn conduit_gex_vis_put(
 /// `gex_VIS_*Get*` and `gasnet_get?_*bulk`.
 ///
 /// # Safety
-/// As for [`conduit_gex_vis_put`], with all local ranges valid for writes and not used otherwise.
+/// Same as [`conduit_gex_vis_put`], except that all local ranges must be valid for writes and must
+/// not be used otherwise until the operation is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_vis_get(
     call: *const c_char,
@@ -235,12 +244,14 @@ unsafe extern "C" fn conduit_gex_vis_get(
     form: c_uint,
     flags: Flags,
 ) -> usize {
-    // SAFETY: the caller's promise; a literal and two structures of the headers.
+    // SAFETY: the caller guarantees that `call` is a C string and that `there` and `here` point to
+    // structures: the headers pass a literal and two variables.
     let (call, there, here) = unsafe { (CStr::from_ptr(call).to_string_lossy(), &*there, &*here) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the lists of both sides are valid.
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     let (completion, blocking) = (completion(form), flags.blocking());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that all local ranges are valid until the operation is
+    // complete.
     let started = unsafe {
         engine
             .rma()

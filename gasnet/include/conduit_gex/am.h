@@ -1,4 +1,5 @@
-/* Active messages with 0 to 16 arguments: a function for each count, and macros that count.
+/* Active messages with 0 to 16 arguments: a function for each argument count, and macros that
+ * count the arguments.
  *
  * Every argument is a parameter of an inline function, so that it is evaluated once and
  * converted as in C. */
@@ -55,7 +56,7 @@
   a5_, gex_AM_Arg_t a6_, gex_AM_Arg_t a7_, gex_AM_Arg_t a8_, gex_AM_Arg_t a9_, gex_AM_Arg_t a10_, \
   gex_AM_Arg_t a11_, gex_AM_Arg_t a12_, gex_AM_Arg_t a13_, gex_AM_Arg_t a14_, gex_AM_Arg_t a15_
 
-/* An array is never empty. */
+/* Without arguments the array holds a 0, because C has no empty arrays. */
 #define CONDUIT_GEX_WORDS_0 0
 #define CONDUIT_GEX_WORDS_1 a0_
 #define CONDUIT_GEX_WORDS_2 a0_, a1_
@@ -74,7 +75,7 @@
 #define CONDUIT_GEX_WORDS_15 a0_, a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_, a9_, a10_, a11_, a12_, a13_, a14_
 #define CONDUIT_GEX_WORDS_16 a0_, a1_, a2_, a3_, a4_, a5_, a6_, a7_, a8_, a9_, a10_, a11_, a12_, a13_, a14_, a15_
 
-/* Messages with a fixed payload. */
+/* Defines the calls that send messages with a fixed payload and n arguments. */
 #define CONDUIT_GEX_FIXED_FAMILY(n) \
   CONDUIT_GEX_INLINE int gex_AM_RequestShort##n( \
       gex_TM_t tm_, gex_Rank_t rank_, gex_AM_Index_t handler_, gex_Flags_t flags_ CONDUIT_GEX_PARAMETERS_##n) { \
@@ -114,7 +115,7 @@
     return conduit_gex_reply_long(token_, handler_, source_, bytes_, destination_, local_, flags_, n, words_); \
   }
 
-/* Commits and cancels of negotiated payload. */
+/* Defines the calls that commit a negotiated payload with n arguments. */
 #define CONDUIT_GEX_COMMIT_FAMILY(n) \
   CONDUIT_GEX_INLINE void gex_AM_CommitRequestMedium##n( \
       gex_AM_SrcDesc_t descriptor_, gex_AM_Index_t handler_, size_t bytes_ CONDUIT_GEX_PARAMETERS_##n) { \

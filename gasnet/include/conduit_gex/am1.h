@@ -19,7 +19,7 @@ extern "C" {
 int conduit_gasnet_request_long_async(gasnet_node_t node, gasnet_handler_t handler, const void *source, size_t bytes,
                                       void *destination, uint32_t count, const gex_AM_Arg_t *words);
 
-/* All functions for one count. They return error codes. */
+/* Defines all functions for one argument count. These functions return error codes. */
 #define CONDUIT_GEX_FAMILY1(n) \
   CONDUIT_GEX_INLINE int gasnet_AMRequestShort##n( \
       gasnet_node_t node_, gasnet_handler_t handler_ CONDUIT_GEX_PARAMETERS_##n) { \
@@ -80,7 +80,8 @@ CONDUIT_GEX_FAMILY1(16)
 
 /* ---- the count as an argument ---- */
 
-/* The count of the arguments after it. 0 if it exceeds the limit. */
+/* Reads the `count_` arguments that follow the count. Returns 0 if the count is not from 0 to
+ * 16, otherwise 1. */
 CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va_list list_) {
   int i_;
   if (count_ < 0 || count_ > 16) return 0;
@@ -89,8 +90,8 @@ CONDUIT_GEX_INLINE int conduit_gex_words(gex_AM_Arg_t words_[16], int count_, va
   return 1;
 }
 
-/* The body of a function whose last parameter is the count: the call with these words, if the
- * count is valid. */
+/* The body of a function whose last parameter is the argument count. Makes the call with the
+ * arguments' words if the count is valid, and otherwise returns an error. */
 #define CONDUIT_GEX_COUNTED(call)                       \
   gex_AM_Arg_t words_[16];                              \
   va_list list_;                                        \

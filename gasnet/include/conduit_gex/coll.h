@@ -1,6 +1,6 @@
 /* Collective operations other than barriers: broadcasts and reductions.
  *
- * Several operations may overlap. All ranks of a team start the same operations in the same
+ * Several operations may overlap. All ranks of a team must start the same operations in the same
  * order. Operations make progress whenever any GASNet call polls. */
 #ifndef CONDUIT_GEX_COLL_H
 #define CONDUIT_GEX_COLL_H
@@ -12,11 +12,11 @@ extern "C" {
 #endif
 
 /* Reduces `count` elements of `left` with those of `right_and_result` elementwise, and stores
- * the results in `right_and_result`. It may run on any thread that polls, and must not call
- * GASNet. */
+ * the results in `right_and_result`. The function may run on any thread that polls, and must not
+ * call GASNet. */
 typedef void (*gex_Coll_ReduceFn_t)(const void *left, void *right_and_result, size_t count, const void *cdata);
 
-/* Memory belongs to the operation until its event is complete. `source` may equal `result`.
+/* The memory belongs to the operation until its event is complete. `source` may equal `result`.
  * Flags must be 0. */
 
 gex_Event_t gex_Coll_BroadcastNB(gex_TM_t tm, gex_Rank_t root, void *result, const void *source, size_t bytes,

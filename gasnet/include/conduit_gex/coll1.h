@@ -1,7 +1,9 @@
-/* GASNet-1's collective operations, for the team of all ranks or any other. An image is a rank.
+/* GASNet-1's collective operations, for the team of all ranks or any other. Each image is a
+ * rank.
  *
- * Flags name one kind of synchronisation for in and one for out. All ranks start the same
- * operations in the same order. Operations make progress whenever any GASNet call polls. */
+ * Flags must name exactly one kind of synchronisation for in and one for out. All ranks must
+ * start the same operations in the same order. Operations make progress whenever any GASNet call
+ * polls. */
 #ifndef CONDUIT_GEX_COLL1_H
 #define CONDUIT_GEX_COLL1_H
 
@@ -17,8 +19,7 @@ extern "C" {
 #define GASNET_COLL_OUT_NOSYNC 0x008
 #define GASNET_COLL_OUT_MYSYNC 0x010
 #define GASNET_COLL_OUT_ALLSYNC 0x020
-/* Addresses are local to each rank and may lie anywhere; segment memory is treated no
- * differently. */
+/* Addresses are local to each rank and may lie anywhere, inside or outside segments. */
 #define GASNET_COLL_LOCAL 0x080
 #define GASNET_COLL_DST_IN_SEGMENT 0x400
 #define GASNET_COLL_SRC_IN_SEGMENT 0x800

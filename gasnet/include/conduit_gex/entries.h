@@ -51,9 +51,10 @@ static const conduit_gex_config_t conduit_gex_config CONDUIT_GEX_USED = {
 
 /* ---- the job ---- */
 
-/* A rank's segment as mapped here; all 0 before attach and if it is not mapped. The fields are
- * the number of places where a word of 8 bytes can begin in it, its address at its owner, the
- * number to add to get an address here, and its length. */
+/* A rank's segment as mapped here. All fields are 0 before attach, and if the segment is not
+ * mapped. The fields are the number of places in the segment where a word of 8 bytes can begin,
+ * the segment's address at its owner, the number to add to an owner's address to get the address
+ * here, and the segment's length in bytes. */
 typedef struct {
   uint64_t words;
   uint64_t address;
@@ -63,10 +64,11 @@ typedef struct {
 
 /* The segments of the first ranks. Puts and gets to other ranks call the library.
  *
- * Clients see constants. Each entry changes once, from a value that leaves the work to the
- * library, so that an early read is harmless. In a child (fork) it changes back. A function that
- * has read an entry before then still uses it, and an access to another rank's segment ends the
- * child (SIGSEGV). The child may still put to its own rank's segment, which it shares. */
+ * The table is constant to clients. Each entry changes once, from a value that leaves the work
+ * to the library, so that a read before the change is harmless. In a child (fork) the entry
+ * changes back. A function that has read an entry before the fork still uses the old value; its
+ * access to another rank's segment ends the child (SIGSEGV). The child may still put to its own
+ * rank's segment, which it shares. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
 extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
 
@@ -75,7 +77,7 @@ typedef struct {
   const void *team;
 } conduit_gex_job_t;
 
-/* Constants to clients, as the segments are. */
+/* These fields are constant to clients, like the table of segments. */
 extern const conduit_gex_job_t conduit_gex_job;
 
 int conduit_gex_client_init(gex_Client_t *client, gex_EP_t *ep, gex_TM_t *tm, const char *name, int *argc,
@@ -87,7 +89,7 @@ gex_Rank_t conduit_gex_rank_of(const char *call, gex_TM_t team, gex_Rank_t rank)
 /* The team of GASNet-1's calls, which take no team. */
 #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
 
-/* Translates a team's rank to the job's; they are the same in the job's team. */
+/* Translates a team's rank to the rank in the job. In the job's team the two are the same. */
 CONDUIT_GEX_INLINE gex_Rank_t conduit_gex_rank(const char *call_, gex_TM_t team_, gex_Rank_t rank_) {
   return CONDUIT_GEX_LIKELY((const void *)team_ == conduit_gex_job.team) ? rank_ : conduit_gex_rank_of(call_, team_, rank_);
 }
@@ -126,7 +128,7 @@ int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
 
 /* Flag: the caller is a GASNet-1 call, which returns error codes. */
 #define CONDUIT_GEX_RETURN_ERRORS 0x80000000U
-/* In a handler's entry: any argument count. */
+/* In a handler's entry, stands for any argument count. */
 #define CONDUIT_GEX_ANY_NARGS UINT_MAX
 
 /* ---- puts and gets ---- */

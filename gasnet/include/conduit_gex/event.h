@@ -1,5 +1,5 @@
-/* Waiting: single events and arrays of events, implicit operations, access regions. Completed
- * events are recognised inline. */
+/* Calls that test and wait for single events, arrays of events and implicit operations, and
+ * access regions. Completed events are recognised inline. */
 #ifndef CONDUIT_GEX_EVENT_H
 #define CONDUIT_GEX_EVENT_H
 

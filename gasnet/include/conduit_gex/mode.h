@@ -56,8 +56,8 @@
 
 /* ---- segment ---- */
 
-/* One library supports all segment modes; all ranks of a job must use the same one. A large
- * segment is as fast as any. */
+/* One library supports all segment modes; all ranks of a job must use the same one. Segment
+ * large is as fast as segment fast. */
 #if defined(GASNET_SEGMENT_FAST) + defined(GASNET_SEGMENT_LARGE) + defined(GASNET_SEGMENT_EVERYTHING) > 1
   #error "define at most one of GASNET_SEGMENT_FAST, GASNET_SEGMENT_LARGE and GASNET_SEGMENT_EVERYTHING"
 #endif
@@ -79,7 +79,7 @@
   #define GASNET_ALIGNED_SEGMENTS 0
 #endif
 
-/* Ranks of one host share memory. */
+/* Ranks on the same host share memory. */
 #define GASNET_PSHM 1
 
 /* ---- conduit ---- */

@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* The first fields of a domain. `direct` is nonzero if ranks are the job's and the processor
- * performs the operations. */
+/* The first fields of a domain. `direct` is nonzero if the domain's team is the job's and the
+ * processor itself can perform the operations. */
 struct conduit_gex_ad_s {
   uint32_t direct;
 };
@@ -28,9 +28,10 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
          CONDUIT_GEX_LIKELY(rank_ < CONDUIT_GEX_NEAR_RANKS) && conduit_gex_mapped(rank_, remote_, bytes_, here_);
 }
 
-/* Performs an operation on an integer that is mapped here. Returns 0, with nothing done, if it
- * is not mapped or the operation is not one of these. If the operation is a compile-time
- * constant, only one branch remains; a call is smaller than all of them. */
+/* Performs an operation on an integer that is mapped here. Returns 0 and does nothing if the
+ * integer is not mapped or the operation is not one of these. If the operation is a compile-time
+ * constant, only one branch remains. Otherwise the library is called, because a call is smaller
+ * than all branches. */
 #define CONDUIT_GEX_AD_HERE(name_, type_)                                                                                  \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
                                                      gex_OP_t op_, type_ first_, type_ second_) {                          \
@@ -65,7 +66,7 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
     }                                                                                                                      \
   }
 
-/* The same for floats. Operations that compute or compare are repeated until no other change
+/* The same for floats. An operation that computes or compares is repeated until no other change
  * intervenes. */
 #define CONDUIT_GEX_AD_HERE_FLOAT(name_, type_, bits_t_)                                                                   \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
@@ -108,8 +109,8 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
     return 1;                                                                                                              \
   }
 
-/* A number is passed as its bits, in the low-order ones. Names are spelled out in full so that a
- * search finds them. */
+/* A number is passed as its bits, in the low-order bits of a word. Names are spelled out in full
+ * so that a search finds them. */
 #define CONDUIT_GEX_AD_OP(name_, type_, bits_t_, code_, nb_, nbi_)                                                       \
   CONDUIT_GEX_INLINE uint64_t conduit_gex_ad_bits_##name_(type_ value_) {                                                \
     bits_t_ bits_;                                                                                                       \

@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Returns the address at which a range of a rank's segment is mapped here. The rank must be in
- * the table. 0: the library must handle the range. */
+ * the table. Returns 0 if the library must handle the range. */
 CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_, size_t bytes_, char **here_) {
 #if CONDUIT_GEX_CHECKED
   /* The library performs additional checks, such as whether a handler may make this call. */
@@ -24,8 +24,8 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   const conduit_gex_segment_t segment_ = conduit_gex_segments[rank_];
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
   const uint64_t offset_ = address_ - segment_.address;
-  /* For a word, one comparison. The last 7 bytes of a segment are left to the library, as are
-   * ranges of zero bytes. */
+  /* A word needs only one comparison. The last 7 bytes of a segment are left to the library, as
+   * are ranges of zero bytes. */
   const int word_ = __builtin_constant_p(bytes_) && bytes_ - 1 < 8;
   const int inside_ = word_ ? offset_ < segment_.words
                             : bytes_ - 1 < segment_.length && offset_ <= segment_.length - bytes_;
@@ -49,9 +49,9 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
 #define CONDUIT_GEX_LOAD_HERE 2048U
 #define CONDUIT_GEX_STORE_HERE 0x7FFFFU
 
-/* 1, 2, 4 or 8 bytes are stored at once. The C library's copy of a length known only at run time
- * may store such a word twice. If another rank sees the first store and responds with one of its
- * own, the second would overwrite the response. */
+/* Stores a word of 1, 2, 4 or 8 bytes with a single store. If the length is known only at run
+ * time, the C library's copy may store such a word twice. If another rank saw the first store
+ * and responded with a store of its own, the second store would overwrite the response. */
 CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t bytes_) {
   switch (bytes_) {
     case 1: memcpy(to_, from_, 1); break;
@@ -74,7 +74,7 @@ CONDUIT_GEX_INLINE void conduit_gex_copy(char *to_, const char *from_, size_t by
 #define CONDUIT_GEX_NEAR(tm, rank, local)                                                       \
   CONDUIT_GEX_LIKELY((const void *)(tm) == conduit_gex_job.team && (rank) < CONDUIT_GEX_NEAR_RANKS && (local) != NULL)
 
-/* Copies to a mapped rank of the job's team. 0: the library must do it. */
+/* Copies to a mapped rank of the job's team. Returns 0 if the library must perform the copy. */
 CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_, const void *source_,
                                             size_t bytes_) {
   char *mapped_ = NULL;
@@ -85,7 +85,7 @@ CONDUIT_GEX_INLINE int conduit_gex_put_here(gex_TM_t tm_, gex_Rank_t rank_, void
   return 1;
 }
 
-/* Copies from a mapped rank of the job's team. 0: the library must do it. */
+/* Copies from a mapped rank of the job's team. Returns 0 if the library must perform the copy. */
 CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank_t rank_, const void *remote_,
                                             size_t bytes_) {
   char *mapped_ = NULL;
@@ -99,8 +99,8 @@ CONDUIT_GEX_INLINE int conduit_gex_get_here(gex_TM_t tm_, void *local_, gex_Rank
   return 1;
 }
 
-/* Copies the low-order bytes of a value, 1 to 8. 0: the library must do it, or the width is
- * invalid. */
+/* Copies the 1 to 8 low-order bytes of a value to a mapped rank. Returns 0 if the library must
+ * perform the copy or report an invalid width. */
 CONDUIT_GEX_INLINE int conduit_gex_put_value_here(gex_TM_t tm_, gex_Rank_t rank_, void *remote_,
                                                   gex_RMA_Value_t value_, size_t bytes_) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__

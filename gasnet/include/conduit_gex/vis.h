@@ -17,9 +17,9 @@ typedef struct {
   uint32_t shape;
   /* The number of ranges or dimensions. */
   size_t count;
-  /* For a vector: gex_Memvec_t. Otherwise addresses or strides. */
+  /* For a vector, its gex_Memvec_t; for a list, the addresses; for an array, the strides. */
   const void *list;
-  /* For arrays: the elements in each dimension. */
+  /* For arrays: the number of elements in each dimension. */
   const size_t *counts;
   /* The size of each range or element. */
   size_t bytes;
@@ -47,7 +47,7 @@ CONDUIT_GEX_INLINE conduit_gex_ranges_t conduit_gex_strided(void *address_, cons
 #define CONDUIT_GEX_NBI 1U
 #define CONDUIT_GEX_BLOCKING 2U
 
-/* Returns an event for the NB form; for other forms 0, or 1 if nothing was done. */
+/* Returns an event for the NB form. Returns 0 for the other forms, or 1 if nothing was done. */
 uintptr_t conduit_gex_vis_put(const char *call, gex_Rank_t rank, const conduit_gex_ranges_t *there,
                               const conduit_gex_ranges_t *here, uint32_t form, gex_Flags_t flags);
 uintptr_t conduit_gex_vis_get(const char *call, gex_Rank_t rank, const conduit_gex_ranges_t *there,

@@ -13,7 +13,7 @@ typedef struct {
   size_t len;
 } gasnet_memvec_t;
 
-/* Strides are in bytes. The first count is the size of an element in bytes; those of the
+/* Strides are in bytes. The first count is the size of an element in bytes; the counts of the
  * dimensions follow. */
 #define CONDUIT_GASNET_STRIDED(address_, strides_) \
   conduit_gex_strided(address_, (const ptrdiff_t *)(strides_), counts_[0], counts_ + 1, dimensions_)

@@ -1,5 +1,6 @@
-//! GASNet's environment variables that apply here. Numbers, sizes and words are read as the
-//! portable tools read them; errors name the variable with the unreadable value.
+//! Those of GASNet's environment variables that apply to this library. Numbers, sizes and words are
+//! read in the same way as by the portable tools. An error names the variable and the value that
+//! cannot be read.
 
 use std::ffi::CStr;
 
@@ -10,7 +11,7 @@ use crate::fault::Refusal;
 use crate::tools::number::{NumberError, parse_decimal, parse_integer, parse_yes_no};
 use crate::tools::{physical_memory, setting};
 
-/// Reads a variable's value; `None` if it is not set or empty.
+/// Reads a variable's value. Returns `None` if the variable is not set or blank.
 fn value<T>(
     name: &CStr,
     read: impl Fn(&str) -> Result<T, NumberError>,
@@ -31,13 +32,13 @@ pub(crate) fn yes(name: &CStr, default: bool) -> Result<bool, Refusal> {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Size {
     Bytes(u64),
-    /// As a fraction of the host's memory.
+    /// A fraction of the host's memory.
     Fraction(f64),
 }
 
-/// Reads `GASNET_MAX_SEGSIZE` as defined in GASNet's README: a size of memory, or a fraction of the
-/// host's, for each process (`/P`, also the default) or for the whole host (`/H`). The second
-/// result says whether it is for the host.
+/// Reads `GASNET_MAX_SEGSIZE` as defined in GASNet's README: an amount of memory, or a fraction of
+/// the host's memory, for each process (`/P`, the default) or for the whole host (`/H`). The second
+/// result is `true` if the limit is for the whole host.
 fn segment_limit(text: &str) -> Result<(Size, bool), NumberError> {
     let text = text.trim();
     let (number, of_host) = match text.rsplit_once('/') {
@@ -62,8 +63,8 @@ fn segment_limit(text: &str) -> Result<(Size, bool), NumberError> {
     Ok((size, of_host))
 }
 
-/// Returns the size of the largest segment of one of `ranks` on a host with this much memory: at
-/// most the memory, whatever was asked for, and at least a page.
+/// Returns the size of the largest segment of each of `ranks` ranks on a host with `memory` bytes
+/// of memory. The size is at least a page; a larger limit than the memory is reduced to the memory.
 fn segment_bytes((size, of_host): (Size, bool), ranks: u32, memory: u64) -> usize {
     let bytes = match size {
         Size::Bytes(bytes) => bytes.min(memory),

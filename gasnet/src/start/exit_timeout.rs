@@ -1,23 +1,24 @@
-//! `GASNET_EXITTIMEOUT` and related variables: how long a rank that ends the job waits for the
-//! others.
+//! `GASNET_EXITTIMEOUT` and related variables, which determine how long a rank that ends the job
+//! waits for the others.
 //!
-//! GASNet's rule is min(`_MAX`, `_MIN` + ranks × `_FACTOR`), or `GASNET_EXITTIMEOUT` itself, in
-//! seconds. Conduit's own rule has the same form, so its numbers are the defaults.
-//! `CONDUIT_EXIT_TIMEOUT` overrides all of them.
+//! The time in seconds is `GASNET_EXITTIMEOUT` if that is set, otherwise min(`_MAX`, `_MIN` + ranks
+//! × `_FACTOR`). Conduit's own rule has the same form; its numbers are the defaults of these
+//! variables. `CONDUIT_EXIT_TIMEOUT` overrides all of them.
 
 use std::fmt;
 
 use crate::tools::number::parse_decimal;
 
-/// Conduit's rule: see `Settings::exit_wait`.
+/// The numbers of Conduit's own rule: see `Settings::exit_wait`.
 const MAX: f64 = 360.0;
 const MIN: f64 = 3.0;
 const FACTOR: f64 = 0.125;
 
-/// The largest number of seconds, as for `CONDUIT_EXIT_TIMEOUT`.
+/// The largest number of seconds accepted, the same as for `CONDUIT_EXIT_TIMEOUT`.
 const MOST: f64 = 86_400.0;
 
-/// A variable of this family whose value is not a number of seconds.
+/// The error for a variable of this family whose value is not a number of seconds in the accepted
+/// range.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ExitTimeoutError {
     name: &'static str,
@@ -34,8 +35,8 @@ impl fmt::Display for ExitTimeoutError {
     }
 }
 
-/// Returns the time-out in whole seconds that these variables give for a job of `ranks`; `None` if
-/// none of them is set.
+/// Returns the time-out that these variables give for a job of `ranks` ranks, rounded up to whole
+/// seconds, or `None` if none of them is set.
 pub(crate) fn exit_timeout(
     ranks: u32,
     variable: impl Fn(&str) -> Option<String>,
@@ -63,7 +64,8 @@ pub(crate) fn exit_timeout(
             grown.min(max.unwrap_or(MAX))
         }
     };
-    // At most `MOST`.
+    // The cast is lossless: the value is at most `MOST`, because each of the two forms is limited
+    // to it.
     Ok(Some(seconds.ceil() as u32))
 }
 

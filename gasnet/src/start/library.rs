@@ -1,7 +1,7 @@
 //! The symbols by which the linker distinguishes the libraries of the threading modes and builds.
 //!
-//! The headers refer to the symbol of the library that a client is compiled for, so that linking
-//! another library fails.
+//! The headers refer to the symbol of the library that the client is compiled for, so that linking
+//! the client with a different library fails.
 
 use std::ffi::c_int;
 
@@ -29,10 +29,10 @@ library! {
 /// Reports a failure of the mutex behind a handler-safe lock, and ends the job.
 ///
 /// # Safety
-/// `call` is a C string.
+/// `call` must be a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_hsl_failed(call: *const std::ffi::c_char, error: c_int) -> ! {
-    // SAFETY: the caller's promise; a literal of the headers.
+    // SAFETY: the caller guarantees that `call` is a C string: the headers pass a literal.
     let call = unsafe { std::ffi::CStr::from_ptr(call) }.to_string_lossy();
     crate::fault::fatal(&call, &std::io::Error::from_raw_os_error(error))
 }

@@ -13,30 +13,32 @@ use crate::fault::{Refusal, refuse};
 use crate::job::Job;
 use crate::{Mode, exit, signals, tools};
 
-/// A C program's arguments, which may be null.
+/// Pointers to a C program's arguments. Each may be null.
 pub(crate) struct Arguments {
     pub(crate) count: *mut c_int,
     pub(crate) values: *mut *mut *mut c_char,
 }
 
-/// Returns a text from the headers.
+/// Returns a text of the headers' configuration.
 ///
 /// # Safety
-/// `text` is null or a C string that lives as long as the process.
+/// `text` must be null or a C string that lives as long as the process.
 unsafe fn text(text: *const c_char) -> Result<&'static str, Refusal> {
     if text.is_null() {
         return Err(Refusal::bad("the header's configuration is incomplete"));
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `text` is not null, so the caller guarantees that it is a C string that lives as long
+    // as the process.
     unsafe { CStr::from_ptr(text) }
         .to_str()
         .map_err(Refusal::bad)
 }
 
-/// Joins the job in which the process was started.
+/// Joins the job in which this process was started, or starts that job if there is no launcher.
 ///
 /// # Safety
-/// `config` is the headers' configuration.
+/// `config` must be null or point to the headers' configuration. The pointers in `arguments` must
+/// be null or those of `main`.
 unsafe fn join(
     call: &'static str,
     config: *const Config,
@@ -48,16 +50,16 @@ unsafe fn join(
             "the job has already been joined",
         ));
     }
-    // SAFETY: null, or the headers' configuration.
+    // SAFETY: the caller guarantees that `config` is null or points to the headers' configuration.
     let Some(config) = (unsafe { config.as_ref() }) else {
         return Err(Refusal::bad("the header's configuration is null"));
     };
     if config.bytes != size_of::<Config>() {
         return Err(Refusal::bad("the header does not belong to this library"));
     }
-    // SAFETY: literals of the headers.
+    // SAFETY: the two texts are literals in the headers.
     let (conduit, segment) = unsafe { (text(config.conduit)?, text(config.segment)?) };
-    // SAFETY: null, or the arguments of `main`.
+    // SAFETY: the caller guarantees that the pointers are null or those of `main`.
     let words = unsafe { self_start::words(arguments.count, arguments.values.cast_const().cast()) };
     self_start::self_start(conduit, words.as_deref()).map_err(Refusal::bad)?;
     let (mut exit_timeout, mut most_neighbours) = (Ok(None), Ok(u32::MAX));
@@ -74,8 +76,10 @@ unsafe fn join(
     tools::job::set_place(job.rank(), job.size());
     tools::prepare_debugging();
     if job.everything {
-        // No attach is needed: puts and gets may begin after init.
-        // SAFETY: the client has requested it and chooses where it writes, as in GASNet.
+        // With segment everything, a client need not attach: its puts and gets may begin after
+        // init.
+        // SAFETY: the client has requested segment everything, so it is responsible for the
+        // addresses to which it writes, as in GASNet.
         unsafe { job.member.attach_everything() }?;
     }
     signals::name_rank(job.rank());
@@ -87,10 +91,11 @@ unsafe fn join(
     }
 }
 
-/// Joins the job. Collective, with a barrier.
+/// Joins the job. Collective; ends with a barrier.
 ///
 /// # Safety
-/// Each pointer is null or valid for a write, `name` is a C string, and `config` is the headers'
+/// Each of the first three pointers must be null or valid for a write. `name` must be null or a C
+/// string, `count` and `values` null or the arguments of `main`, and `config` null or the headers'
 /// configuration.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_client_init(
@@ -107,13 +112,13 @@ unsafe extern "C" fn conduit_gex_client_init(
     if name.is_null() {
         return refuse(CALL, &Refusal::bad("the client's name is null"));
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees what `join` requires of `config`, `count` and `values`.
     let job = match unsafe { join(CALL, config, &Arguments { count, values }) } {
         Ok(job) => job,
         Err(refusal) => return refuse(CALL, &refusal),
     };
     let objects = &job.objects;
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: `name` is not null, so the caller guarantees that it is a C string.
     let name: CString = unsafe { CStr::from_ptr(name) }.to_owned();
     let _ = objects.name.set(name);
     objects.client.set_flags(flags);
@@ -123,7 +128,7 @@ unsafe extern "C" fn conduit_gex_client_init(
         (team, &objects.team.object),
     ] {
         if !place.is_null() {
-            // SAFETY: not null; the caller's promise.
+            // SAFETY: `place` is not null, so the caller guarantees that it is valid for a write.
             unsafe { place.write(object.handle()) };
         }
     }
@@ -133,7 +138,7 @@ unsafe extern "C" fn conduit_gex_client_init(
 /// Joins the job for a GASNet-1 client. Collective.
 ///
 /// # Safety
-/// As for [`conduit_gex_client_init`].
+/// Same as [`conduit_gex_client_init`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gasnet_init(
     count: *mut c_int,
@@ -141,7 +146,7 @@ unsafe extern "C" fn conduit_gasnet_init(
     config: *const Config,
 ) -> c_int {
     const CALL: &str = "gasnet_init";
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees what `join` requires of `config`, `count` and `values`.
     match unsafe { join(CALL, config, &Arguments { count, values }) } {
         Ok(_) => {
             crate::legacy::IS_CLIENT.store(true, std::sync::atomic::Ordering::Relaxed);

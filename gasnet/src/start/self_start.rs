@@ -1,13 +1,15 @@
-//! Programs that become the launcher of their own job.
+//! The start of a job by a program that was run without a launcher and becomes the launcher of its
+//! own job.
 //!
 //! GASNet's conduits smp and udp need no launcher: a program run by itself starts its ranks when it
-//! initialises. The same happens here. The process becomes the launcher (`conduit_run::Launch`): it
-//! passes its standard input to rank 0, forwards signals, waits, and exits with the job's code. The
-//! ranks are new processes of the same program with the same command line.
+//! initialises GASNet. This library does the same. The process becomes the launcher
+//! (`conduit_run::Launch`): it passes its standard input to rank 0, forwards signals, waits, and
+//! exits with the job's code. The ranks are new processes of the same program with the same command
+//! line.
 //!
 //! **Each rank repeats everything that the program did before its initialisation**, because it
-//! begins at `main`; GASNet's smp forks instead. Standard output that the launcher had not written
-//! by then is discarded, so that it does not appear twice.
+//! begins at `main`. (GASNet's smp conduit forks instead.) Standard output that the launcher still
+//! buffers at initialisation is discarded, so that it does not appear twice.
 //!
 //! | conduit | the number of ranks |
 //! |---|---|
@@ -38,9 +40,9 @@ pub(crate) enum SelfStartError {
         value: String,
         accepted: String,
     },
-    /// A variable cannot be read; the text names it.
+    /// A variable cannot be read. The text names the variable.
     Variable(String),
-    /// The environment says that this process is one of several; the text gives details.
+    /// The environment says that this process is one of several. The text gives details.
     Alone(String),
     /// A udp program lacks its first argument.
     NoRanks,
@@ -78,10 +80,11 @@ struct Job {
     note: Option<&'static str>,
 }
 
-/// Returns the arguments that a client passes to its initialisation; `None` if it passes null.
+/// Returns the arguments that the client passes to the initialisation call, or `None` if it passes
+/// none.
 ///
 /// # Safety
-/// `count` and `values` are null or pointers to the arguments of C's `main`.
+/// `count` and `values` must be null or point to the arguments of C's `main`.
 pub(crate) unsafe fn words(
     count: *const c_int,
     values: *const *const *const c_char,
@@ -89,26 +92,28 @@ pub(crate) unsafe fn words(
     if count.is_null() || values.is_null() {
         return None;
     }
-    // SAFETY: not null; the caller's promise.
+    // SAFETY: neither pointer is null, so the caller guarantees that both point to the arguments of
+    // `main`.
     let (count, values) = unsafe { (usize::try_from(*count).ok()?, *values) };
     if values.is_null() || count == 0 {
         return None;
     }
-    // SAFETY: the caller's promise: `count` words, up to a null.
+    // SAFETY: the caller guarantees that the array holds `count` pointers.
     let words = (0..count).map(|number| unsafe { *values.add(number) });
     let words = words.take_while(|word| !word.is_null());
-    // SAFETY: each is a C string.
+    // SAFETY: the caller guarantees that each word is a C string.
     let words =
         words.map(|word| OsStr::from_bytes(unsafe { CStr::from_ptr(word) }.to_bytes()).to_owned());
     Some(words.collect())
 }
 
-/// Returns if this process should continue as a rank: a launcher has started it, or it is a job by
-/// itself. Otherwise starts the job, and exits with its code.
+/// Returns `Ok` if this process should continue as a rank, because a launcher has started it or
+/// because it is a job of one rank. Otherwise starts the job, waits for its end, and exits with its
+/// code.
 ///
 /// # Errors
-/// Fails if a variable or the first argument is out of range, or if the ranks cannot be started;
-/// none is left running then.
+/// Fails if a variable or the first argument is out of range, or if the ranks cannot be started. No
+/// rank is then left running.
 pub(crate) fn self_start(
     conduit: &str,
     arguments: Option<&[OsString]>,
@@ -142,8 +147,8 @@ fn run(job: Job) -> Result<(), SelfStartError> {
         .inherit_stdin(true)
         .own_process(true)
         .run()?;
-    // The user sees one program, whose exit code suffices unless the ranks may have been unable to
-    // report the cause.
+    // The job looks like a single program to the user, so its exit code suffices, unless the ranks
+    // may have been unable to report why they ended.
     let is_told = matches!(
         outcome.how,
         How::Completed | How::Exited { .. } | How::Aborted { .. } | How::Signalled { .. }
@@ -151,12 +156,12 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     if !is_told && !verbose {
         conduit::stderr::write_line(format_args!("conduit: {}", outcome.how));
     }
-    // SAFETY: ends the process. The client's exit handlers and buffered streams are left to the
-    // ranks.
+    // SAFETY: `_exit` has no precondition. It runs no exit handlers and writes no buffered streams
+    // of the client, which is left to the ranks.
     unsafe { libc::_exit(outcome.exit_code.into()) }
 }
 
-/// Returns the job to start; `None` if this process continues as a rank.
+/// Returns the job to start, or `None` if this process continues as a rank.
 fn plan(
     conduit: &str,
     given: Option<&[OsString]>,
@@ -215,8 +220,8 @@ fn udp(
     })
 }
 
-/// Returns whether these are the last words of the line, or prefixes of them that the program has
-/// cut off.
+/// Returns whether `words` are the last words of `line`. A word counts as equal if it is a prefix
+/// of the line's word, because the program may have cut words while parsing them.
 fn ends_with(line: &[OsString], words: &[OsString]) -> bool {
     let last = &line[line.len().saturating_sub(words.len())..];
     last.len() == words.len()
@@ -226,12 +231,12 @@ fn ends_with(line: &[OsString], words: &[OsString]) -> bool {
             .all(|(word, left)| word.as_bytes().starts_with(left.as_bytes()))
 }
 
-/// Returns the ranks' command line, and the argument with the number of ranks, which is removed
-/// from it.
+/// Returns the ranks' command line without the argument that gives the number of ranks, and that
+/// argument.
 ///
 /// That argument is the first one passed by the client. The ranks begin at `main`, so they get the
-/// process's command line, whose last words are the client's arguments. If the client has made up
-/// other arguments, the ranks get those.
+/// process's command line, whose last words are the client's arguments. If the client passes other
+/// arguments than these, the ranks get the client's.
 fn without_ranks(
     given: Option<&[OsString]>,
     line: &[OsString],
@@ -271,15 +276,16 @@ extern "C" fn keep_command_line() {
     AT_LOAD.get_or_init(read_command_line);
 }
 
-// SAFETY: the section holds pointers to C functions, each of which the loader calls once. This one
-// needs nothing that `main` prepares, and does not unwind.
+// SAFETY: the section holds pointers to C functions, each of which the loader calls once. This
+// function needs nothing that is prepared before `main`, and does not unwind.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static KEEP: extern "C" fn() = keep_command_line;
 
-/// Returns the words that this process was started with: clients may pass none, or others.
+/// Returns the words that this process was started with. The client's arguments cannot be used for
+/// this, because a client may pass none, or different ones.
 fn command_line() -> Vec<OsString> {
-    // Referenced here so that the linker keeps it.
+    // Refer to `KEEP`, so that the linker keeps it.
     black_box(&raw const KEEP);
     AT_LOAD.get_or_init(read_command_line).clone()
 }
@@ -295,8 +301,9 @@ fn read_command_line() -> Vec<OsString> {
     }
 }
 
-/// Returns the program that runs in this process, by name if the name still refers to the same
-/// file, so that the ranks also have that name.
+/// Returns the path of the program that runs in this process. Returns the program's own name if
+/// that still refers to the same file, so that the ranks also have that name, and otherwise
+/// `/proc/self/exe`.
 fn program() -> PathBuf {
     let this = PathBuf::from("/proc/self/exe");
     let identity = |path: &PathBuf| {

@@ -1,5 +1,5 @@
-//! Backtraces: of the calling thread by this library or the C library, of all threads by a
-//! debugger, or by a function of the client.
+//! Backtraces. This library or the C library writes one of the calling thread, a debugger one of
+//! all threads, and a client may provide a function of its own.
 //!
 //! `GASNET_BACKTRACE_TYPE` lists the mechanisms in the order in which they are tried. The default
 //! lists all of them, the client's first; with `GASNET_BACKTRACE_MT`, those that cover all threads
@@ -23,7 +23,7 @@ struct Mechanism {
     write: Box<dyn Fn(c_int) -> bool>,
 }
 
-/// `gasnett_backtrace_type_t`.
+/// `gasnett_backtrace_type_t`: the client's mechanism.
 #[repr(C)]
 struct BacktraceType {
     name: *const c_char,
@@ -54,10 +54,11 @@ fn client_mechanism() -> Option<Mechanism> {
     // SAFETY: the word above is never written to. The volatile read hides its value from the
     // compiler, which assumes that the address of a variable is never null.
     let client = unsafe { std::ptr::read_volatile(&raw const conduit_tools_backtrace_user) };
-    // SAFETY: null, or the client's variable, which has this type and lives as long as the process.
+    // SAFETY: the pointer is null or refers to the client's variable, which has this type and lives
+    // as long as the process.
     let client = unsafe { client.as_ref() }?;
     let function = client.function?;
-    // SAFETY: the client's text or null.
+    // SAFETY: the pointer is null or the client's C string.
     let name = unsafe { text_or_null(client.name) }
         .map_or("USER".into(), |name| name.to_string_lossy().into_owned());
     // SAFETY: the client provides the function for this call.
@@ -117,7 +118,7 @@ fn write_gdb(fd: c_int) -> bool {
     if fd < 0 {
         return false;
     }
-    // SAFETY: just a number; cloning fails if it is not open.
+    // SAFETY: the descriptor is only a number; cloning fails if it is not open.
     let Ok(output) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
         return false;
     };
@@ -141,8 +142,8 @@ fn write_gdb(fd: c_int) -> bool {
 /// While this value lives, this process's children may trace it. Needed on systems that allow only
 /// parents to trace.
 ///
-/// A process has only one such exception, and it cannot be queried: one that the client has made
-/// before is lost afterwards.
+/// A process has only one such exception, which cannot be queried. An exception that the client has
+/// made before is therefore lost.
 struct OpenToChildren;
 
 impl OpenToChildren {
@@ -159,8 +160,8 @@ impl Drop for OpenToChildren {
     }
 }
 
-/// Lets a process and its children trace this one, replacing any earlier exception; with 0, none
-/// may. Fails harmlessly on systems without such rules.
+/// Lets the given process and its children trace this process, in place of any earlier exception.
+/// With 0, withdraws the exception. Fails harmlessly on systems without such rules.
 fn except(process: libc::c_ulong) {
     // SAFETY: these arguments refer to no memory.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, process) };
@@ -244,7 +245,7 @@ pub(crate) fn print_if_enabled(fd: c_int) {
     if function.is_null() {
         return;
     }
-    // SAFETY: it holds this module's function or the client's, both of this type.
+    // SAFETY: the pointer holds this module's function or the client's, and both have this type.
     let function =
         unsafe { std::mem::transmute::<*mut (), unsafe extern "C" fn(c_int) -> c_int>(function) };
     // SAFETY: the function is meant to be called with a descriptor.
@@ -273,10 +274,10 @@ extern "C" fn gasnett_print_backtrace(fd: c_int) -> c_int {
 }
 
 /// # Safety
-/// `exename` is null or text.
+/// `exename` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_backtrace_init(exename: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `exename` is null or a C string.
     let name = unsafe { text_or_null(exename) }.filter(|name| !name.is_empty());
     system::set_executable(name.map(CString::from));
     let enabled = environment::yes_no(c"GASNET_BACKTRACE", false);

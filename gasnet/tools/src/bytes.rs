@@ -2,10 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-/// Multiplies and rotates a word for every eight bytes, in four independent chains: no
-/// multiplication waits for the previous one.
+/// Computes a checksum: multiplies and rotates a word for every eight bytes, in four independent
+/// chains, so that no multiplication waits for the previous one.
 pub(crate) fn checksum(bytes: &[u8]) -> u64 {
-    /// Odd, with its bits spread evenly (the golden ratio's).
+    /// An odd number whose bits are spread evenly, taken from the golden ratio.
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
     let step = |state: u64, word: u64| (state ^ word).wrapping_mul(FACTOR).rotate_left(29);
     let word = |bytes: &[u8]| {
@@ -13,7 +13,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
         word[..bytes.len()].copy_from_slice(bytes);
         u64::from_le_bytes(word)
     };
-    // The length is included, so that trailing zeros count.
+    // Include the length, so that trailing zeros change the checksum.
     let length = bytes.len() as u64;
     let mut state = [length, length ^ FACTOR, !length, length.rotate_left(32)];
     let mut lines = bytes.chunks_exact(32);
@@ -62,7 +62,8 @@ unsafe fn slice<'a>(p: *const c_void, length: usize) -> &'a [u8] {
     if p.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `p` points to `length` bytes, which do not change during
+    // `'a`; it may be anything if `length` is 0.
     unsafe { std::slice::from_raw_parts(p.cast::<u8>(), length) }
 }
 
@@ -72,7 +73,7 @@ unsafe fn slice<'a>(p: *const c_void, length: usize) -> &'a [u8] {
 /// `p` points to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_checksum(p: *const c_void, numbytes: c_int) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `p` points to `numbytes` bytes.
     checksum(unsafe { slice(p, usize::try_from(numbytes).unwrap_or(0)) })
 }
 
@@ -80,7 +81,7 @@ unsafe extern "C" fn gasnett_checksum(p: *const c_void, numbytes: c_int) -> u64 
 /// `p` points to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_count0s(p: *const c_void, numbytes: usize) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `p` points to `numbytes` bytes.
     count_zeros(unsafe { slice(p, numbytes) })
 }
 
@@ -95,7 +96,7 @@ unsafe extern "C" fn gasnett_count0s_copy(
     if dst.is_null() || src.is_null() || numbytes == 0 {
         return 0;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that Both point to `numbytes` bytes and do not overlap.
     unsafe {
         count_zeros_copying(
             std::slice::from_raw_parts_mut(dst.cast::<u8>(), numbytes),

@@ -157,7 +157,7 @@ fn check_heap(random: &mut fastrand::Rng) -> Result<(), String> {
 // ---- The edge to C ----
 
 /// # Safety
-/// `sections` is null or text.
+/// `sections` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_run_diagnostics(
     iters: c_int,
@@ -165,7 +165,7 @@ unsafe extern "C" fn conduit_tools_run_diagnostics(
     sections: *const c_char,
     seed: u64,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `sections` is null or a C string.
     let letters = unsafe { text_or_null(sections) }
         .map_or(String::new(), |text| text.to_string_lossy().to_uppercase());
     let at_least = |number: c_int, least: u32| u32::try_from(number).unwrap_or(0).max(least);

@@ -8,9 +8,10 @@ use crate::failure::fatal;
 /// argument.
 ///
 /// # Safety
-/// `pointer` is null or points to text that ends with a zero and outlives `'a`.
+/// `pointer` must be null or point to text that ends with a zero and outlives `'a`.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, function: &str, argument: &str) -> &'a CStr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `pointer` is null or points to text that ends with a zero
+    // and outlives `'a`.
     unsafe { text_or_null(pointer) }
         .unwrap_or_else(|| fatal(&format!("{function}: {argument} is a null pointer")))
 }
@@ -18,7 +19,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, function: &str, argument: 
 /// Like [`text`], for an argument that may be null.
 ///
 /// # Safety
-/// As for [`text`].
+/// Same as [`text`].
 pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char) -> Option<&'a CStr> {
     // SAFETY: not null, and the caller's promise.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
@@ -27,7 +28,7 @@ pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char) -> Option<&'a CStr
 /// Copies text into a C buffer with its final zero, truncated to fit.
 ///
 /// # Safety
-/// `buffer` may be written for `room` bytes; it may be null if `room` is 0.
+/// `buffer` must be valid for writes of `room` bytes; it may be null if `room` is 0.
 pub(crate) unsafe fn write_text(buffer: *mut c_char, room: usize, text: &[u8]) {
     if room == 0 || buffer.is_null() {
         return;

@@ -17,21 +17,21 @@ pub fn getenv(name: &CStr) -> Option<&'static CStr> {
         // SAFETY: `name` ends with a zero. As with C's getenv, the caller keeps other threads from
         // changing the value.
         let value = unsafe { libc::getenv(name.as_ptr()) };
-        // SAFETY: not null, so it is text of the environment.
+        // SAFETY: the pointer is not null, so it is a C string of the environment.
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
     })
 }
 
-/// Returns the value of a variable as Rust text; `None` if it is not set or empty. An empty value
-/// stands for the default, so that `NAME= program` resets a setting.
+/// Returns the value of a variable as Rust text, or `None` if the variable is not set or blank. An
+/// empty value stands for the default, so that `NAME= program` resets a setting.
 pub fn setting(name: &CStr) -> Option<String> {
     getenv(name)
         .map(|value| value.to_string_lossy().into_owned())
         .filter(|value| !value.trim().is_empty())
 }
 
-/// Reads a setting; `None` if the default applies. A value that cannot be read ends the process
-/// with an error that names the variable.
+/// Reads a setting. Returns `None` if the default applies. A value that cannot be read ends the
+/// process with an error that names the variable.
 fn read_setting<T>(name: &CStr, read: impl Fn(&str) -> Result<T, NumberError>) -> Option<T> {
     let value = setting(name)?;
     Some(
@@ -46,7 +46,7 @@ pub(crate) fn yes_no(name: &CStr, default: bool) -> bool {
     read_setting(name, number::parse_yes_no).unwrap_or(default)
 }
 
-/// A decimal setting that is not reported.
+/// Reads a decimal setting without reporting it.
 pub(crate) fn decimal(name: &CStr) -> Option<f64> {
     read_setting(name, number::parse_decimal)
 }
@@ -83,7 +83,7 @@ fn report_decimal(name: &CStr, value: f64, is_default: bool) {
 // ---- The edge to C ----
 
 /// # Safety
-/// `buf` may be written for `bufsz` bytes.
+/// `buf` must be valid for writes of `bufsz` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_number(
     val: i64,
@@ -91,26 +91,27 @@ unsafe extern "C" fn gasnett_format_number(
     bufsz: usize,
     is_mem_size: c_int,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` is valid for writes for `bufsz` bytes.
     unsafe { write_text(buf, bufsz, number::format(val, is_mem_size != 0).as_bytes()) };
     buf
 }
 
 /// # Safety
-/// `str` is null or text.
+/// `str` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_parse_int(str: *const c_char, mem_size_multiplier: u64) -> i64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `str` is null or a C string.
     let value = unsafe { text(str, "gasnett_parse_int", "str") }.to_string_lossy();
     number::parse_integer(&value, mem_size_multiplier)
         .unwrap_or_else(|error| fatal(&format!("gasnett_parse_int: '{value}' {error}")))
 }
 
 /// # Safety
-/// Both are null or text. As with C's setenv, no other thread reads the environment meanwhile.
+/// Both pointers must be null or C strings. As with C's setenv, no other thread reads the
+/// environment meanwhile.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that both pointers are null or C strings.
     let (key, value) = unsafe {
         (
             text(key, "gasnett_setenv", "key"),
@@ -129,7 +130,7 @@ unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {
 }
 
 /// # Safety
-/// As for [`gasnett_setenv`].
+/// Same as [`gasnett_setenv`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_unsetenv(key: *const c_char) {
     // SAFETY: the caller's promise.
@@ -146,22 +147,22 @@ unsafe extern "C" fn gasnett_unsetenv(key: *const c_char) {
 }
 
 /// # Safety
-/// `keyname` is null or text.
+/// `keyname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getenv(keyname: *const c_char) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `keyname` is null or a C string.
     let name = unsafe { text(keyname, "gasnett_getenv", "keyname") };
     getenv(name).map_or(std::ptr::null_mut(), |value| value.as_ptr().cast_mut())
 }
 
 /// # Safety
-/// `keyname` and `defaultval` are null or text.
+/// `keyname` and `defaultval` must be null or C strings.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getenv_withdefault(
     keyname: *const c_char,
     defaultval: *const c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `keyname` and `defaultval` are null or C strings.
     let (name, default) = unsafe {
         (
             text(keyname, "gasnett_getenv_withdefault", "keyname"),
@@ -177,13 +178,13 @@ unsafe extern "C" fn gasnett_getenv_withdefault(
 }
 
 /// # Safety
-/// `keyname` is null or text.
+/// `keyname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getenv_yesno_withdefault(
     keyname: *const c_char,
     defaultval: c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `keyname` is null or a C string.
     let name = unsafe { text(keyname, "gasnett_getenv_yesno_withdefault", "keyname") };
     let value = read_setting(name, number::parse_yes_no);
     let result = value.unwrap_or(defaultval != 0);
@@ -192,14 +193,14 @@ unsafe extern "C" fn gasnett_getenv_yesno_withdefault(
 }
 
 /// # Safety
-/// `keyname` is null or text.
+/// `keyname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getenv_int_withdefault(
     keyname: *const c_char,
     defaultval: i64,
     mem_size_multiplier: u64,
 ) -> i64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `keyname` is null or a C string.
     let name = unsafe { text(keyname, "gasnett_getenv_int_withdefault", "keyname") };
     let value = read_setting(name, |value| {
         number::parse_integer(value, mem_size_multiplier)
@@ -214,13 +215,13 @@ unsafe extern "C" fn gasnett_getenv_int_withdefault(
 }
 
 /// # Safety
-/// `keyname` is null or text.
+/// `keyname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getenv_dbl_withdefault(
     keyname: *const c_char,
     defaultval: f64,
 ) -> f64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `keyname` is null or a C string.
     let name = unsafe { text(keyname, "gasnett_getenv_dbl_withdefault", "keyname") };
     let value = decimal(name);
     let result = value.unwrap_or(defaultval);
@@ -234,7 +235,7 @@ extern "C" fn gasnett_verboseenv() -> c_int {
 }
 
 /// # Safety
-/// `key` is null or text.
+/// `key` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_envint_display(
     key: *const c_char,
@@ -242,20 +243,20 @@ unsafe extern "C" fn gasnett_envint_display(
     is_dflt: c_int,
     is_mem_size: c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `key` is null or a C string.
     let name = unsafe { text(key, "gasnett_envint_display", "key") };
     report_text(name, &number::format(val, is_mem_size != 0), is_dflt != 0);
 }
 
 /// # Safety
-/// `key` and `val` are null or text.
+/// `key` and `val` must be null or C strings.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_envstr_display(
     key: *const c_char,
     val: *const c_char,
     is_dflt: c_int,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `key` and `val` are null or C strings.
     let (name, value) = unsafe {
         (
             text(key, "gasnett_envstr_display", "key"),
@@ -270,10 +271,10 @@ unsafe extern "C" fn gasnett_envstr_display(
 }
 
 /// # Safety
-/// `key` is null or text.
+/// `key` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_envdbl_display(key: *const c_char, val: f64, is_dflt: c_int) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `key` is null or a C string.
     let name = unsafe { text(key, "gasnett_envdbl_display", "key") };
     report_decimal(name, val, is_dflt != 0);
 }

@@ -36,15 +36,15 @@ fn fatal_at(location: Option<Location<'_>>, message: &str) -> ! {
         let _ = write!(line, ": in {function}() at {file}:{number}");
     }
     let _ = writeln!(line, ": {}", message.trim_end_matches('\n'));
-    // One write, so that lines of several ranks stay whole. It comes first, because the rest may
-    // hang.
+    // Write once, so that the lines of several ranks are not mixed, and write first, because the
+    // following steps may hang.
     let _ = std::io::stderr().write_all(line.as_bytes());
     end()
 }
 
 /// Ends a process whose error has been printed.
 fn end() -> ! {
-    /// The thread that ends the process; 0 before there is one.
+    /// The thread that ends the process, or 0 if there is none yet.
     static ENDING: AtomicI32 = AtomicI32::new(0);
     let this = rustix::thread::gettid().as_raw_nonzero().get();
     match ENDING.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed) {
@@ -55,7 +55,8 @@ fn end() -> ! {
         }
         // An error while ending, for example in a setting, must not start over.
         Err(first) if first == this => {}
-        // Another thread's error came first; leave it time for the debugger and the backtrace.
+        // Another thread's error came first. Leave that thread time for the debugger and the
+        // backtrace.
         Err(_) => loop {
             std::thread::park();
         },
@@ -67,8 +68,8 @@ fn end() -> ! {
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
 /// Performs the steps that follow the message of every fatal error, if the environment requests
-/// them: waits for a debugger and writes a backtrace. For errors that end the process by other
-/// means than [`fatal`].
+/// them: waits for a debugger and writes a backtrace. Errors that do not end the process through
+/// [`fatal`] use this function.
 pub fn look_at_error() {
     LOOKED_AT.store(true, Ordering::Relaxed);
     freeze_on_error();
@@ -83,8 +84,8 @@ pub fn looks_at_errors() -> bool {
 /// Calls [`look_at_error`] in a handler of a fault's signal, such as SIGSEGV or SIGABRT, unless the
 /// signal is the end of an error that has been examined already.
 ///
-/// It allocates memory and takes locks, which a signal handler must not rely on, so it may hang.
-/// Use it only if [`looks_at_errors`] has returned true before.
+/// This function allocates memory and takes locks, which is not safe in a signal handler, so it may
+/// hang. Call it only if [`looks_at_errors`] has returned `true`.
 pub fn look_at_fault() {
     if !LOOKED_AT.swap(true, Ordering::Relaxed) {
         look_at_error();
@@ -111,7 +112,7 @@ fn freeze_on_error() {
     }
 }
 
-/// Waits for a debugger, whatever the environment requests.
+/// Waits for a debugger, even if the environment does not request it.
 pub(crate) fn freeze_now() {
     freeze(&conduit_tools_frozen, "conduit_tools_frozen");
 }
@@ -139,7 +140,7 @@ fn freeze(flag: &AtomicI32, name: &str) {
 // ---- The edge to C ----
 
 /// # Safety
-/// The pointers are null or text.
+/// The pointers must be null or C strings.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_fatal(
     function: *const c_char,
@@ -147,7 +148,7 @@ unsafe extern "C" fn conduit_tools_fatal(
     line: c_int,
     message: *const c_char,
 ) -> ! {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the pointers are null or C strings.
     let (function, file, message) = unsafe {
         (
             text_or_null(function),
@@ -174,14 +175,14 @@ unsafe extern "C" fn conduit_tools_fatal(
 }
 
 /// # Safety
-/// The pointers are null or text.
+/// The pointers must be null or C strings.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_location(
     function: *const c_char,
     file: *const c_char,
     line: c_int,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the pointers are null or C strings.
     let (function, file) = unsafe { (text_or_null(function), text_or_null(file)) };
     let name = |text: Option<&CStr>| {
         text.map_or_else(
@@ -190,12 +191,12 @@ unsafe extern "C" fn conduit_tools_location(
         )
     };
     let text = format!("{}() at {}:{line}", name(function), name(file));
-    // SAFETY: any size is fine; the result is checked.
+    // SAFETY: `malloc` accepts any size, and the result is checked.
     let buffer = unsafe { libc::malloc(text.len() + 1) }.cast::<c_char>();
     if buffer.is_null() {
         fatal("cannot allocate the text of a source location");
     }
-    // SAFETY: it was allocated with that many bytes.
+    // SAFETY: the memory was allocated with that many bytes.
     unsafe { crate::edge::write_text(buffer, text.len() + 1, text.as_bytes()) };
     buffer
 }
@@ -207,11 +208,12 @@ extern "C" fn gasnett_killmyprocess(exitcode: c_int) -> ! {
 }
 
 /// # Safety
-/// `flag` is null or points to an int that lives as long as the process is frozen; `flagsymname` is
-/// null or text.
+/// `flag` must be null or point to an int that lives as long as the process is frozen;
+/// `flagsymname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_freezeForDebuggerNow(flag: *mut c_int, flagsymname: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `flag` is null or points to an int that lives as long as
+    // the process is frozen; `flagsymname` is null or a C string.
     let name = unsafe { text_or_null(flagsymname) }.map_or("flag".into(), CStr::to_string_lossy);
     if flag.is_null() {
         return freeze_now();

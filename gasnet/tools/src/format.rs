@@ -6,9 +6,9 @@ use std::fmt::Write;
 
 use crate::edge::write_text;
 
-/// The most bytes that a number or an address takes, including its separators.
+/// The maximum number of bytes that a number or an address takes, including separators.
 const ITEM: usize = 48;
-/// The most bytes of the words around a list.
+/// The maximum number of bytes of the words around a list.
 const FRAME: usize = 192;
 
 /// A piece of memory with the layout of gasnetex.h.
@@ -26,8 +26,8 @@ fn joined<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
     items.iter().map(show).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the lowest and the highest address of pieces as the end of a phrase; empty if no piece
-/// has bytes.
+/// Returns the lowest and the highest address of pieces as the end of a phrase, or an empty text if
+/// no piece has bytes.
 fn bounds(pieces: impl Iterator<Item = (usize, usize)> + Clone) -> String {
     let pieces = pieces.filter(|&(_, length)| length > 0);
     let lowest = pieces.clone().map(|(address, _)| address).min();
@@ -40,7 +40,7 @@ fn bounds(pieces: impl Iterator<Item = (usize, usize)> + Clone) -> String {
     }
 }
 
-/// Returns the total bytes of pieces, and their text.
+/// Returns the total number of bytes of the pieces, and the text that lists them.
 fn vector(pieces: &[Piece]) -> (usize, String) {
     let total = pieces
         .iter()
@@ -60,7 +60,7 @@ fn vector(pieces: &[Piece]) -> (usize, String) {
     )
 }
 
-/// Returns the total bytes of pieces of equal length, and their text.
+/// Returns the total number of bytes of pieces of equal length, and the text that lists them.
 fn indexed(addresses: &[*const c_void], length: usize) -> (usize, String) {
     let items = joined(addresses, |&address| format!("{address:p}"));
     let bounds = bounds(addresses.iter().map(|address| (address.addr(), length)));
@@ -86,7 +86,7 @@ unsafe fn slice<'a, T>(list: *const T, count: usize) -> &'a [T] {
     if list.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `list` points to `count` items, or `count` is 0.
     unsafe { std::slice::from_raw_parts(list, count) }
 }
 
@@ -105,9 +105,11 @@ unsafe extern "C" fn gasnett_format_memveclist(
     count: usize,
     list: *const c_void,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` pieces.
     let (_, text) = vector(unsafe { slice(list.cast::<Piece>(), count) });
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` pieces.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
 }
 
@@ -125,9 +127,11 @@ unsafe extern "C" fn gasnett_format_addrlist(
     list: *const *const c_void,
     len: usize,
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` addresses.
     let (_, text) = indexed(unsafe { slice(list, count) }, len);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` addresses.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
 }
 
@@ -151,7 +155,8 @@ unsafe extern "C" fn gasnett_format_putvgetv(
     srccount: usize,
     srclist: *const c_void,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have as many pieces as their counts.
     let (to, from) = unsafe {
         (
             vector(slice(dstlist.cast::<Piece>(), dstcount)),
@@ -159,7 +164,8 @@ unsafe extern "C" fn gasnett_format_putvgetv(
         )
     };
     let room = gasnett_format_putvgetv_bufsz(dstcount, srccount);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have as many pieces as their counts.
     unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
     to.0
 }
@@ -184,7 +190,8 @@ unsafe extern "C" fn gasnett_format_putigeti(
     srclist: *const *const c_void,
     srclen: usize,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have as many addresses as their counts.
     let (to, from) = unsafe {
         (
             indexed(slice(dstlist, dstcount), dstlen),
@@ -192,7 +199,8 @@ unsafe extern "C" fn gasnett_format_putigeti(
         )
     };
     let room = gasnett_format_putigeti_bufsz(dstcount, srccount);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have as many addresses as their counts.
     unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
     to.0
 }
@@ -206,9 +214,11 @@ extern "C" fn gasnett_format_strides_bufsz(count: usize) -> usize {
 /// `buf` has the size returned by the size function; `list` points to `count` strides.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_strides(buf: *mut c_char, count: usize, list: *const isize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` strides.
     let items = joined(unsafe { slice(list, count) }, isize::to_string);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
+    // points to `count` strides.
     unsafe { write_text(buf, list_size(count), format!("[{items}]").as_bytes()) };
 }
 
@@ -236,7 +246,8 @@ unsafe extern "C" fn gasnett_format_putsgets(
     count: *const usize,
     stridelevels: usize,
 ) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have `stridelevels` items.
     let (to, from, count) = unsafe {
         (
             slice(dststrides, stridelevels),
@@ -263,7 +274,8 @@ unsafe extern "C" fn gasnett_format_putsgets(
         "{elements} elements of {elemsz} bytes, counts [{}]",
         joined(count, usize::to_string)
     );
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // lists have `stridelevels` items.
     unsafe {
         write_text(
             buf,
@@ -288,7 +300,8 @@ unsafe extern "C" fn conduit_tools_format_flags(
     let mut text = String::new();
     let mut known = 0;
     let mut name = names;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `flags` points to `count` values, `names` to as many
+    // consecutive texts; `buf` is null or has the size that the same call with null returned.
     for &flag in unsafe { slice(flags, count) } {
         // SAFETY: there are as many consecutive texts as flags.
         let this = unsafe { CStr::from_ptr(name) };
@@ -308,7 +321,8 @@ unsafe extern "C" fn conduit_tools_format_flags(
     if rest != 0 || text.is_empty() {
         let _ = write!(text, "{}{rest:#x}", if text.is_empty() { "" } else { "|" });
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `flags` points to `count` values, `names` to as many
+    // consecutive texts; `buf` is null or has the size that the same call with null returned.
     unsafe { write_text(buf, text.len() + 1, text.as_bytes()) };
     text.len() + 1
 }

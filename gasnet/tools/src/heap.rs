@@ -4,7 +4,7 @@
 //!
 //! A block lies in memory of the C library, with [`GUARD`] bytes of guard before it and behind it.
 //! The table is separate from the blocks, so that a program that writes beyond a block does not
-//! destroy it too.
+//! destroy the table too.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -16,7 +16,8 @@ use thiserror::Error;
 /// blocks are aligned as malloc's are.
 const GUARD: usize = 16;
 
-/// Where a program wrote, relative to a block; into a block only after it was freed.
+/// The place of a write relative to a block: before it, behind it or, once it has been freed, into
+/// it.
 const BEFORE: &str = "before";
 const BEHIND: &str = "behind";
 const INTO: &str = "into";
@@ -79,7 +80,7 @@ pub(crate) struct Settings {
     pub(crate) clobber: Option<Fill>,
     /// Whether freed blocks are never reused.
     pub(crate) leak: bool,
-    /// Whether leaked blocks are also scanned for changes; needs `clobber` and `leak`.
+    /// Whether freed blocks that are kept are scanned for changes. Requires `clobber` and `leak`.
     pub(crate) scan_freed: bool,
     /// Whether each call checks all blocks.
     pub(crate) check_all: bool,
@@ -140,7 +141,8 @@ impl Heap {
         self.statistics
     }
 
-    /// Allocates a block, also of 0 bytes. Its content is zero, or as the settings require.
+    /// Allocates a block, which may have 0 bytes. The block's content is zero or as the settings
+    /// require.
     pub(crate) fn allocate(
         &mut self,
         size: usize,
@@ -151,7 +153,7 @@ impl Heap {
         let whole = size
             .checked_add(2 * GUARD)
             .ok_or(HeapError::NoMemory { size })?;
-        // SAFETY: any size is fine; the result is checked.
+        // SAFETY: `malloc` accepts any size, and the result is checked.
         let start = unsafe { libc::malloc(whole) }.cast::<u8>();
         if start.is_null() {
             return Err(HeapError::NoMemory { size });
@@ -166,7 +168,7 @@ impl Heap {
         if let (false, Some(fill)) = (zeroed, self.settings.initial) {
             fill.apply(&mut bytes[GUARD..GUARD + size]);
         }
-        // SAFETY: within the memory.
+        // SAFETY: the block begins within the allocated memory.
         let block = unsafe { start.add(GUARD) };
         self.live.insert(
             block.addr(),
@@ -188,7 +190,7 @@ impl Heap {
     ) -> Result<*mut c_void, HeapError> {
         let old_size = self.check(old)?;
         let new = self.allocate(size, false, place)?;
-        // SAFETY: both are live blocks of at least that size, and different ones.
+        // SAFETY: the two are different live blocks of at least that size.
         unsafe {
             std::ptr::copy_nonoverlapping(old.cast::<u8>(), new.cast::<u8>(), old_size.min(size))
         };
@@ -206,7 +208,7 @@ impl Heap {
         };
         self.count_freed(entry.size as u64);
         if let Some(fill) = self.settings.clobber {
-            // SAFETY: a block of that size that is no longer in use.
+            // SAFETY: the block has that size and is no longer in use.
             fill.apply(unsafe { std::slice::from_raw_parts_mut(block.cast::<u8>(), entry.size) });
         }
         if self.settings.scan_freed {
@@ -244,7 +246,7 @@ impl Heap {
         check_guards(address, entry)
     }
 
-    /// Checks all blocks, and freed ones if the settings say so.
+    /// Checks all live blocks, and the freed blocks too if the settings request it.
     pub(crate) fn check_all(&self) -> Result<(), HeapError> {
         self.live
             .iter()

@@ -55,10 +55,10 @@ extern "C" fn gasnett_maximize_rlimits() -> c_int {
 }
 
 /// # Safety
-/// `lim_desc` is null or text.
+/// `lim_desc` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_maximize_rlimit(res: c_int, lim_desc: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lim_desc` is null or a C string.
     let name = unsafe { text(lim_desc, "gasnett_maximize_rlimit", "lim_desc") }.to_string_lossy();
     let Ok(resource) = libc::__rlimit_resource_t::try_from(res) else {
         return 0;

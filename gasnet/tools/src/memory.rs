@@ -168,10 +168,10 @@ extern "C" fn gasnett_mmap(segsize: usize) -> *mut c_void {
 }
 
 /// # Safety
-/// `stats` is null or points to a `gasnett_heapstats_t`.
+/// `stats` must be null or point to a `gasnett_heapstats_t`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_getheapstats(stats: *mut Statistics) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `stats` is null or points to a `gasnett_heapstats_t`.
     if let Some(stats) = unsafe { stats.as_mut() } {
         let heap = HEAP.lock().unwrap_or_else(PoisonError::into_inner);
         *stats = heap.as_ref().map(Heap::statistics).unwrap_or_default();
@@ -179,9 +179,9 @@ unsafe extern "C" fn gasnett_getheapstats(stats: *mut Statistics) {
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 unsafe fn place_of<'a>(place: *const c_char) -> &'a CStr {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     unsafe { text_or_null(place) }.unwrap_or(c"(unknown place)")
 }
 
@@ -191,36 +191,38 @@ fn allocate(size: usize, zeroed: bool, place: &CStr) -> *mut c_void {
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_malloc(size: usize, place: *const c_char) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     allocate(size, false, unsafe { place_of(place) })
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_calloc(
     count: usize,
     size: usize,
     place: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     let place = unsafe { place_of(place) };
     // A product that overflows becomes a size that cannot be allocated.
     allocate(count.saturating_mul(size), true, place)
 }
 
 /// # Safety
-/// `place` is null or text; `block` is null or a block of this heap (any other value is detected).
+/// `place` must be null or a C string; `block` is null or a block of this heap (any other value is
+/// detected).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_realloc(
     block: *mut c_void,
     size: usize,
     place: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string; `block` is null or a block
+    // of this heap (any other value is detected).
     let place = unsafe { place_of(place) };
     if block.is_null() {
         return allocate(size, false, place);
@@ -230,7 +232,7 @@ unsafe extern "C" fn conduit_tools_heap_realloc(
 }
 
 /// # Safety
-/// As for [`conduit_tools_heap_realloc`].
+/// Same as [`conduit_tools_heap_realloc`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_free(block: *mut c_void, place: *const c_char) {
     if !block.is_null() {
@@ -240,25 +242,27 @@ unsafe extern "C" fn conduit_tools_heap_free(block: *mut c_void, place: *const c
 }
 
 /// # Safety
-/// Both are null or text.
+/// Both pointers must be null or C strings.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_strdup(
     string: *const c_char,
     place: *const c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that both pointers are null or C strings.
     unsafe { conduit_tools_heap_strndup(string, usize::MAX, place) }
 }
 
 /// # Safety
-/// `place` is null or text, `string` is null, or text, or has at least `most` bytes.
+/// `place` must be null or a C string, `string` must be null, a C string, or have at least `most`
+/// bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_strndup(
     string: *const c_char,
     most: usize,
     place: *const c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string, `string` is null, or text,
+    // or has at least `most` bytes.
     let (bytes, place) = unsafe {
         (
             at_most(string, most, "gasnett_debug_strdup"),
@@ -272,15 +276,15 @@ unsafe extern "C" fn conduit_tools_heap_strndup(
 }
 
 /// # Safety
-/// `string` is null or text.
+/// `string` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_strdup(string: *const c_char) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `string` is null or a C string.
     unsafe { libc::strdup(text(string, "gasnett_debug_strdup", "text").as_ptr()) }
 }
 
 /// # Safety
-/// `string` is null, or text, or has at least `most` bytes.
+/// `string` must be null, a C string, or have at least `most` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -> *mut c_char {
     // SAFETY: the caller's promise; a null pointer is refused.
@@ -297,7 +301,7 @@ unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -
 /// Returns the bytes of text up to its end or to `most`.
 ///
 /// # Safety
-/// `string` is null, or text, or has at least `most` bytes.
+/// `string` must be null, a C string, or have at least `most` bytes.
 unsafe fn at_most<'a>(string: *const c_char, most: usize, function: &str) -> &'a [u8] {
     if string.is_null() {
         fatal(&format!("{function}: text is a null pointer"));
@@ -307,26 +311,26 @@ unsafe fn at_most<'a>(string: *const c_char, most: usize, function: &str) -> &'a
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_check(block: *const c_void, place: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     checked(unsafe { place_of(place) }, |heap| heap.check(block));
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_check_one(place: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     checked(unsafe { place_of(place) }, Heap::check_next);
 }
 
 /// # Safety
-/// `place` is null or text.
+/// `place` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_check_all(place: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     checked(unsafe { place_of(place) }, |heap| heap.check_all());
 }
 

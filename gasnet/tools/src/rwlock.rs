@@ -48,27 +48,27 @@ thread_local! {
 }
 
 /// # Safety
-/// `lock` points to space for a lock.
+/// `lock` must point to space for a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_init(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to space for a lock.
     unsafe { libc::pthread_rwlock_init(lock.cast(), std::ptr::null()) }
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_destroy(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to a lock.
     unsafe { libc::pthread_rwlock_destroy(lock.cast()) }
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_rdlock(lock: *mut c_void) -> c_int {
     loop {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `lock` points to a lock.
         match unsafe { libc::pthread_rwlock_rdlock(lock.cast()) } {
             // The maximum number of readers: wait for one to leave.
             libc::EAGAIN => std::thread::yield_now(),
@@ -78,34 +78,34 @@ unsafe extern "C" fn conduit_tools_rwlock_rdlock(lock: *mut c_void) -> c_int {
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_wrlock(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to a lock.
     unsafe { libc::pthread_rwlock_wrlock(lock.cast()) }
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_tryrdlock(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to a lock.
     unsafe { libc::pthread_rwlock_tryrdlock(lock.cast()) }
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_trywrlock(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to a lock.
     unsafe { libc::pthread_rwlock_trywrlock(lock.cast()) }
 }
 
 /// # Safety
-/// `lock` points to a lock.
+/// `lock` must point to a lock.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_rwlock_unlock(lock: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `lock` points to a lock.
     unsafe { libc::pthread_rwlock_unlock(lock.cast()) }
 }
 
