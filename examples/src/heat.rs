@@ -1,11 +1,12 @@
 //! Heat spreading over a plate: a two-dimensional stencil with its rows distributed over the ranks.
 //!
-//! Each step replaces every inner cell by a mix of itself and its four neighbours. A rank owns a
-//! block of rows, so it lacks only one row above its block and one below: the *halo*. Each rank
-//! puts its outermost rows into its neighbours' segments, computes the rows that need no halo while
-//! they travel, and then the two rows that do.
+//! Each step replaces every inner cell by a mix of the cell and its four neighbours. A rank owns a
+//! block of rows, so from other ranks it needs only the row above its block and the row below: the
+//! *halo*. Each rank puts its outermost rows into its neighbours' segments. While these rows
+//! travel, it computes the rows that need no halo, and then the two rows that do.
 //!
-//! Rank 0 computes the same plate alone and compares: every cell must have the same bits.
+//! Rank 0 also computes the same plate alone and compares the two plates: every cell must have the
+//! same bits.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -16,11 +17,11 @@ use conduit::{Conduit, Handlers};
 /// The size of the plate and the number of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plate {
-    /// Rows, at least one per rank.
+    /// The number of rows, at least one per rank.
     pub rows: usize,
-    /// Columns.
+    /// The number of columns.
     pub columns: usize,
-    /// Time steps.
+    /// The number of time steps.
     pub steps: usize,
 }
 
@@ -31,11 +32,11 @@ pub struct Report {
     pub plate: Plate,
     /// The number of ranks.
     pub ranks: u32,
-    /// Time of the distributed steps.
+    /// The time that the distributed steps took.
     pub distributed: Duration,
-    /// Time of the same steps on one rank alone.
+    /// The time that the same steps took on one rank alone.
     pub serial: Duration,
-    /// Cells whose bits differ from the serial plate's.
+    /// The number of cells whose bits differ from those of the serial plate.
     pub different: usize,
 }
 
@@ -67,10 +68,11 @@ type Row = Vec<f64>;
 /// The share of the difference to its neighbours that a cell takes over in a step.
 const CONDUCTIVITY: f64 = 0.1;
 
-/// Bytes of a cell.
+/// The size of a cell in bytes.
 const CELL: usize = size_of::<f64>();
 
-/// Runs the plate on all ranks of the job. Collective; rank 0 gets the report, the others `None`.
+/// Computes the plate on all ranks of the job. Collective. Returns the report on rank 0, and `None`
+/// on the others.
 pub fn run(plate: Plate) -> Result<Option<Report>> {
     let job = conduit::start()?;
     let ranks = job.size() as usize;
@@ -80,8 +82,8 @@ pub fn run(plate: Plate) -> Result<Option<Report>> {
         plate.rows
     );
     let halos = 4 * plate.columns * CELL;
-    // Every rank receives halo rows; rank 0 also collects the plate, behind its halos. Segments may
-    // differ in size.
+    // Every rank's segment has room for halo rows. Rank 0's also has room for the whole plate
+    // behind them. Segments may differ in size.
     let collected = match job.rank() {
         0 => plate.rows * plate.columns * CELL,
         _ => 0,
@@ -115,15 +117,14 @@ pub fn run(plate: Plate) -> Result<Option<Report>> {
     Ok(report)
 }
 
-/// Returns the first row that `rank` owns. The sizes of the ranks' blocks differ by at most one
-/// row.
+/// Returns the first row that `rank` owns. The ranks' blocks differ in size by at most one row.
 fn first_row(plate: Plate, rank: u32, ranks: u32) -> usize {
     plate.rows * rank as usize / ranks as usize
 }
 
 /// Returns the offset of a halo row in its receiver's segment. Each side has two places, used
 /// alternately: a neighbour that is one step ahead must not overwrite the row still being read. The
-/// barrier in each step keeps it from being two steps ahead.
+/// barrier in each step keeps the neighbour from being two steps ahead.
 fn halo(plate: Plate, step: usize, below: bool) -> usize {
     (step % 2 * 2 + usize::from(below)) * plate.columns * CELL
 }
@@ -138,8 +139,8 @@ fn distributed_step(
 ) -> Result<Vec<Row>> {
     let (rank, last) = (conduit.rank(), block.len() - 1);
     let (has_upper, has_lower) = (rank > 0, rank + 1 < conduit.size());
-    // This rank's first row is the halo below its upper neighbour, its last row the halo above its
-    // lower one.
+    // This rank's first row is the lower halo of its upper neighbour. Its last row is the upper
+    // halo of its lower neighbour.
     if has_upper {
         conduit.put(rank - 1, halo(plate, step, true), &block[0][..])?;
     }
@@ -178,8 +179,8 @@ fn distributed_step(
     Ok(next)
 }
 
-/// Computes a row of the next step. Both versions use it, so they do the same arithmetic in the
-/// same order and get equal bits.
+/// Computes a row of the next step. The distributed and the serial version both use this function,
+/// so they do the same arithmetic in the same order and get equal bits.
 fn next_row(plate: Plate, row: usize, above: &[f64], here: &[f64], below: &[f64]) -> Row {
     let mut next = here.to_vec();
     // The plate's outermost cells keep their temperature.
@@ -226,7 +227,7 @@ fn serial(plate: Plate) -> Vec<Row> {
     rows
 }
 
-/// Compares the plate that rank 0 has collected with the serial one, bit by bit.
+/// Compares the plate that rank 0 has collected with the serial plate, bit by bit.
 fn compare(conduit: &Conduit, plate: Plate, halos: usize, distributed: Duration) -> Result<Report> {
     let start = Instant::now();
     let expected = serial(plate);

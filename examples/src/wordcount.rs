@@ -3,7 +3,7 @@
 //!
 //! A rank reads its share of the lines and sends each word to its owner as a *medium* active
 //! message. The handler there adds the word to the table. In the end every rank sends its table to
-//! rank 0, which also counts all words alone and compares.
+//! rank 0, which also counts all words alone and compares the counts.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,13 +15,13 @@ use std::rc::Rc;
 use anyhow::{Context, Result};
 use conduit::{Handlers, Medium, Rank};
 
-/// The text to count if no file is named: this project's README.
+/// The text whose words are counted if no file is named: this project's README.
 const README: &str = include_str!("../../README.md");
 
 /// The length at which words are cut, so that every word fits into a message.
 const LONGEST: usize = 64;
 
-/// Counts by word.
+/// The count of each word.
 pub type Counts = HashMap<String, u64>;
 
 /// The result of a run, on rank 0.
@@ -31,7 +31,7 @@ pub struct Report {
     pub ranks: u32,
     /// The counts from all ranks.
     pub counts: Counts,
-    /// The counts by rank 0 alone.
+    /// The counts that rank 0 has made alone.
     pub serial: Counts,
 }
 
@@ -50,8 +50,8 @@ fn adder(handlers: &mut Handlers, name: &'static str, table: &Table) -> Medium<(
         })
 }
 
-/// Counts the words of these files, or of the README if there are none. Collective; rank 0 gets the
-/// report.
+/// Counts the words of `files`, or of the README if `files` is empty. Collective. Only rank 0
+/// returns a report.
 pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
     let job = conduit::start()?;
     // All ranks register the same handlers in the same order.
@@ -71,7 +71,7 @@ pub fn run(files: &[PathBuf]) -> Result<Option<Report>> {
             conduit.request_medium(owner, count, (1,), word.as_bytes())?;
         }
     }
-    // A barrier would not suffice: messages may still be on their way.
+    // A barrier would not suffice, because messages may still be on their way when it completes.
     conduit.quiesce()?;
 
     // Each rank sends its own counts to rank 0.

@@ -337,7 +337,9 @@ unsafe extern "C" fn gex_TM_Create(
     if teams != 1 || place.is_null() || members.is_null() || count > job.size() as usize {
         fatal(
             CALL,
-            &format_args!("the arguments are not valid: {teams} teams at {place:p} of {count} members at {members:p}"),
+            &format_args!(
+                "the arguments are not valid: {teams} teams at {place:p} of {count} members at {members:p}"
+            ),
         );
     }
     // SAFETY: `members` is not null, so the caller guarantees that it is valid for `count` entries.

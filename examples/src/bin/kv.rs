@@ -40,7 +40,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// All processes of a service share a key. Shared memory does not need it: there the system
+/// All processes of a service share a key. Shared memory needs no key, because the system there
 /// identifies a process's user.
 fn options() -> Options {
     Options {
@@ -49,7 +49,7 @@ fn options() -> Options {
     }
 }
 
-/// Returns the value of a key, which makes it verifiable.
+/// Returns the value that belongs to a key, so that a client can verify what it gets.
 fn value(key: u32) -> Vec<u8> {
     let length = key.wrapping_mul(2_654_435_761) as usize % LONGEST;
     (0..length).map(|at| (at as u32 ^ key) as u8).collect()

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 /// Settings that make ranks reach each other's memory only by messages.
 const NOT_MAPPED: [(&str, &str); 2] = [("CONDUIT_WINDOWS", "0"), ("CONDUIT_INJECT", "0")];
 
-/// Runs the tour; returns whether everything was verified.
+/// Runs the tour, and returns whether everything was verified.
 pub(super) fn run(ranks: usize, measure: bool) -> Result<bool> {
     let begin = Instant::now();
     let mut show = Show::new();
@@ -56,7 +56,7 @@ pub(super) fn run(ranks: usize, measure: bool) -> Result<bool> {
     Ok(all)
 }
 
-/// Runs this program as the ranks of a job and shows their lines as they are written; returns
+/// Runs this program as the ranks of a job, and shows their lines as they are written. Returns
 /// whether the job succeeded.
 fn job(ranks: usize, part: Part, settings: &[(&str, &str)], show: &mut Show) -> Result<bool> {
     let program = std::env::current_exe().context("finding this program")?;

@@ -73,7 +73,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Performs a rank's task; returns whether all results were correct.
+/// Performs a rank's task, and returns whether all results were correct.
 fn rank(part: Part) -> Result<bool> {
     let plate = heat::Plate {
         rows: 512,

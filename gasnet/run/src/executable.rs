@@ -1,7 +1,7 @@
 //! Detection of the conduit that a program was compiled for.
 //!
 //! GASNet's headers embed strings of the form `$GASNetConduitName: SMP $` in the program, and so do
-//! ours. Launchers and build systems use them to distinguish programs.
+//! this library's headers. Launchers and build systems use them to distinguish programs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,8 +18,8 @@ pub(crate) fn find(program: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Returns the conduits named in a program, in lower case; empty if it names none or cannot be
-/// read.
+/// Returns the conduits named in a program, in lower case. The list is empty if the program names
+/// none or cannot be read.
 pub(crate) fn conduits(file: &Path) -> Vec<String> {
     fs::read(file)
         .map(|bytes| names(&bytes))

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let job = match request {
         Ok(Request::Job(job)) => job,
         Ok(Request::Help) => {
-            // The reader may have closed the pipe.
+            // Ignore an error, because the reader may have closed the pipe.
             let _ = write!(std::io::stdout(), "{}", name.help());
             return ExitCode::SUCCESS;
         }
@@ -60,8 +60,8 @@ fn launch(job: Job) -> Launch {
         .own_process(true)
 }
 
-/// Checks that the launcher's conduit is the program's. A program that does not name its conduit (a
-/// script, or one whose headers only a shared library uses) may use any.
+/// Checks that the launcher is for the program's conduit. A program that names no conduit (a
+/// script, or a program that uses GASNet only through a shared library) may use any launcher.
 fn fits(name: &Name, program: &OsStr) -> Result<(), Error> {
     let Some(wanted) = name.conduit() else {
         return Ok(());

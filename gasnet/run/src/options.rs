@@ -7,9 +7,9 @@ use std::path::Path;
 /// The name by which this launcher is called.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
-    /// `gasnetrun_<conduit>`, or `gasnetrun` for any.
+    /// `gasnetrun_<conduit>`, or `gasnetrun` for any conduit.
     Gasnetrun(Option<String>),
-    /// `amudprun`, for udp.
+    /// `amudprun`, for conduit udp.
     Amudprun,
 }
 
@@ -26,10 +26,10 @@ pub(crate) struct Job {
     pub(crate) ranks: usize,
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
-    /// Processors per rank.
+    /// The number of processors per rank.
     pub(crate) processors: Option<usize>,
     pub(crate) verbose: bool,
-    /// Print the actions without performing them.
+    /// Whether to print the actions without performing them.
     pub(crate) test: bool,
 }
 
@@ -82,7 +82,8 @@ impl Name {
         }
     }
 
-    /// Returns the conduit whose programs this launcher starts; `None` for names that accept any.
+    /// Returns the conduit whose programs this launcher starts, or `None` if it starts programs for
+    /// any conduit.
     pub(crate) fn conduit(&self) -> Option<&str> {
         match self {
             Name::Amudprun => Some("udp"),

@@ -96,7 +96,8 @@ unsafe extern "C" fn gasnett_count0s_copy(
     if dst.is_null() || src.is_null() || numbytes == 0 {
         return 0;
     }
-    // SAFETY: the caller guarantees that Both point to `numbytes` bytes and do not overlap.
+    // SAFETY: the caller guarantees that both pointers refer to `numbytes` bytes and do not
+    // overlap.
     unsafe {
         count_zeros_copying(
             std::slice::from_raw_parts_mut(dst.cast::<u8>(), numbytes),

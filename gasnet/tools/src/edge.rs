@@ -4,8 +4,8 @@ use std::ffi::{CStr, c_char};
 
 use crate::failure::fatal;
 
-/// Returns the text of an argument, or ends the process with an error that names function and
-/// argument.
+/// Returns the text of an argument. If the pointer is null, ends the process with an error that
+/// names the function and the argument.
 ///
 /// # Safety
 /// `pointer` must be null or point to text that ends with a zero and outlives `'a`.
@@ -21,7 +21,8 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, function: &str, argument: 
 /// # Safety
 /// Same as [`text`].
 pub(crate) unsafe fn text_or_null<'a>(pointer: *const c_char) -> Option<&'a CStr> {
-    // SAFETY: not null, and the caller's promise.
+    // SAFETY: the pointer is not null, so the caller guarantees that it points to a C string that
+    // outlives `'a`.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
 }
 
@@ -34,7 +35,8 @@ pub(crate) unsafe fn write_text(buffer: *mut c_char, room: usize, text: &[u8]) {
         return;
     }
     let length = text.len().min(room - 1);
-    // SAFETY: the caller's promise; `length + 1 <= room`.
+    // SAFETY: the caller guarantees that the buffer is valid for `room` bytes, and `length + 1 <=
+    // room`.
     unsafe {
         std::ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast::<u8>(), length);
         buffer.add(length).write(0);

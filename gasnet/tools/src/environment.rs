@@ -91,7 +91,7 @@ unsafe extern "C" fn gasnett_format_number(
     bufsz: usize,
     is_mem_size: c_int,
 ) -> *mut c_char {
-    // SAFETY: the caller guarantees that `buf` is valid for writes for `bufsz` bytes.
+    // SAFETY: the caller guarantees that `buf` is valid for writes of `bufsz` bytes.
     unsafe { write_text(buf, bufsz, number::format(val, is_mem_size != 0).as_bytes()) };
     buf
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {
         )
     };
     job::forget_variable(key);
-    // SAFETY: both are text.
+    // SAFETY: both pointers have been checked to be C strings.
     if unsafe { libc::setenv(key.as_ptr(), value.as_ptr(), 1) } != 0 {
         fatal(&format!(
             "gasnett_setenv: '{}' cannot be set: {}",
@@ -133,10 +133,10 @@ unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {
 /// Same as [`gasnett_setenv`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_unsetenv(key: *const c_char) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the pointer is null or a C string.
     let key = unsafe { text(key, "gasnett_unsetenv", "key") };
     job::forget_variable(key);
-    // SAFETY: it is text.
+    // SAFETY: the pointer has been checked to be a C string.
     if unsafe { libc::unsetenv(key.as_ptr()) } != 0 {
         fatal(&format!(
             "gasnett_unsetenv: '{}' cannot be unset: {}",

@@ -218,7 +218,8 @@ unsafe extern "C" fn gasnett_freezeForDebuggerNow(flag: *mut c_int, flagsymname:
     if flag.is_null() {
         return freeze_now();
     }
-    // SAFETY: the caller's promise; an atomic integer has the layout of the integer.
+    // SAFETY: the caller guarantees that the integer lives as long as the process is frozen. An
+    // atomic integer has the layout of a plain one.
     freeze(unsafe { AtomicI32::from_ptr(flag) }, &name);
 }
 

@@ -267,7 +267,7 @@ impl Heap {
         })
     }
 
-    /// Formats a readable report of the memory used and not freed.
+    /// Formats a readable report of the memory that has been allocated and not freed.
     pub(crate) fn report(&self) -> String {
         let Statistics {
             allocated_bytes,

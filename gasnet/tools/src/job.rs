@@ -17,8 +17,8 @@ static PLACE: OnceLock<Place> = OnceLock::new();
 static BEFORE_ABORT: OnceLock<fn()> = OnceLock::new();
 static VARIABLES: Mutex<Option<HashMap<Vec<u8>, &'static CStr>>> = Mutex::new(None);
 
-/// Sets this process's rank: errors are prefixed with it, and only rank 0 reports settings. The
-/// first call takes effect.
+/// Sets this process's rank and the number of ranks. Errors are prefixed with the rank, and only
+/// rank 0 reports settings. Only the first call takes effect.
 pub fn set_place(rank: u32, ranks: u32) {
     let _ = PLACE.set(Place { rank, ranks });
 }
@@ -29,7 +29,7 @@ pub fn place() -> Option<Place> {
 }
 
 /// Sets the job's environment, in which `gasnett_getenv` looks before the process's own. Replaces
-/// any earlier one.
+/// an environment set earlier.
 pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) {
     // The values are leaked: gasnett_getenv returns pointers to them that stay valid forever, as
     // getenv does.
@@ -68,7 +68,7 @@ fn lock() -> MutexGuard<'static, Option<HashMap<Vec<u8>, &'static CStr>>> {
     VARIABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns whether a list like `0,2-4,6` contains a rank; an empty one and `*` contain all.
+/// Returns whether a list like `0,2-4,6` contains a rank. An empty list and `*` contain all ranks.
 pub(crate) fn names_rank(list: &str, rank: u32) -> bool {
     let number = |text: &str| text.trim().parse::<u32>().ok();
     matches!(list.trim(), "" | "*")

@@ -1,12 +1,12 @@
-//! Limits of resources.
+//! The system's limits on the resources of this process.
 
 use std::ffi::{CString, c_char, c_int};
 
 use crate::edge::text;
 use crate::environment;
 
-/// The limits raised by `gasnett_maximize_rlimits`: time, and memory of every kind, but nothing of
-/// the file system.
+/// The limits raised by `gasnett_maximize_rlimits`: those on time and on memory of every kind, but
+/// none on files.
 const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
     (libc::RLIMIT_CPU, "RLIMIT_CPU"),
     (libc::RLIMIT_DATA, "RLIMIT_DATA"),
@@ -16,7 +16,7 @@ const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
     (libc::RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK"),
 ];
 
-/// Raises the soft limit to the hard one unless the environment forbids it. Returns whether the
+/// Raises the soft limit to the hard limit unless the environment forbids it. Returns whether the
 /// limit is at its maximum.
 fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
     let Ok(setting) = CString::new(format!("GASNET_MAXIMIZE_{name}")) else {
@@ -29,7 +29,7 @@ fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: `limit` is valid for both; an unknown resource is an error.
+    // SAFETY: `limit` is valid for the two calls, which return an error for an unknown resource.
     unsafe {
         if libc::getrlimit(resource, &raw mut limit) != 0 {
             return false;

@@ -1,4 +1,4 @@
-//! Memory for clients: whole pages, and the edge of the checked heap with its settings.
+//! Memory for clients: whole pages, and the C interface of the checked heap with its settings.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fs::{Metadata, OpenOptions, Permissions};
@@ -25,7 +25,8 @@ fn with_heap<T>(use_it: impl FnOnce(&mut Heap) -> T) -> T {
 
 /// Like [`with_heap`], but a failure is a fatal error that names the caller's location.
 fn checked<T>(place: &CStr, use_it: impl FnOnce(&mut Heap) -> Result<T, HeapError>) -> T {
-    // Not within the closure, because a fatal error runs code that may allocate here.
+    // Report the error outside the closure, because a fatal error runs code that may allocate from
+    // this heap.
     with_heap(use_it)
         .unwrap_or_else(|error| fatal(&format!("{}: {error}", place.to_string_lossy())))
 }
@@ -61,7 +62,7 @@ fn parse_fill(value: &str) -> Option<Fill> {
         "NAN" | "QNAN" => Some(Fill::Word(QUIET)),
         "SNAN" => Some(Fill::Word(SIGNALLING)),
         text => match text.strip_prefix("0X") {
-            // Parsed as unsigned, because all 64 bits are allowed.
+            // Parse the number as unsigned, because all 64 bits are allowed.
             Some(digits) => u64::from_str_radix(digits, 16).ok(),
             None => number::parse_integer(text, 0)
                 .ok()
@@ -71,8 +72,8 @@ fn parse_fill(value: &str) -> Option<Fill> {
     }
 }
 
-/// Returns the file that `GASNET_MALLOCFILE` requests for this rank's report, if any; `%` stands
-/// for the rank.
+/// Returns the file that `GASNET_MALLOCFILE` requests for this rank's report, if any. A `%` in the
+/// setting stands for the rank.
 fn report_file() -> Option<String> {
     let file = environment::setting(c"GASNET_MALLOCFILE")?;
     let rank = job::place().map_or(0, |place| place.rank);
@@ -151,7 +152,7 @@ fn report_at_exit() {
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_mmap(segsize: usize) -> *mut c_void {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
-    // SAFETY: new memory at an address that the system chooses.
+    // SAFETY: this maps new memory at an address that the system chooses.
     let memory = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
@@ -236,7 +237,7 @@ unsafe extern "C" fn conduit_tools_heap_realloc(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_free(block: *mut c_void, place: *const c_char) {
     if !block.is_null() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `place` is null or a C string.
         checked(unsafe { place_of(place) }, |heap| heap.free(block));
     }
 }
@@ -270,7 +271,7 @@ unsafe extern "C" fn conduit_tools_heap_strndup(
         )
     };
     let copy = allocate(bytes.len() + 1, false, place).cast::<c_char>();
-    // SAFETY: it was allocated with that many bytes.
+    // SAFETY: the memory was allocated with that many bytes.
     unsafe { write_text(copy, bytes.len() + 1, bytes) };
     copy
 }
@@ -287,7 +288,8 @@ unsafe extern "C" fn conduit_tools_strdup(string: *const c_char) -> *mut c_char 
 /// `string` must be null, a C string, or have at least `most` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -> *mut c_char {
-    // SAFETY: the caller's promise; a null pointer is refused.
+    // SAFETY: the caller guarantees that `string` is a C string or has at least `most` bytes;
+    // `at_most` refuses a null pointer.
     unsafe {
         libc::strndup(
             at_most(string, most, "gasnett_debug_strndup")
@@ -306,7 +308,8 @@ unsafe fn at_most<'a>(string: *const c_char, most: usize, function: &str) -> &'a
     if string.is_null() {
         fatal(&format!("{function}: text is a null pointer"));
     }
-    // SAFETY: the caller's promise: strnlen reads no further.
+    // SAFETY: the caller guarantees that `string` is a C string or has at least `most` bytes, and
+    // `strnlen` reads no further.
     unsafe { std::slice::from_raw_parts(string.cast::<u8>(), libc::strnlen(string, most)) }
 }
 

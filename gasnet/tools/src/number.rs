@@ -1,4 +1,4 @@
-//! Numbers in settings, in human-readable form.
+//! Numbers in settings, and their human-readable form.
 
 use thiserror::Error;
 
@@ -32,7 +32,8 @@ const UNITS: [(char, u32); 6] = [
     ('K', 10),
 ];
 
-/// Formats a number: memory in the largest unit that divides it (`KB` …), others unchanged.
+/// Formats a number. A size of memory is written in the largest unit that divides it (`KB` …);
+/// other numbers are written unchanged.
 pub(crate) fn format(value: i64, memory: bool) -> String {
     if !memory {
         return value.to_string();
@@ -50,7 +51,8 @@ pub(crate) fn format(value: i64, memory: bool) -> String {
 /// sizes without a unit.
 ///
 /// # Errors
-/// Returns an error if the text is neither, or if the value is beyond 64 bits.
+/// Returns an error if the text is not a number of this kind, or if the value does not fit in 64
+/// bits.
 pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     let text = text.trim();
     if multiplier == 0 {
@@ -143,7 +145,7 @@ fn unit_of(unit: &str) -> Option<u64> {
         .map(|(_, shift)| 1 << shift)
 }
 
-/// Reads an integer with optional sign and 0x; `None` if the text is something else.
+/// Reads an integer with optional sign and 0x. Returns `None` if the text is something else.
 fn integer(text: &str) -> Option<Result<i128, NumberError>> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

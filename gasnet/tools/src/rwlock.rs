@@ -10,7 +10,7 @@ const _: () = assert!(
     size_of::<libc::pthread_rwlock_t>() <= ROOM && align_of::<libc::pthread_rwlock_t>() <= 8
 );
 
-/// A client's lock, for the library's self-checks.
+/// A lock of the same kind as clients use, for the library's self-checks.
 pub(crate) struct Lock(UnsafeCell<libc::pthread_rwlock_t>);
 
 // SAFETY: POSIX locks may be used by several threads.
@@ -23,27 +23,28 @@ impl Lock {
 
     /// Runs a function as one of the readers.
     pub(crate) fn read<T>(&self, act: impl FnOnce() -> T) -> T {
-        // SAFETY: a valid lock, which the thread that took it releases.
+        // SAFETY: the lock is valid, and the thread that takes it releases it.
         unsafe { conduit_tools_rwlock_rdlock(self.0.get().cast()) };
         let result = act();
-        // SAFETY: as above.
+        // SAFETY: the lock is valid, and this thread has taken it above.
         unsafe { conduit_tools_rwlock_unlock(self.0.get().cast()) };
         result
     }
 
     /// Runs a function as the writer.
     pub(crate) fn write<T>(&self, act: impl FnOnce() -> T) -> T {
-        // SAFETY: as in `read`.
+        // SAFETY: the lock is valid, and the thread that takes it releases it.
         unsafe { conduit_tools_rwlock_wrlock(self.0.get().cast()) };
         let result = act();
-        // SAFETY: as in `read`.
+        // SAFETY: the lock is valid, and this thread has taken it above.
         unsafe { conduit_tools_rwlock_unlock(self.0.get().cast()) };
         result
     }
 }
 
 thread_local! {
-    /// The locks that this thread holds, and how: 1 as a reader, 2 as a writer. They are few.
+    /// The locks that this thread holds, each with the mode in which it holds the lock: 1 as a
+    /// reader, 2 as the writer. The list is short.
     static HELD: RefCell<Vec<(usize, c_int)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -70,7 +71,7 @@ unsafe extern "C" fn conduit_tools_rwlock_rdlock(lock: *mut c_void) -> c_int {
     loop {
         // SAFETY: the caller guarantees that `lock` points to a lock.
         match unsafe { libc::pthread_rwlock_rdlock(lock.cast()) } {
-            // The maximum number of readers: wait for one to leave.
+            // The lock has its maximum number of readers. Wait for one to leave.
             libc::EAGAIN => std::thread::yield_now(),
             result => return result,
         }

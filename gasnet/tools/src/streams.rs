@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::os::fd::AsRawFd;
 
-/// Flushes C's and Rust's streams, and syncs files to disk. Errors are ignored: a stream may be
-/// closed, and a pipe cannot be synced.
+/// Flushes C's and Rust's streams, and syncs files to disk. Errors are ignored, because a stream
+/// may be closed and a pipe cannot be synced.
 pub(crate) fn flush() {
     let _ = std::io::stdout().flush();
     // SAFETY: null means all output streams; descriptors are just numbers.

@@ -25,7 +25,7 @@ pub(crate) fn set_executable(name: Option<CString>) {
         .unwrap_or_else(PoisonError::into_inner) = name;
 }
 
-/// Returns the program's path; empty if it cannot be determined.
+/// Returns the program's path, or an empty path if that cannot be determined.
 pub(crate) fn executable() -> &'static CStr {
     static NAME: OnceLock<CString> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -43,16 +43,16 @@ pub(crate) fn executable() -> &'static CStr {
     })
 }
 
-/// Returns the number of processors online; 0 if it cannot be determined.
+/// Returns the number of processors online, or 0 if that cannot be determined.
 fn processors() -> c_int {
-    // SAFETY: only a query.
+    // SAFETY: the call only queries the system.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
     c_int::try_from(count).unwrap_or(0).max(0)
 }
 
-/// Returns the host's memory in bytes; 0 if it cannot be determined.
+/// Returns the size of the host's memory in bytes, or 0 if that cannot be determined.
 pub fn physical_memory() -> u64 {
-    // SAFETY: only queries.
+    // SAFETY: the calls only query the system.
     let (pages, size) = unsafe {
         (
             libc::sysconf(libc::_SC_PHYS_PAGES),
@@ -111,7 +111,7 @@ extern "C" fn gasnett_release_version_str() -> *const c_char {
 extern "C" fn gasnett_set_affinity(rank: c_int) -> c_int {
     // Counts all configured processors rather than those online, because processor numbers include
     // the offline ones.
-    // SAFETY: only a query.
+    // SAFETY: the call only queries the system.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     if count <= 0 {
         return 1;

@@ -1,4 +1,4 @@
-//! The source of ticks, and their length.
+//! Ticks for timing: where they come from, and how long they are.
 //!
 //! On x86-64 the processor's time stamp counter is used if it counts evenly: the processor
 //! guarantees a constant rate, and the kernel has not found it unreliable. On AArch64 the counter
@@ -36,12 +36,12 @@ const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 /// The default of `GASNET_TSC_RATE_TOLERANCE`.
 const TOLERANCE: f64 = 0.001;
 
-/// The source of ticks: unknown, the counter or the clock; read by the header.
+/// The source of ticks: unknown, the counter or the clock. The header reads this.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_source: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// The length of a tick in nanoseconds, times 2^53; read by the header.
+/// The length of a tick in nanoseconds, times 2^53. The header reads this.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_scale: AtomicU64 = AtomicU64::new(0);
@@ -51,7 +51,8 @@ static conduit_tools_tick_scale: AtomicU64 = AtomicU64::new(0);
 struct Moment {
     ticks: u64,
     nanoseconds: u64,
-    /// The ticks within which the clock was read, which bound the difference between the two.
+    /// The number of ticks that passed while the clock was read, which bounds the time between the
+    /// two readings.
     doubt: u64,
 }
 
@@ -67,7 +68,7 @@ fn counter() -> u64 {
 #[cfg(target_arch = "aarch64")]
 fn counter() -> u64 {
     let ticks: u64;
-    // SAFETY: reads a register that programs may read.
+    // SAFETY: the instruction reads a register that programs may read.
     unsafe { std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack)) };
     ticks
 }
@@ -105,7 +106,7 @@ fn counter_is_even() -> bool {
     cfg!(target_arch = "aarch64")
 }
 
-/// Returns nanoseconds of the system's clock, which never goes back.
+/// Returns the time of the system's monotonic clock in nanoseconds.
 fn clock() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

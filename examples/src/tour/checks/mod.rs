@@ -74,8 +74,8 @@ const CHECKS: [(&str, Check); 15] = [
     ),
 ];
 
-/// Joins the job and performs all checks; rank 0 writes a line for each to standard output. An
-/// error names the failed check and ends the job.
+/// Joins the job and performs all checks. Rank 0 writes a line for each check to standard output.
+/// An error names the failed check and ends the job.
 pub(super) fn run() -> Result<()> {
     let job = conduit::start()?;
     let (handlers, messages, inbox) = stage::handlers();

@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Result, ensure};
 use conduit::{AtomicOp, Conduit, Handlers, Long, Medium, Rank, Short};
 
-/// Offset of the number of operations verified by each check, of which rank 0's are used.
+/// The offset of the numbers of operations that each check has verified. Those in rank 0's segment
+/// are used.
 pub(super) const TOTALS: usize = 0;
-/// Offset of the integers used by the checks of atomics.
+/// The offset of the integers that the checks of atomics use.
 pub(super) const ATOMICS: usize = 1024;
-/// Offset of the integer that both handlers and remote atomics count in.
+/// The offset of the integer in which both handlers and remote atomics count.
 pub(super) const TALLY: usize = 2048;
 /// The number of bytes before the slots.
 pub(super) const SEGMENT_FIXED: usize = 4096;
@@ -40,7 +41,7 @@ pub(super) struct Messages {
 pub(super) struct Inbox {
     /// The number of replies so far.
     pub(super) replies: AtomicU64,
-    /// The last reply's arguments, as far as they are compared.
+    /// Those arguments of the last reply that are compared.
     pub(super) mixed: Mutex<(u32, f64, i32)>,
     pub(super) full: Mutex<Full>,
     /// The last medium reply: argument and payload.
@@ -193,7 +194,7 @@ impl Stage {
         SEGMENT_FIXED + (self.size() + owner) as usize * SLOT
     }
 
-    /// Waits for `number` more replies than `before`.
+    /// Waits until `number` more replies than `before` have arrived.
     pub(super) fn replied(&self, before: u64, number: u64) -> Result<()> {
         let replies = &self.inbox.replies;
         self.conduit
