@@ -114,12 +114,7 @@ unsafe fn array<'a, T>(
 
 /// Ends the job if a local range cannot be memory.
 fn check_here(call: &str, here: &Places<'_>) {
-    let refuse = |start: usize, len: usize| {
-        fatal(
-            call,
-            &format_args!("{len} bytes at {start:#x} are not valid memory"),
-        )
-    };
+    let refuse = |start: usize, len: usize| fatal(call, &format_args!("{len} bytes at {start:#x}"));
     if let Err(outside) = here.check(isize::MAX as usize) {
         refuse(outside.start, outside.len);
     }
