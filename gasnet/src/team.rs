@@ -338,7 +338,7 @@ unsafe extern "C" fn gex_TM_Create(
         fatal(
             CALL,
             &format_args!(
-                "the arguments are not valid: {teams} teams at {place:p} of {count} members at {members:p}"
+                "invalid arguments: {teams} teams at {place:p} of {count} members at {members:p}"
             ),
         );
     }

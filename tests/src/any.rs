@@ -1,8 +1,8 @@
-//! A network of any type, behind a table of functions.
+//! A network of any type, called through a table of functions.
 //!
-//! The conformance suite and the engine's model are large and generic over the network. Compiled
-//! once per network, they took two thirds of the compile time of all tests; over [`AnyNi`] they are
-//! compiled once. The networks' own code is unchanged.
+//! The conformance suite and the engine's model are large and generic over the network. If they
+//! were compiled once per network, they would take two thirds of the compile time of all tests.
+//! With [`AnyNi`] they are compiled only once. The networks' own code is unchanged.
 
 use std::any::Any;
 use std::time::Duration;

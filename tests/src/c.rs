@@ -32,7 +32,7 @@ pub enum Standard {
     Gnu11,
     /// Strict C++11, by g++.
     Cxx11,
-    /// Strict C23, by gcc, as far as gcc supports it.
+    /// The part of strict C23 that gcc supports.
     C23,
     /// Strict C++17, by g++.
     Cxx17,
@@ -252,7 +252,8 @@ impl Build {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("program");
         let mut arguments = self.compiler_arguments();
-        // The libraries that follow aren't sources, so gcc has to go by their names again.
+        // The libraries that follow aren't sources, so make gcc derive the language from file names
+        // again.
         arguments.extend(["-x", "none"].map(OsString::from));
         arguments.extend(self.libraries.iter().cloned());
         arguments.extend(SYSTEM_LIBRARIES.map(OsString::from));
@@ -265,7 +266,7 @@ impl Build {
     }
 }
 
-/// A program that was built. Dropping this removes it.
+/// A program that was built. Dropping an `Executable` removes the program.
 #[derive(Debug)]
 pub struct Executable {
     path: PathBuf,

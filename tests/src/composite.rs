@@ -1,5 +1,5 @@
-//! Jobs over several hosts within one process: an intra-host network for each host, and the
-//! reference network between hosts.
+//! Jobs over several hosts within one process. Each host has an intra-host network, and the
+//! reference network connects the hosts.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ impl Hosts {
 /// Starts all ranks of a job and returns their ends. `intra` starts the network of a host with the
 /// given number of ranks.
 ///
-/// # Errors Those of `intra` and of the composite.
+/// # Errors Returns the errors of `intra` and of the composite network.
 pub fn job<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,

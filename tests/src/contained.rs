@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns whether `unshare` of util-linux can make these namespaces here; if not, prints that.
+/// Returns whether `unshare` of util-linux can make these namespaces here. If it cannot, prints a
+/// message.
 pub fn can_unshare(flags: &[&str]) -> bool {
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(flags).arg("true").stdin(Stdio::null());
@@ -18,12 +19,13 @@ pub fn can_unshare(flags: &[&str]) -> bool {
     made
 }
 
-/// A control group that limits memory. Dropping it removes it and ends its processes.
+/// A control group that limits memory. Dropping a value of this type ends the group's processes and
+/// removes the group.
 #[derive(Debug)]
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Makes a control group; if that is impossible here, prints that and returns `None`.
+    /// Makes a control group. If that is impossible here, prints a message and returns `None`.
     pub fn new(bytes: u64) -> Option<Self> {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
@@ -35,7 +37,7 @@ impl MemoryGroup {
         .into_iter()
         .find_map(|(root, limit)| {
             let group = Path::new(root).join(&name);
-            // On other file systems it would be an ordinary folder.
+            // On other file systems the path would be an ordinary folder.
             fs::metadata(Path::new(root).join("cgroup.procs")).ok()?;
             fs::create_dir(&group).ok()?;
             let group = Self(group);
@@ -60,8 +62,8 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        // It can be removed only when its last process has ended, which may be a moment after the
-        // job's end.
+        // A group can be removed only once its last process has ended, which may be a moment after
+        // the job's end.
         let begun = Instant::now();
         while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));

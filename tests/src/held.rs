@@ -3,7 +3,7 @@
 use conduit_core::ni::{Event, PutEvent};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Sixteen bytes aligned to sixteen, as the contract requires of a managed entry's data.
+/// Sixteen bytes aligned to 16 bytes, as the contract requires of a managed entry's data.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(16))]
 struct Block([u8; 16]);
@@ -36,7 +36,7 @@ impl Held {
         }
     }
 
-    /// Returns the event with its data, borrowed from this.
+    /// Returns the event with its data, which is borrowed from `self`.
     pub(crate) fn event(&self) -> Event<'_> {
         match self.event {
             Event::Put(put) => Event::Put(PutEvent {

@@ -11,7 +11,7 @@ use crate::pace;
 
 /// Time limit of jobs of many ranks on few processors.
 const LONG: Duration = Duration::from_secs(1800);
-/// Settings of jobs in which no rank may be found silent, however rarely it is scheduled.
+/// Settings of jobs in which no rank may be found silent, even if it is rarely scheduled.
 const ALL_LIVE: [(&str, &str); 2] = [
     ("CONDUIT_UDP_DEAD_TIME", "600000"),
     ("CONDUIT_OFI_DEAD_TIME", "600000"),
@@ -87,8 +87,8 @@ fn under_way(
     (job, lines)
 }
 
-/// Waits for a job's end; returns how it ended, how long that took, and the lines printed
-/// meanwhile.
+/// Waits for a job's end. Returns how the job ended, how long the wait took, and the lines printed
+/// during the wait.
 fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
     let begun = Instant::now();
     let outcome = job.wait().expect("the job ends");
@@ -106,7 +106,7 @@ pub struct Faulty {
     pub program: &'static str,
     /// Settings that choose the network.
     pub network: &'static [(&'static str, &'static str)],
-    /// The setting for the milliseconds of silence after which a rank is given up.
+    /// The name of the setting for the silence, in milliseconds, after which a rank is given up.
     pub dead_time: &'static str,
 }
 
@@ -117,7 +117,8 @@ impl Faulty {
         under_way(lan, self.program, 4, arguments, &settings)
     }
 
-    /// Kills a rank; the job's outcome names it. Returns how long that took.
+    /// Kills a rank, and checks that the job's outcome names that rank. Returns how long the job
+    /// took to end.
     pub fn kill_a_rank(&self) -> Option<Duration> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
@@ -137,7 +138,8 @@ impl Faulty {
         Some(time)
     }
 
-    /// Kills all ranks of a host; the job's outcome names one of them. Returns how long that took.
+    /// Kills all ranks of a host, and checks that the job's outcome names one of them. Returns how
+    /// long the job took to end.
     pub fn crash_a_host(&self) -> Option<Duration> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["storm", "all"], DEAD_TIME);
@@ -160,8 +162,8 @@ impl Faulty {
     /// Pulls a cable for a second. The job continues afterwards.
     pub fn pull_a_cable_for_a_second(&self) {
         let Some(lan) = hosts(2) else { return };
-        // Far above the second, because the hosts also have to find each other's addresses again,
-        // which they try once a second.
+        // The limit is far above a second, because the hosts also have to find each other's
+        // addresses again, which they try once a second.
         let (job, lines) = self.under_way(&lan, &["steady", "3000"], 10 * DEAD_TIME);
         lan.plug(1, false).expect("the cable is pulled");
         std::thread::sleep(Duration::from_secs(1));

@@ -17,7 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::pace;
 
-/// The time in which a job's left-over processes have to end, on an idle system.
+/// The time within which a job's left-over processes must end on an idle system.
 const SWEEP: Duration = Duration::from_secs(5);
 /// A variable in the environment of every process of a job, by which the process is found.
 const MARK: &str = "CONDUIT_TEST_JOB";
@@ -111,7 +111,7 @@ impl Job {
         self
     }
 
-    /// Starts it.
+    /// Starts the job.
     pub fn start(mut self) -> Result<Running> {
         // Files instead of pipes, so that a left-over process can't block the test.
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
@@ -148,7 +148,7 @@ impl Job {
         finished
     }
 
-    /// Starts it and waits for its end.
+    /// Starts the job and waits for its end.
     pub fn run(self) -> Result<Finished> {
         self.start()?.wait()
     }
@@ -179,7 +179,8 @@ impl Running {
     pub fn until(&mut self, is_enough: impl Fn(&str) -> bool) -> Result<String> {
         const PAUSE: Duration = Duration::from_millis(10);
         loop {
-            // Checked before the text is read: the text of a job that has ended is complete.
+            // Check this before reading the text, so that the text is complete if the job has
+            // ended.
             let ended = await_end(self.pid(), PAUSE)?;
             let mut bytes = vec![0; usize::try_from(self.stderr.metadata()?.len())?];
             // The file's offset is shared with the ranks.
@@ -226,8 +227,8 @@ impl Running {
     /// Fails if anything of the job is left after its launcher has ended.
     fn check_sweep(&self) -> Result<()> {
         for pid in marked(&self.mark) {
-            // Its end may be a moment away, because the launcher doesn't wait for processes that
-            // its ranks started.
+            // A left-over process may be about to end, because the launcher doesn't wait for
+            // processes that its ranks started.
             let ended = await_end(pid, pace::scaled(SWEEP))?;
             ensure!(ended, "process {} is left behind", pid.as_raw_nonzero());
         }
@@ -238,7 +239,7 @@ impl Running {
 
     /// Kills every process of the job.
     fn sweep(&mut self) {
-        // All of these may have ended already, which is fine.
+        // Ignore errors, because the processes may have ended already.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let begun = Instant::now();
         loop {
@@ -263,7 +264,7 @@ impl Drop for Running {
     }
 }
 
-/// Waits at most `limit` until a process has ended; returns false if it still runs.
+/// Waits at most `limit` for a process to end. Returns `false` if the process still runs.
 fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
@@ -292,8 +293,8 @@ fn marked(mark: &str) -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &i32| {
-            // Unreadable if the process is gone or belongs to another user; either way it isn't
-            // ours.
+            // The file is unreadable if the process is gone or belongs to another user. In both
+            // cases the process isn't this job's.
             let path = PathBuf::from(format!("/proc/{pid}/environ"));
             let environment = std::fs::read(path).unwrap_or_default();
             environment

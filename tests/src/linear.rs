@@ -1,10 +1,10 @@
-//! Decides whether atomics on one number are linearizable: whether they have an order in which each
-//! operation that ended before another began comes first, and each returns the value that the ones
-//! before it left (Herlihy and Wing, 1990).
+//! Decides whether atomics on one number are linearizable (Herlihy and Wing, 1990): whether they
+//! can be ordered so that an operation that ended before another began comes before it, and each
+//! operation returns the value that the preceding ones left.
 //!
-//! The search is that of Wing and Gong (1993) with Lowe's memory (2017). The next operation is any
-//! that began before all other remaining ones ended; a tried state is identified by the set of
-//! completed operations and the number that they left.
+//! The search is that of Wing and Gong (1993), with Lowe's table of tried states (2017). The next
+//! operation is any that began before all other remaining ones ended; a tried state is identified
+//! by the set of completed operations and the number that they left.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::conformance::arithmetic::model;
 /// One atomic as its rank saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Event {
-    /// Its begin and end, on a clock that all ranks share.
+    /// The times at which the operation began and ended, on a clock that all ranks share.
     pub(crate) during: (u64, u64),
     /// The operation.
     pub(crate) op: AtomicOp,

@@ -7,14 +7,14 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
 
-/// Bytes of a pattern: sixteen of a secret, or the hex digits of eight.
+/// The length of a pattern in bytes: sixteen bytes of a secret, or the hex digits of eight.
 const PIECE: usize = 16;
 
 /// A part of a process's memory.
 #[derive(Debug)]
 pub struct Mapping {
     range: Range<u64>,
-    /// Whether it is left out of core images, and zeroed in a child.
+    /// Whether this part is left out of core images and zeroed in a child.
     pub guarded: bool,
 }
 
@@ -50,7 +50,7 @@ impl Mapping {
         Ok(all)
     }
 
-    /// Reads its bytes, without the pages that the process has never touched.
+    /// Reads the bytes of this part, without the pages that the process has never touched.
     pub fn read(&self, process: u32) -> Result<Vec<u8>> {
         /// In `pagemap`: the page is in memory, or swapped out.
         const THERE: u64 = 0b11 << 62;

@@ -12,8 +12,8 @@ use conduit_udp::job::UdpConfig;
 use conduit_udp::socket::{FaultConfig, Options};
 use settings::Percent;
 
-/// Returns a configuration for ranks on the loopback interface, with many jobs at once. `mtu`:
-/// bytes of the largest IP packet.
+/// Returns a configuration for ranks on the loopback interface, for tests that run many jobs at
+/// once. `mtu` is the size of the largest IP packet in bytes.
 pub fn config(mtu: usize) -> UdpConfig {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
@@ -29,7 +29,7 @@ pub fn config(mtu: usize) -> UdpConfig {
             region_bytes: 64 << 20,
             ..PortalsConfig::default()
         },
-        // Ranks that run no calls still have to acknowledge.
+        // Ranks that make no calls must still acknowledge packets.
         attend: Some(Duration::from_millis(1)),
         ..UdpConfig::new(options, "localhost".to_owned())
     }

@@ -291,10 +291,10 @@ mod tests {
         job::set_environment([(own(c"CONDUIT_TOOLS_TEST_A"), own(c"of the job"))]);
         assert_eq!(getenv(c"CONDUIT_TOOLS_TEST_A"), Some(c"of the job"));
         assert_eq!(getenv(c"CONDUIT_TOOLS_TEST_B"), None);
-        // SAFETY: text, and no other test of this crate reads these variables.
+        // SAFETY: the two are C strings, and no other test of this crate reads these variables.
         unsafe { gasnett_setenv(c"CONDUIT_TOOLS_TEST_A".as_ptr(), c"own".as_ptr()) };
         assert_eq!(getenv(c"CONDUIT_TOOLS_TEST_A"), Some(c"own"));
-        // SAFETY: as above.
+        // SAFETY: the name is a C string, and no other test of this crate reads this variable.
         unsafe { gasnett_unsetenv(c"CONDUIT_TOOLS_TEST_A".as_ptr()) };
         assert_eq!(getenv(c"CONDUIT_TOOLS_TEST_A"), None);
     }

@@ -367,7 +367,7 @@ mod tests {
     }
 
     fn read(block: *mut c_void, offset: isize) -> u8 {
-        // SAFETY: as above.
+        // SAFETY: the tests read only from guards and blocks, which are memory of the heap.
         unsafe { block.cast::<u8>().offset(offset).read() }
     }
 

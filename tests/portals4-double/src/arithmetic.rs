@@ -14,7 +14,7 @@ macro_rules! on {
         let a = <$integer>::from_ne_bytes(*operand);
         let comparand = $header.comparand as $integer;
         let place = $start.cast::<$integer>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN => x.min(a),
@@ -28,7 +28,7 @@ macro_rules! on {
             PTL_CSWAP if x == comparand => a,
             _ => x,
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes.
         unsafe { place.write_unaligned(new) };
     }};
 }
@@ -41,7 +41,7 @@ macro_rules! on_float {
         };
         let a = <$float>::from_ne_bytes(*operand);
         let place = $start.cast::<$float>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN if x < a => x,
@@ -51,7 +51,7 @@ macro_rules! on_float {
             PTL_PROD => x * a,
             _ => x,
         };
-        // SAFETY: as above.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes.
         unsafe { place.write_unaligned(new) };
     }};
 }

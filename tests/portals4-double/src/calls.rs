@@ -358,7 +358,7 @@ exported! {
         let comparand = match (operation, length) {
             // SAFETY: a comparand has as many bytes as the integer.
             (PTL_CSWAP, 4) => unsafe { operand.cast::<u32>().read_unaligned() }.into(),
-            // SAFETY: as above.
+            // SAFETY: a comparand has as many bytes as the integer.
             (PTL_CSWAP, 8) => unsafe { operand.cast::<u64>().read_unaligned() },
             (PTL_SWAP, _) => 0,
             _ => return PTL_ARG_INVALID,
@@ -416,7 +416,7 @@ exported! {
                 // SAFETY: the caller's pointers are valid.
                 let got = unsafe { PtlEQGet(*queues.add(at as usize), event) };
                 if got != PTL_EQ_EMPTY {
-                    // SAFETY: as above.
+                    // SAFETY: the caller's pointers are valid.
                     unsafe { which.write(at) };
                     return got;
                 }

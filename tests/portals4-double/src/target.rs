@@ -132,13 +132,16 @@ impl World {
         };
         let before = match !reads || length == 0 {
             true => Vec::new(),
-            // SAFETY: within the entry's memory, which the library may read and write.
+            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
+            // library may read and write.
             false => unsafe { std::slice::from_raw_parts(start, length as usize) }.to_vec(),
         };
         match header.kind {
-            // SAFETY: as above.
+            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
+            // library may read and write.
             Kind::Put => unsafe { start.copy_from(bytes.as_ptr(), length as usize) },
-            // SAFETY: as above.
+            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
+            // library may read and write.
             Kind::Atomic | Kind::FetchAtomic => unsafe {
                 crate::arithmetic::apply(header, start, length as usize, bytes);
             },

@@ -231,8 +231,8 @@ impl<N: Ni> Ni for Chaos<N> {
         answer
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: the caller's promise is the same; a deferred operation keeps the descriptor from
-        // being released.
+        // SAFETY: the caller guarantees what the inner call requires; a deferred operation keeps
+        // the descriptor from being released.
         let md = unsafe { self.inner.md_bind(base, len, eq) }?;
         self.state().mds.insert(md, len);
         Ok(md)

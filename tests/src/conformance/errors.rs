@@ -48,10 +48,10 @@ fn all_refused<N: Ni>(
         index,
         ..get_from(target, &known)
     };
-    // SAFETY: refused; and these cases never touch the memory behind a descriptor.
+    // SAFETY: the put is refused, and these cases never touch the memory behind a descriptor.
     let answer = w.submit(0, |net| unsafe { net.put(&put) });
     check(&answer.expect_err("put"), "put");
-    // SAFETY: as above.
+    // SAFETY: the get is refused, and these cases never touch the memory behind a descriptor.
     let answer = w.submit(0, |net| unsafe { net.get(&get) });
     check(&answer.expect_err("get"), "get");
     // Atomics and injects have no descriptor that could be wrong.

@@ -91,10 +91,10 @@ fn released_descriptor_is_gone<N: Ni>(w: &mut World<N>) {
     w.append(1, managed(4096, 64));
     let md = w.source(0, &[1; 8]);
     w.release(&md);
-    // SAFETY: refused, so nothing is read or written.
+    // SAFETY: the put is refused, so nothing is read or written.
     let put = w.submit(0, |net| unsafe { net.put(&put_to(1, &md)) });
     assert!(matches!(put, Err(NiError::NoSuchObject { .. })), "{put:?}");
-    // SAFETY: as above.
+    // SAFETY: the get is refused, so nothing is read or written.
     let get = w.submit(0, |net| unsafe { net.get(&get_from(1, &md)) });
     assert!(matches!(get, Err(NiError::NoSuchObject { .. })), "{get:?}");
     let again = w.net(0).md_release(md.id);

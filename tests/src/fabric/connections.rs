@@ -13,9 +13,9 @@ use conduit_portals::transport::fragment::{Failure, Fragment, FragmentHandler, P
 #[derive(Debug, Default)]
 pub(super) struct Connection {
     number: u32,
-    /// Whether it is still being established.
+    /// Whether the connection is still being established.
     is_begun: bool,
-    /// Not yet transmitted.
+    /// The fragments that have not been transmitted yet.
     waiting: VecDeque<Waiting>,
     /// By channel: fragments that the peer has not yet taken; fragments taken since the last
     /// report.
@@ -41,7 +41,7 @@ pub(super) fn channels(link: &mut FabricLink, number: u32) -> Option<&mut [Chann
     numbered(link, number).map(|connection| &mut connection.channels)
 }
 
-/// Counts a fragment as taken by the peer.
+/// Records that the peer has taken a fragment.
 pub(super) fn take(link: &mut FabricLink, number: u32, channel: usize) {
     if let Some(connection) = numbered(link, number) {
         connection.take(channel, 1);
@@ -55,7 +55,7 @@ pub(super) fn abandon(link: &mut FabricLink) {
         connection.waiting.retain(|waiting| !waiting.is_read());
         let dropped = before - connection.waiting.len();
         link.unacknowledged -= dropped;
-        // Fits: the queue has a limit.
+        // The cast is lossless, because the queue's length is limited.
         connection.take(1, dropped as u32);
     }
 }

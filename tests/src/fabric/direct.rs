@@ -1,8 +1,9 @@
-//! Direct access over a fabric. The initiator's end runs it some time after its submission, in any
-//! order, and reports it later still.
+//! Direct access over a fabric. The initiator's end of the fabric runs an operation some time after
+//! it was submitted, in any order, and reports its completion later still.
 //!
-//! An atomic reads its word in one call and writes it in another. Only other atomics of the fabric
-//! are excluded meanwhile; a store by a processor in between is lost, as it may be over a network.
+//! An atomic reads its word in one call and writes it in another. Between the two, only other
+//! atomics of the fabric are excluded. A store by a processor in between is lost, as may happen
+//! over a network.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -95,7 +96,7 @@ impl FabricTransport {
         if bytes.saturating_add(len) > limit {
             return Err(format!("{bytes} of {limit} bytes are exposed"));
         }
-        // Unpredictable, because networks assign keys and addresses as they like.
+        // Choose unpredictable values, because networks assign keys and addresses as they like.
         let key = 77 + 3 * exposed.len() as u64;
         let remote = Remote {
             key,
@@ -202,13 +203,15 @@ impl FabricTransport {
             memory.len,
             operation.peer
         );
-        // SAFETY: within the memory (checked above), which is valid as long as it is listed, and
-        // the list is locked.
+        // SAFETY: the offset is within the memory, as checked above. The memory is valid as long as
+        // it is listed, and the list is locked.
         let target = unsafe { memory.base.add(offset) };
         match operation.op {
-            // SAFETY: as above; the memory here is valid until the operation has ended.
+            // SAFETY: the target is valid for `length` bytes, and the submitter keeps
+            // `access.memory` valid until the operation has ended.
             DirectOp::Write(access) => unsafe { shared::copy(access.memory, target, length) },
-            // SAFETY: as above.
+            // SAFETY: the target is valid for `length` bytes, and the submitter keeps
+            // `access.memory` valid until the operation has ended.
             DirectOp::Read(access) => unsafe { shared::copy(target, access.memory, length) },
             DirectOp::Atomic(_, atomic) => {
                 let NativeAtomic {
@@ -222,12 +225,12 @@ impl FabricTransport {
                 let Some(old) = operation.old else {
                     if !memory.busy.contains(&(offset / 8)) {
                         memory.busy.push(offset / 8);
-                        // SAFETY: as above, and aligned.
+                        // SAFETY: the target is valid for `length` bytes and aligned.
                         operation.old = Some(unsafe { load(target, ty) });
                     }
                     return Step::Pending;
                 };
-                // SAFETY: as above.
+                // SAFETY: the target is valid for `length` bytes and aligned.
                 unsafe { store(target, ty, atomic_result(op, ty, operand, comparand, old)) };
                 memory.busy.retain(|busy| *busy != offset / 8);
                 // Without `fetch` the value is arbitrary.
@@ -239,9 +242,10 @@ impl FabricTransport {
 }
 
 /// # Safety
-/// An aligned integer in memory that is valid for reads and writes.
+/// `target` must point to an aligned integer of this type in memory that is valid for reads and
+/// writes.
 unsafe fn load(target: *mut u8, ty: AtomicType) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `target` points to a valid, aligned integer of this type.
     unsafe {
         match ty.size() {
             4 => AtomicU32::from_ptr(target.cast())
@@ -253,9 +257,9 @@ unsafe fn load(target: *mut u8, ty: AtomicType) -> u64 {
 }
 
 /// # Safety
-/// As for [`load`].
+/// Same as [`load`].
 unsafe fn store(target: *mut u8, ty: AtomicType, value: u64) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `target` points to a valid, aligned integer of this type.
     unsafe {
         match ty.size() {
             4 => AtomicU32::from_ptr(target.cast()).store(value as u32, Ordering::Release),

@@ -200,21 +200,24 @@ impl Ni for InTurn {
         self.inner.me_unlink(me)
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
+        // call requires.
         unsafe { self.inner.md_bind(base, len, eq) }
     }
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
         self.inner.md_release(md)
     }
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
+        // call requires.
         unsafe { self.inner.put(put) }
     }
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.inner.inject(inject)
     }
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
+        // call requires.
         unsafe { self.inner.get(get) }
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {

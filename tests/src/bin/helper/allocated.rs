@@ -15,12 +15,12 @@ static COUNTED: Counted = Counted;
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is the same.
+        // SAFETY: the caller guarantees what the system's allocator requires.
         unsafe { System.dealloc(pointer, layout) };
     }
 }
