@@ -104,7 +104,8 @@ pub fn words(text: &str) -> impl Iterator<Item = &str> {
 /// Reads a table of the headers' names and the programs that use them. `0..16` in a name stands for
 /// each of these numbers.
 ///
-/// # Panics If the file isn't such a table.
+/// # Panics
+/// If the file isn't such a table.
 pub fn names(file: &Path) -> BTreeMap<String, String> {
     let text = std::fs::read_to_string(file).expect("the table of names");
     let mut table = BTreeMap::new();
@@ -126,7 +127,8 @@ pub fn names(file: &Path) -> BTreeMap<String, String> {
 
 /// Checks that the table lists exactly the names that exist.
 ///
-/// # Panics If it doesn't.
+/// # Panics
+/// If it doesn't.
 #[track_caller]
 pub fn all_listed(table: &BTreeMap<String, String>, there: &BTreeSet<String>) {
     let listed: BTreeSet<String> = table.keys().cloned().collect();
@@ -228,7 +230,8 @@ impl Build {
 
     /// Checks for errors and warnings without writing any output.
     ///
-    /// # Errors An error or a warning of the compiler, whose text the error holds.
+    /// # Errors
+    /// An error or a warning of the compiler, whose text the error holds.
     pub fn check(&self) -> Result<()> {
         let mut arguments = self.compiler_arguments();
         arguments.push("-fsyntax-only".into());
@@ -237,7 +240,8 @@ impl Build {
 
     /// Returns the preprocessed text, or all macros if `-dM` is among the flags.
     ///
-    /// # Errors The preprocessor failed.
+    /// # Errors
+    /// The preprocessor failed.
     pub fn preprocess(&self) -> Result<String> {
         let mut arguments = self.compiler_arguments();
         arguments.push("-E".into());

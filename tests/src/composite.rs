@@ -55,7 +55,8 @@ impl Hosts {
 /// Starts all ranks of a job and returns their ends. `intra` starts the network of a host with the
 /// given number of ranks.
 ///
-/// # Errors Returns the errors of `intra` and of the composite network.
+/// # Errors
+/// Returns the errors of `intra` and of the composite network.
 pub fn job<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,
@@ -66,7 +67,8 @@ pub fn job<Intra: Ni, M: Mode>(
 
 /// Like [`job`], with an inter-host network of these capabilities.
 ///
-/// # Errors Those of [`job`].
+/// # Errors
+/// Those of [`job`].
 pub fn job_over<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,

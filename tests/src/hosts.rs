@@ -216,7 +216,8 @@ impl Faulty {
 /// transfers must not touch memory that was given back because of the failure. The ranks ignore the
 /// launcher's `SIGTERM`, so that each detects the failure itself.
 ///
-/// # Panics If a transfer touched that memory, or the job ended in another way.
+/// # Panics
+/// If a transfer touched that memory, or the job ended in another way.
 #[track_caller]
 pub fn killed_meanwhile(program: &str, settings: &[(&str, &str)]) {
     for how in ["reused", "freed"] {

@@ -15,7 +15,8 @@ use crate::job::{Finished, Job};
 /// Installs the debug build of all threading modes under a prefix in `folder`, once per process.
 /// The files of an earlier process are brought up to date, which takes only a moment.
 ///
-/// # Panics If it can't be built.
+/// # Panics
+/// If it can't be built.
 pub fn debug(folder: &str) -> &'static Prefix {
     static PREFIX: OnceLock<Prefix> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -93,7 +94,8 @@ impl Prefix {
 
     /// Returns the words of pkg-config's answer.
     ///
-    /// # Errors There is no such package.
+    /// # Errors
+    /// There is no such package.
     pub fn pkg_config(&self, link: Link, arguments: &[&str]) -> Result<Vec<String>> {
         let folder = match link {
             Link::Static => "lib/pkgconfig",
@@ -121,7 +123,8 @@ impl Prefix {
     /// Builds `source` into `to` with pkg-config's flags for `package`. `compiler` holds the
     /// compiler's name and the caller's own flags.
     ///
-    /// # Errors The compiler or linker failed; the error has its text.
+    /// # Errors
+    /// The compiler or linker failed; the error has its text.
     pub fn build(
         &self,
         link: Link,
@@ -156,7 +159,8 @@ impl Prefix {
 
     /// Checks for errors and warnings without writing any output.
     ///
-    /// # Errors An error or a warning of the compiler, whose text the error has.
+    /// # Errors
+    /// An error or a warning of the compiler, whose text the error has.
     pub fn check(&self, package: &str, compiler: &[&str], source: &Path) -> Result<()> {
         self.compile(
             package,
@@ -168,7 +172,8 @@ impl Prefix {
 
     /// Compiles `source` to an object file.
     ///
-    /// # Errors The compiler failed; the error has its text.
+    /// # Errors
+    /// The compiler failed; the error has its text.
     pub fn object(&self, package: &str, compiler: &[&str], source: &Path, to: &Path) -> Result<()> {
         let words = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), to.as_ref()];
         self.compile(package, compiler, &words).map(drop)
@@ -176,7 +181,8 @@ impl Prefix {
 
     /// Returns the preprocessed text.
     ///
-    /// # Errors The preprocessor failed; the error has its text.
+    /// # Errors
+    /// The preprocessor failed; the error has its text.
     pub fn preprocess(&self, package: &str, compiler: &[&str], source: &Path) -> Result<String> {
         let finished = self.compile(package, compiler, &["-E".as_ref(), source.as_ref()])?;
         Ok(finished.stdout)
@@ -198,7 +204,8 @@ impl Prefix {
 
     /// Runs make in `folder` on a makefile that includes the fragment and continues with this text.
     ///
-    /// # Errors Make failed; the error has its text.
+    /// # Errors
+    /// Make failed; the error has its text.
     pub fn make(
         &self,
         fragment: &str,

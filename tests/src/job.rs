@@ -137,7 +137,8 @@ impl Job {
 
     /// Runs the job and requires this exit code and these words on standard error.
     ///
-    /// # Panics If the job ends in another way or leaves something behind.
+    /// # Panics
+    /// If the job ends in another way or leaves something behind.
     #[track_caller]
     pub fn ends_with(self, code: i32, words: &[&str]) -> Finished {
         let finished = self.run().expect("nothing is left behind");
@@ -175,7 +176,8 @@ impl Running {
     /// Waits until `is_enough` accepts what the ranks and the launcher have written to standard
     /// error so far, and returns that.
     ///
-    /// # Errors The job ended earlier or reached its limit; the error holds the text.
+    /// # Errors
+    /// The job ended earlier or reached its limit; the error holds the text.
     pub fn until(&mut self, is_enough: impl Fn(&str) -> bool) -> Result<String> {
         const PAUSE: Duration = Duration::from_millis(10);
         loop {
@@ -200,7 +202,8 @@ impl Running {
     /// Waits for the launcher's end, at most until the limit. Then nothing of the job may be left:
     /// no process, and no file in `/dev/shm`.
     ///
-    /// # Errors Something was left behind, or a system call failed.
+    /// # Errors
+    /// Something was left behind, or a system call failed.
     pub fn wait(mut self) -> Result<Finished> {
         let ended = await_end(self.pid(), self.limit)?;
         let code = if ended {

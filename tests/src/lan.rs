@@ -84,7 +84,8 @@ fn ip(arguments: &[&str]) -> Result<()> {
 impl Lan {
     /// Makes this many hosts, joined by a bridge.
     ///
-    /// # Errors The system refused a step; what was made before is removed.
+    /// # Errors
+    /// The system refused a step; what was made before is removed.
     pub fn of(hosts: u32) -> Result<Self> {
         static LANS: AtomicU32 = AtomicU32::new(0);
         let number = LANS.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +160,8 @@ impl Lan {
     /// Makes `tc` of iproute2 disturb a host's outgoing packets as these words of `netem` say. An
     /// empty list ends it.
     ///
-    /// # Errors The system has no `netem`, or rejects the words.
+    /// # Errors
+    /// The system has no `netem`, or rejects the words.
     pub fn disturb(&self, host: u32, how: &[&str]) -> Result<()> {
         let name = self.host(host);
         let device = ["dev", "eth0", "root"];
@@ -175,7 +177,8 @@ impl Lan {
 
     /// Pulls a host's cable, or plugs it in again.
     ///
-    /// # Errors The system's.
+    /// # Errors
+    /// The system's.
     pub fn plug(&self, host: u32, plugged: bool) -> Result<()> {
         let (bridge, port) = (format!("{}.lan", self.name), format!("port{host}"));
         let state = if plugged { "up" } else { "down" };
@@ -185,7 +188,8 @@ impl Lan {
     /// Gives a host an interface like those of container engines, a bridge with the same address on
     /// each host, and leaves `eth0` only its IPv6 address.
     ///
-    /// # Errors The system's.
+    /// # Errors
+    /// The system's.
     pub fn add_container_bridge(&self, host: u32) -> Result<()> {
         let name = self.host(host);
         let address = format!("10.78.0.{}/24", host + 1);

@@ -46,7 +46,8 @@ pub fn libraries() -> Vec<Fabric> {
 
 /// Builds the refusing libfabric; see [`refusing_fabric`].
 ///
-/// # Panics If Cargo can't build it.
+/// # Panics
+/// If Cargo can't build it.
 pub fn refusing() -> PathBuf {
     xtask::library("refusing-fabric", Library::Shared).expect("cargo builds it")
 }

@@ -67,9 +67,11 @@ pub fn config() -> Portals4Config {
 
 /// Starts a job over a library with these faults.
 ///
-/// # Errors As [`in_process`].
+/// # Errors
+/// As [`in_process`].
 ///
-/// # Panics If the library can't be copied.
+/// # Panics
+/// If the library can't be copied.
 pub fn job<M: Mode>(
     ranks: u32,
     faults: &'static str,
@@ -113,7 +115,8 @@ fn copies(faults: &'static str) -> Copies {
 
 /// Returns the library with these faults, in this folder, for jobs of several processes.
 ///
-/// # Panics If it can't be copied.
+/// # Panics
+/// If it can't be copied.
 pub fn file(folder: &Path, faults: &str) -> PathBuf {
     let original = real().unwrap_or_else(double);
     let mut files = portals4_double::copies(&original, folder, faults, 1).expect("a copy");

@@ -10,7 +10,8 @@ pub const CASES: &str = "CONDUIT_TEST_CASES";
 
 /// Keeps as many of these cases as the variable says, if it is set.
 ///
-/// # Panics If its value isn't two numbers.
+/// # Panics
+/// If its value isn't two numbers.
 pub fn draw<T>(cases: &mut Vec<T>) {
     let Ok(text) = std::env::var(CASES) else {
         return;

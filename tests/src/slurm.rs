@@ -51,7 +51,8 @@ impl Slurm {
     /// Starts Slurm with `nodes` idle nodes of 16 processors each. Returns `None`, and prints the
     /// reason, if Slurm isn't installed or hosts can't be made here.
     ///
-    /// # Panics If Slurm doesn't start, or isn't installed although `CONDUIT_TEST_SLURM` is set.
+    /// # Panics
+    /// If Slurm doesn't start, or isn't installed although `CONDUIT_TEST_SLURM` is set.
     pub fn start(nodes: u32) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed =

@@ -58,7 +58,8 @@ macro_rules! on_float {
 
 /// Applies a message's atomic. A truncated one has no effect.
 ///
-/// # Safety `start` points to `length` bytes that nothing else accesses.
+/// # Safety
+/// `start` points to `length` bytes that nothing else accesses.
 pub(crate) unsafe fn apply(header: &Header, start: *mut u8, length: usize, bytes: &[u8]) {
     match (header.atomic.1, length) {
         (PTL_INT32_T, 4) => on!(i32, start, bytes, header),

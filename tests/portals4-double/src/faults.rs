@@ -33,7 +33,8 @@ pub const WORDS: [&str; 7] = [
 impl Faults {
     /// Returns the faults that the words name.
     ///
-    /// # Errors The word that is unknown.
+    /// # Errors
+    /// The word that is unknown.
     pub fn named(words: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for word in words.split(',').filter(|word| !word.is_empty()) {

@@ -27,7 +27,8 @@ pub const MARK: char = '!';
 
 /// Writes copies of a library with these faults to this folder.
 ///
-/// # Errors They can't be written.
+/// # Errors
+/// They can't be written.
 pub fn copies(
     library: &Path,
     folder: &Path,

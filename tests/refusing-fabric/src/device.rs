@@ -130,7 +130,8 @@ impl Device {
     /// Begins an operation whose completion has these flags. Returns `Ok(true)` if it has to be
     /// passed to the real library, `Ok(false)` if it only counts as accepted.
     ///
-    /// # Errors The call's return value.
+    /// # Errors
+    /// The call's return value.
     pub(crate) fn begin(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut state = self.state();
@@ -171,7 +172,8 @@ impl Device {
 
     /// Begins an atomic in the same way.
     ///
-    /// # Errors The call's return value.
+    /// # Errors
+    /// The call's return value.
     pub(crate) fn begin_atomic(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         match self.faults.atomics {
             Some(Atomics::Refused) => Err(-(FI_EOPNOTSUPP as isize)),
@@ -218,7 +220,8 @@ impl Device {
 
     /// Returns whether the real queue may be read.
     ///
-    /// # Errors The return value of the queue's read.
+    /// # Errors
+    /// The return value of the queue's read.
     pub(crate) fn may_read(&self) -> Result<(), isize> {
         let state = self.state();
         match state.gone {
@@ -269,7 +272,8 @@ impl Device {
 
     /// Checks that local memory is passed as required.
     ///
-    /// # Errors The call's return value.
+    /// # Errors
+    /// The call's return value.
     pub(crate) fn check_own(
         &self,
         what: &str,

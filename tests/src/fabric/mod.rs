@@ -133,7 +133,8 @@ impl Fabric {
 
     /// Returns a rank's end.
     ///
-    /// # Panics If there is no such rank.
+    /// # Panics
+    /// If there is no such rank.
     pub fn transport(&self, rank: Rank, disorder: Disorder) -> FabricTransport {
         assert!(
             (rank as usize) < self.0.len(),

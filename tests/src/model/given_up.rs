@@ -55,7 +55,8 @@ const UNREGISTERED: u8 = 201;
 /// Runs every cause with every call over a network, each twice: the memory is written by its next
 /// owner, or freed. AddressSanitizer or valgrind finds accesses to freed memory.
 ///
-/// # Panics If memory was touched after the failure, or no call failed.
+/// # Panics
+/// If memory was touched after the failure, or no call failed.
 pub fn check_given_up<N: Ni + 'static>(
     settings: &Settings,
     limits: Limits,

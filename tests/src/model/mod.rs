@@ -68,7 +68,8 @@ impl Limits {
 /// Draws schedules for three ranks and checks each: `cases` of them, or a quarter if samples are
 /// drawn, unless `PROPTEST_CASES` is set. Shrinks a failing schedule in at most `shrinks` attempts.
 ///
-/// # Panics If a schedule failed; the message has the smallest one found.
+/// # Panics
+/// If a schedule failed; the message has the smallest one found.
 pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
     let default = ProptestConfig::default();
     let mut runner = TestRunner::new(ProptestConfig {
@@ -92,8 +93,8 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
 /// its seed, a schedule runs with or without checks (without them requests take their fast paths),
 /// and with or without shuffled requests.
 ///
-/// # Errors A difference from the model: in bytes, messages or barriers, or resources that aren't
-/// returned.
+/// # Errors
+/// A difference from the model: in bytes, messages or barriers, or resources that aren't returned.
 pub fn check<N: Ni + 'static, M: Mode>(
     schedule: &Schedule,
     settings: &Settings,

@@ -40,7 +40,8 @@ impl Seat {
 /// Runs `f` once for each rank's end of a network, in turns, with at most `limit` turns together.
 /// The ends live until all ranks are done, because a rank may still send to one that is.
 ///
-/// # Errors The first rank's failure, or exceeding `limit`. The other ranks are then unwound.
+/// # Errors
+/// The first rank's failure, or exceeding `limit`. The other ranks are then unwound.
 pub fn run<N: Ni + 'static>(
     ends: Vec<N>,
     seed: u64,
