@@ -15,23 +15,23 @@ pub(crate) const MAJOR: c_uint = 6;
 /// The address is behind a firewall.
 pub(crate) const ADDR_FIREWALL: u64 = 1 << 0;
 
-/// An operation can receive several unexpected messages.
+/// The feature that an operation can receive several unexpected messages.
 pub(crate) const OPT_MULTI_RECV: c_ulong = 1 << 0;
 
-/// In `progress_mode`: no thread sleeps.
+/// A flag of `progress_mode`: waiting threads poll instead of sleeping.
 pub(crate) const NO_BLOCK: u8 = 1 << 0;
-/// In `progress_mode`: data that the network does not take at once is not retried.
+/// A flag of `progress_mode`: data that the network does not accept at once is not sent again.
 pub(crate) const NO_RETRY: u8 = 1 << 1;
-/// In `thread_mode`: both of its flags.
+/// The two flags of `thread_mode`, combined.
 pub(crate) const THREAD_MODE_SINGLE: u8 = 3;
-/// The last traffic class.
+/// The traffic class with the highest number.
 pub(crate) const TRAFFIC_NETWORK_CONTROL: c_uint = 6;
 
-/// Rights to memory: peers may get from it.
+/// Rights to memory that allow peers to get from it.
 pub(crate) const MEM_READ_ONLY: c_ulong = 1;
-/// Rights to memory: peers may put to it.
+/// Rights to memory that allow peers to put to it.
 pub(crate) const MEM_WRITE_ONLY: c_ulong = 2;
-/// Rights to memory: peers may do both.
+/// Rights to memory that allow peers to get from it and to put to it.
 pub(crate) const MEM_READWRITE: c_ulong = 3;
 
 /// `enum na_addr_format`.
@@ -81,7 +81,7 @@ pub(crate) struct na_init_info {
     pub(crate) traffic_class: c_uint,
 }
 
-/// The parts of an info string, with the options.
+/// The parts of an info string, and the options of the class to be created.
 #[repr(C)]
 pub(crate) struct na_info {
     pub(crate) protocol_name: *const c_char,
@@ -89,7 +89,7 @@ pub(crate) struct na_info {
     pub(crate) init: na_init_info,
 }
 
-/// A class, of which a plugin owns `plugin_class`.
+/// A class. The plugin owns only `plugin_class`.
 #[repr(C)]
 pub(crate) struct na_class {
     pub(crate) ops: *const na_class_ops,
@@ -99,7 +99,7 @@ pub(crate) struct na_class {
     pub(crate) listen: u8,
 }
 
-/// A context, as far as a plugin knows it.
+/// The only member of a context that a plugin uses.
 #[repr(C)]
 pub(crate) struct na_context {
     pub(crate) plugin_context: *mut c_void,
@@ -121,8 +121,8 @@ pub(crate) struct na_protocol_info {
     pub(crate) device_name: *mut c_char,
 }
 
-/// The result of an operation: in C a union whose members begin alike. Expected receives use only
-/// the size, unexpected ones all but the last two fields.
+/// The result of an operation, which in C is a union whose members begin with the same fields.
+/// Expected receives use only the size. Unexpected receives use all fields but the last two.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
@@ -153,14 +153,14 @@ pub(crate) struct na_cb_completion_data {
     pub(crate) callback: na_cb_t,
     pub(crate) plugin_callback: na_plugin_cb_t,
     pub(crate) plugin_callback_args: *mut c_void,
-    /// Used by the library.
+    /// The library's own link in its queue; the plugin does not use it.
     pub(crate) entry: *mut c_void,
 }
 
 type Class = *mut na_class;
 type Context = *mut na_context;
 
-/// The table of operations. Operations that are `None` are optional.
+/// The table of operations. Optional operations may be `None`.
 #[repr(C)]
 pub(crate) struct na_class_ops {
     pub(crate) class_name: *const c_char,
@@ -235,7 +235,7 @@ pub(crate) struct na_class_ops {
     pub(crate) cancel: Option<unsafe extern "C" fn(Class, Context, *mut Op) -> Return>,
 }
 
-// SAFETY: consists of functions and a constant string.
+// SAFETY: the table contains only function pointers and a pointer to a constant string.
 unsafe impl Sync for na_class_ops {}
 
 type InitMessage = unsafe extern "C" fn(Class, *mut c_void, usize) -> Return;
@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
 
-    /// A C compiler computed these numbers from NA's own headers.
+    /// These sizes and offsets were computed by a C compiler from NA's own headers.
     #[test]
     fn types_lie_in_memory_as_in_c() {
         assert_eq!(size_of::<na_init_info>(), 48);

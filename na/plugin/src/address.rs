@@ -1,4 +1,4 @@
-//! Addresses.
+//! The table's operations on addresses.
 
 use std::ffi::{c_char, c_void};
 use std::ptr;
@@ -12,7 +12,7 @@ use crate::log::Outlet;
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// An address, which its user frees.
+/// An address that was passed to the user, who frees it.
 pub(crate) struct Address {
     class: *const PluginClass,
     addr: Addr,
@@ -31,15 +31,16 @@ impl Address {
     }
 }
 
-/// Returns the address behind a pointer.
+/// Returns the address that a pointer refers to.
 ///
 /// # Safety
-/// The pointer is null, or an address that was not freed.
+/// The pointer must be null or refer to an address that was not freed.
 pub(crate) unsafe fn address_of<'a>(
     class: &PluginClass,
     address: *const Address,
 ) -> Result<&'a Address> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is null or refers to an address that was not
+    // freed.
     match unsafe { address.as_ref() } {
         None => Err(Failure::invalid("no address given")),
         Some(address) if !ptr::eq(address.class, class) => {
@@ -49,15 +50,16 @@ pub(crate) unsafe fn address_of<'a>(
     }
 }
 
-/// Returns the class and address of a call.
+/// Returns the class and the address that were passed to a call.
 ///
 /// # Safety
-/// The pointers are null, or a class of the library and an address that was not freed.
+/// Each pointer must be null or valid: `class` for a class of the library, `address` for an address
+/// that was not freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     address: *const Address,
 ) -> Result<(&'a PluginClass, &'a Address)> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each pointer is null or valid.
     unsafe {
         let class = class_of(class)?;
         Ok((class, address_of(class, address)?))
@@ -67,19 +69,19 @@ unsafe fn both<'a>(
 /// Creates an address with `make` and passes it to the user.
 ///
 /// # Safety
-/// The class is null or the library's; `given` is null or valid for writes.
+/// The class must be null or one of the library's; `given` must be null or valid for writes.
 unsafe fn give(
     class: *mut na_class,
     given: *mut *mut Address,
     make: impl FnOnce(&PluginClass) -> Result<Addr>,
 ) -> Result {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the class is null or one of the library's.
     let class = unsafe { class_of(class) }?;
     if given.is_null() {
         return Err(Failure::invalid("the output address is null"));
     }
     let address = Box::new(Address::new(class, make(class)?));
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `given` is not null, so the caller guarantees that it is valid for writes.
     unsafe { *given = Box::into_raw(address) };
     Ok(())
 }
@@ -87,7 +89,7 @@ unsafe fn give(
 /// Serialises an address for other processes.
 fn serialised(address: &Address) -> Vec<u8> {
     let bytes = address.addr.to_bytes();
-    // Fits: addresses are much shorter.
+    // The cast is lossless: addresses are much shorter than 64 KiB.
     let length = (bytes.len() as u16).to_le_bytes();
     [&length[..], &bytes].concat()
 }
@@ -107,7 +109,7 @@ pub(crate) unsafe extern "C" fn addr_lookup(
     name: *const c_char,
     found: *mut *mut Address,
 ) -> Return {
-    // SAFETY: the library's class and string.
+    // SAFETY: the library passes its class and a zero-terminated string.
     let looked_up = unsafe {
         give(class, found, |class| {
             let name = text(name, "the address")?;
@@ -120,7 +122,7 @@ pub(crate) unsafe extern "C" fn addr_lookup(
 
 pub(crate) unsafe extern "C" fn addr_free(_class: *mut na_class, address: *mut Address) {
     if !address.is_null() {
-        // SAFETY: passed to the user by this plugin, and freed once.
+        // SAFETY: this plugin passed the address to the user, who frees it only once.
         drop(unsafe { Box::from_raw(address) });
     }
 }
@@ -130,13 +132,13 @@ pub(crate) unsafe extern "C" fn addr_set_remove(
     class: *mut na_class,
     address: *mut Address,
 ) -> Return {
-    // SAFETY: the library's class and the user's address.
+    // SAFETY: the library passes its class and the user's address, which was not freed.
     let found = unsafe { both(class, address) }.map(drop);
     report(Outlet::Address, c"addr_set_remove", found)
 }
 
 pub(crate) unsafe extern "C" fn addr_self(class: *mut na_class, own: *mut *mut Address) -> Return {
-    // SAFETY: the library's class.
+    // SAFETY: the library passes its class.
     let given = unsafe { give(class, own, |class| Ok(class.class().own())) };
     report(Outlet::Address, c"addr_self", given)
 }
@@ -146,7 +148,7 @@ pub(crate) unsafe extern "C" fn addr_dup(
     address: *mut Address,
     duplicate: *mut *mut Address,
 ) -> Return {
-    // SAFETY: the library's class and the user's address.
+    // SAFETY: the library passes its class and the user's address, which was not freed.
     let given = unsafe {
         give(class, duplicate, |class| {
             Ok(address_of(class, address)?.addr.clone())
@@ -160,13 +162,13 @@ pub(crate) unsafe extern "C" fn addr_cmp(
     one: *mut Address,
     other: *mut Address,
 ) -> bool {
-    // SAFETY: the library's class and the user's addresses.
+    // SAFETY: the library passes its class and the user's addresses, which were not freed.
     let (one, other) = unsafe { (both(class, one), both(class, other)) };
     matches!((one, other), (Ok((_, one)), Ok((_, other))) if one.addr == other.addr)
 }
 
 pub(crate) unsafe extern "C" fn addr_is_self(class: *mut na_class, address: *mut Address) -> bool {
-    // SAFETY: the library's class and the user's address.
+    // SAFETY: the library passes its class and the user's address, which was not freed.
     unsafe { both(class, address) }.is_ok_and(|(_, address)| address.addr.is_own())
 }
 
@@ -177,7 +179,8 @@ pub(crate) unsafe extern "C" fn addr_to_string(
     address: *mut Address,
 ) -> Return {
     let print = || -> Result {
-        // SAFETY: the library's class, and the user's address and size.
+        // SAFETY: the library passes its class, the user's address, which was not freed, and a
+        // pointer to the user's size, which is null or valid.
         let ((_, address), size) = unsafe { (both(class, address)?, size.as_mut()) };
         let size = size.ok_or_else(|| Failure::invalid("the output size is null"))?;
         let text = address.addr.to_string();
@@ -189,7 +192,8 @@ pub(crate) unsafe extern "C" fn addr_to_string(
                     format!("{text} requires {needed} bytes, but the buffer has {size}"),
                 ));
             }
-            // SAFETY: the user's buffer of that size.
+            // SAFETY: the user's buffer has `size` bytes, and the text with its terminator is not
+            // longer.
             unsafe {
                 ptr::copy_nonoverlapping(text.as_ptr(), buffer.cast(), text.len());
                 *buffer.add(text.len()) = 0;
@@ -205,7 +209,7 @@ pub(crate) unsafe extern "C" fn addr_get_serialize_size(
     class: *mut na_class,
     address: *mut Address,
 ) -> usize {
-    // SAFETY: the library's class and the user's address.
+    // SAFETY: the library passes its class and the user's address, which was not freed.
     match unsafe { both(class, address) } {
         Ok((_, address)) => serialised(address).len(),
         Err(failure) => {
@@ -222,9 +226,9 @@ pub(crate) unsafe extern "C" fn addr_serialize(
     address: *mut Address,
 ) -> Return {
     let serialise = || -> Result {
-        // SAFETY: the library's class and the user's address.
+        // SAFETY: the library passes its class and the user's address, which was not freed.
         let (_, address) = unsafe { both(class, address) }?;
-        // SAFETY: the user's buffer.
+        // SAFETY: the user's buffer is null or valid for writes of `size` bytes.
         unsafe { store(&serialised(address), buffer, size) }
     };
     report(Outlet::Address, c"addr_serialize", serialise())
@@ -237,7 +241,8 @@ pub(crate) unsafe extern "C" fn addr_deserialize(
     size: usize,
     flags: u64,
 ) -> Return {
-    // SAFETY: the library's class and the user's buffer.
+    // SAFETY: the library passes its class and the user's buffer, which is null or valid for reads
+    // of `size` bytes.
     let deserialised = unsafe {
         give(class, given, |class| {
             if flags & ADDR_FIREWALL != 0 {
@@ -256,7 +261,7 @@ pub(crate) unsafe extern "C" fn addr_deserialize(
 /// Copies serialised bytes to a buffer.
 ///
 /// # Safety
-/// The buffer is null, or valid for writes of `size` bytes.
+/// The buffer must be null or valid for writes of `size` bytes.
 pub(crate) unsafe fn store(bytes: &[u8], buffer: *mut c_void, size: usize) -> Result {
     if buffer.is_null() {
         return Err(Failure::invalid("no buffer given"));
@@ -270,20 +275,21 @@ pub(crate) unsafe fn store(bytes: &[u8], buffer: *mut c_void, size: usize) -> Re
             ),
         ));
     }
-    // SAFETY: guaranteed by the caller, and the size was just checked.
+    // SAFETY: the caller guarantees that the buffer is valid for writes of `size` bytes, and the
+    // bytes were just checked to fit.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), buffer.cast(), bytes.len()) };
     Ok(())
 }
 
-/// Returns a buffer to deserialise.
+/// Returns the bytes of a buffer that is to be deserialised.
 ///
 /// # Safety
-/// The buffer is null, or valid for reads of `size` bytes as long as the result is used.
+/// The buffer must be null or valid for reads of `size` bytes for as long as the result is used.
 pub(crate) unsafe fn load<'a>(buffer: *const c_void, size: usize) -> Result<&'a [u8]> {
     if buffer.is_null() {
         return Err(Failure::invalid("no buffer given"));
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the buffer is valid for reads of `size` bytes.
     Ok(unsafe { slice::from_raw_parts(buffer.cast(), size) })
 }
 

@@ -16,7 +16,7 @@ use crate::log::{self, Level, Outlet};
 use crate::status::{Failure, Result, Return};
 use crate::{events, operation, report, report_at};
 
-/// The plugin's part of a class, behind `plugin_class`.
+/// The plugin's part of a class, to which `plugin_class` points.
 pub(crate) struct PluginClass {
     class: Class,
     completion_add: CompletionAdd,
@@ -33,7 +33,7 @@ impl PluginClass {
         self.completion_add
     }
 
-    /// Returns the counter of existing contexts.
+    /// Returns the counter of contexts that were created and not destroyed.
     pub(crate) fn contexts(&self) -> &AtomicUsize {
         &self.contexts
     }
@@ -42,9 +42,10 @@ impl PluginClass {
 /// Returns the plugin's part of a class.
 ///
 /// # Safety
-/// The class is null or the library's.
+/// The class must be null or one of the library's.
 pub(crate) unsafe fn class_of<'a>(class: *const na_class) -> Result<&'a PluginClass> {
-    // SAFETY: guaranteed by the caller; `initialize` has set `plugin_class`.
+    // SAFETY: the caller guarantees that the class is null or one of the library's, and
+    // `plugin_class` is null or was set by `initialize`.
     unsafe {
         let class = class
             .as_ref()
@@ -60,12 +61,12 @@ pub(crate) unsafe fn class_of<'a>(class: *const na_class) -> Result<&'a PluginCl
 /// Returns a string of the library, or `None` if it is null.
 ///
 /// # Safety
-/// The string is null or zero-terminated.
+/// The string must be null or zero-terminated.
 pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the string is not null, so the caller guarantees that it is zero-terminated.
     let text = unsafe { CStr::from_ptr(text) };
     text.to_str().map(Some).map_err(|_| {
         Failure::invalid(format!(
@@ -78,7 +79,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<
 /// Converts the user's options.
 ///
 /// # Safety
-/// The strings are null or zero-terminated.
+/// The strings of `init` must be null or zero-terminated.
 unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
     if init.request_mem_device != 0 {
         return Err(Failure::new(
@@ -94,11 +95,11 @@ unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
     if init.progress_mode & !(NO_BLOCK | NO_RETRY) != 0 {
         return unknown("progress_mode", init.progress_mode.into());
     }
-    // Threads may call at any time in either mode.
+    // Both flags are accepted and ignored, because any thread may call at any time anyway.
     if init.thread_mode & !THREAD_MODE_SINGLE != 0 {
         return unknown("thread_mode", init.thread_mode.into());
     }
-    // All traffic classes are treated alike.
+    // All known traffic classes are accepted, and are treated alike.
     if init.traffic_class > TRAFFIC_NETWORK_CONTROL {
         return unknown("traffic_class", init.traffic_class);
     }
@@ -108,7 +109,7 @@ unsafe fn options(init: &na_init_info, listen: bool) -> Result<Options> {
         addr_format::IPV6 => AddressFormat::Ipv6,
         other => return unknown("addr_format", other),
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the strings are null or zero-terminated.
     let (ip_subnet, auth_key) = unsafe {
         (
             text(init.ip_subnet, "ip_subnet")?,
@@ -137,12 +138,12 @@ pub(crate) unsafe extern "C" fn initialize(
     events::to_log();
     let initialize = || -> Result {
         let completion_add = library::completion_add()?;
-        // SAFETY: the library's, with the version that was just checked.
+        // SAFETY: the library passes its own structures, whose version was just checked.
         let (class, info) = unsafe { (class.as_mut(), info.as_ref()) };
         let (Some(class), Some(info)) = (class, info) else {
             return Err(Failure::invalid("no class or info given"));
         };
-        // SAFETY: strings of the library.
+        // SAFETY: the library's strings are null or zero-terminated.
         let (options, protocol, host) = unsafe {
             (
                 options(&info.init, listen)?,
@@ -162,18 +163,18 @@ pub(crate) unsafe extern "C" fn initialize(
         class.plugin_class = Box::into_raw(Box::new(made)).cast();
         Ok(())
     };
-    // Reported at a level that is shown by default, unlike other errors, because nothing works
-    // without a class.
+    // This failure is reported at a level that is shown by default, unlike other errors, because
+    // nothing works without a class.
     report_at(Level::Fatal, Outlet::Class, c"initialize", initialize())
 }
 
 pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {
     let finalize = || -> Result {
-        // SAFETY: the library's class.
+        // SAFETY: the library passes its class.
         let plugin = unsafe {
             match class.as_mut() {
                 None => return Err(Failure::invalid("no class given")),
-                // Already finalized.
+                // The class is already finalized.
                 Some(class) if class.plugin_class.is_null() => return Ok(()),
                 Some(_) => class_of(class)?,
             }
@@ -190,7 +191,8 @@ pub(crate) unsafe extern "C" fn finalize(class: *mut na_class) -> Return {
             let text = "addresses or memory handles were not freed; the class's memory and descriptors are kept until they are";
             log::write(Outlet::Class, Level::Warning, c"finalize", text);
         }
-        // SAFETY: as above; created by `initialize`, and no longer reachable.
+        // SAFETY: the library passes its class. `initialize` created the plugin's part, which is no
+        // longer reachable.
         unsafe {
             let plugin = std::mem::replace(&mut (*class).plugin_class, ptr::null_mut());
             drop(Box::from_raw(plugin.cast::<PluginClass>()));
@@ -207,16 +209,16 @@ pub(crate) unsafe extern "C" fn has_opt_feature(_class: *mut na_class, flags: c_
     flags == OPT_MULTI_RECV
 }
 
-/// Returns a property of a class, or 0 if the class is invalid.
+/// Returns a numeric property of a class. Logs a line and returns 0 if the class is invalid.
 ///
 /// # Safety
-/// The class is null or the library's.
+/// The class must be null or one of the library's.
 unsafe fn known(
     class: *const na_class,
     call: &CStr,
     number: impl FnOnce(&Class) -> usize,
 ) -> usize {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the class is null or one of the library's.
     match unsafe { class_of(class) } {
         Ok(class) => number(&class.class),
         Err(failure) => {
@@ -228,17 +230,17 @@ unsafe fn known(
 
 pub(crate) unsafe extern "C" fn msg_get_max_unexpected_size(class: *const na_class) -> usize {
     let call = c"msg_get_max_unexpected_size";
-    // SAFETY: the library's class.
+    // SAFETY: the library passes its class.
     unsafe { known(class, call, Class::max_unexpected_size) }
 }
 
 pub(crate) unsafe extern "C" fn msg_get_max_expected_size(class: *const na_class) -> usize {
     let call = c"msg_get_max_expected_size";
-    // SAFETY: the library's class.
+    // SAFETY: the library passes its class.
     unsafe { known(class, call, Class::max_expected_size) }
 }
 
-/// The plugin reserves no part of a message's buffer.
+/// Returns 0, because the plugin reserves no part of a message's buffer.
 pub(crate) unsafe extern "C" fn msg_get_header_size(_class: *const na_class) -> usize {
     0
 }
@@ -267,7 +269,7 @@ mod tests {
     }
 
     fn read(init: &na_init_info) -> Result<Options> {
-        // SAFETY: zero-terminated strings.
+        // SAFETY: the strings are null or zero-terminated.
         unsafe { options(init, true) }
     }
 

@@ -1,4 +1,5 @@
-//! Contexts, in which operations are begun and complete, and waiting for completions.
+//! The table's operations on contexts: creating and destroying them, making progress, and waiting
+//! for completions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::os::fd::AsRawFd;
@@ -12,14 +13,15 @@ use crate::log::Outlet;
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// The plugin's part of a context, behind `plugin_context`.
+/// The plugin's part of a context, to which `plugin_context` points.
 pub(crate) struct Context {
     class: *const PluginClass,
     id: u8,
     /// The number of operations that were begun and whose callbacks have not been called.
     active: AtomicUsize,
-    /// The number of completions passed to the library, and how many of them polling has reported.
+    /// The number of completions passed to the library.
     completed: AtomicUsize,
+    /// The number of those that polling has reported.
     told: AtomicUsize,
 }
 
@@ -44,8 +46,8 @@ impl Context {
         self.completed.fetch_add(1, Ordering::Release);
     }
 
-    /// Returns the number of completions since the last call, including those that other threads
-    /// have detected.
+    /// Returns the number of completions since the last call, including completions that other
+    /// threads have detected.
     fn news(&self) -> usize {
         let completed = self.completed.load(Ordering::Acquire);
         completed.wrapping_sub(self.told.swap(completed, Ordering::Relaxed))
@@ -55,12 +57,13 @@ impl Context {
 /// Returns the plugin's part of a context.
 ///
 /// # Safety
-/// The context is null, or one of the library's that was created and not destroyed.
+/// The context must be null or one of the library's that was created and not destroyed.
 pub(crate) unsafe fn context_of<'a>(
     class: &PluginClass,
     context: *const na_context,
 ) -> Result<&'a Context> {
-    // SAFETY: guaranteed by the caller; `context_create` has set `plugin_context`.
+    // SAFETY: the caller guarantees that the context is null or was created and not destroyed;
+    // `context_create` has set `plugin_context`.
     let found = unsafe {
         context
             .as_ref()
@@ -84,7 +87,7 @@ pub(crate) unsafe extern "C" fn context_create(
     id: u8,
 ) -> Return {
     let create = || -> Result {
-        // SAFETY: the library's class.
+        // SAFETY: the library passes its class.
         let class = unsafe { class_of(class) }?;
         let most = class.class().max_contexts();
         if id >= most {
@@ -103,7 +106,7 @@ pub(crate) unsafe extern "C" fn context_create(
             completed: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
         }));
-        // SAFETY: the library's pointer for this result.
+        // SAFETY: the library passes a pointer to which this result may be written.
         unsafe { *created = context.cast() };
         Ok(())
     };
@@ -115,17 +118,18 @@ pub(crate) unsafe extern "C" fn context_destroy(
     context: *mut c_void,
 ) -> Return {
     let destroy = || -> Result {
-        // SAFETY: the library's class.
+        // SAFETY: the library passes its class.
         let class = unsafe { class_of(class) }?;
         let context: *mut Context = context.cast();
-        // SAFETY: null, or created by `context_create`.
+        // SAFETY: the pointer is null or was created by `context_create`.
         let Some(found) = (unsafe { context.as_ref() }) else {
             return Err(Failure::invalid("no context given"));
         };
         if !ptr::eq(found.class, class) {
             return Err(Failure::invalid("the context belongs to another class"));
         }
-        // SYNC: Acquire, paired with the Release in `ended`: nothing accesses the context any more.
+        // SYNC: Acquire, paired with the Release in `ended`: if the count is 0, no operation
+        // accesses the context any more.
         let active = found.active.load(Ordering::Acquire);
         if active > 0 {
             return Err(Failure::new(
@@ -135,9 +139,10 @@ pub(crate) unsafe extern "C" fn context_destroy(
                 ),
             ));
         }
-        // Another thread may be delivering completions to this context, under the class's lock.
+        // This call waits for the class's lock, under which another thread may still be delivering
+        // completions to this context.
         let _ = class.class().counts();
-        // SAFETY: created by `context_create`, and destroyed once.
+        // SAFETY: `context_create` created the context, and the library destroys it only once.
         drop(unsafe { Box::from_raw(context) });
         class.contexts().fetch_sub(1, Ordering::Relaxed);
         Ok(())
@@ -145,15 +150,16 @@ pub(crate) unsafe extern "C" fn context_destroy(
     report(Outlet::Context, c"context_destroy", destroy())
 }
 
-/// Returns the class and context of a call. Fails only if the library's user made a mistake.
+/// Returns the class and the context that were passed to a call. Fails only if the library's user
+/// made a mistake.
 ///
 /// # Safety
-/// The pointers are null or the library's.
+/// Each pointer must be null or valid for an object of the library.
 unsafe fn both<'a>(
     class: *mut na_class,
     context: *mut na_context,
 ) -> Result<(&'a PluginClass, &'a Context)> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each pointer is null or valid.
     unsafe {
         let class = class_of(class)?;
         Ok((class, context_of(class, context)?))
@@ -164,7 +170,7 @@ pub(crate) unsafe extern "C" fn poll_get_fd(
     class: *mut na_class,
     context: *mut na_context,
 ) -> c_int {
-    // SAFETY: the library's class and context.
+    // SAFETY: the library passes its class and context.
     match unsafe { both(class, context) } {
         Ok((class, context)) => class
             .class()
@@ -181,7 +187,7 @@ pub(crate) unsafe extern "C" fn poll_try_wait(
     class: *mut na_class,
     context: *mut na_context,
 ) -> bool {
-    // SAFETY: the library's class and context.
+    // SAFETY: the library passes its class and context.
     match unsafe { both(class, context) } {
         Ok((class, context)) => class.class().prepare_sleep(context.id),
         Err(failure) => {
@@ -197,7 +203,7 @@ pub(crate) unsafe extern "C" fn poll(
     count: *mut c_uint,
 ) -> Return {
     let poll = || -> Result {
-        // SAFETY: the library's class and context.
+        // SAFETY: the library passes its class and context.
         let (class, context) = unsafe { both(class, context) }?;
         class.class().progress(context.id);
         tell(context.news(), count);
@@ -212,7 +218,7 @@ pub(crate) unsafe extern "C" fn poll_wait(
     timeout_ms: c_uint,
     count: *mut c_uint,
 ) -> Return {
-    // SAFETY: the library's class and context.
+    // SAFETY: the library passes its class and context.
     let (class, context) = match unsafe { both(class, context) } {
         Ok(both) => both,
         Err(failure) => return report(Outlet::Poll, c"poll_wait", Err(failure)),
@@ -240,7 +246,7 @@ pub(crate) unsafe extern "C" fn poll_wait(
 fn tell(number: usize, count: *mut c_uint) {
     if !count.is_null() {
         let number = number.try_into().unwrap_or(c_uint::MAX);
-        // SAFETY: a non-null pointer is the caller's, for this result.
+        // SAFETY: the pointer is not null, so the library passes it for this result to be written.
         unsafe { *count = number };
     }
 }

@@ -1,4 +1,4 @@
-//! Forwards the networks' warnings and errors to Mercury's log.
+//! Forwarding of the networks' warnings and errors to Mercury's log.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
@@ -14,7 +14,7 @@ use crate::log::{self, Level, Outlet};
 /// Starts forwarding. The plugin has its own copy of `tracing`, so this does not affect other code.
 pub(crate) fn to_log() {
     static ONCE: Once = Once::new();
-    // No other subscriber can exist.
+    // This cannot fail, because the plugin's copy of `tracing` has no other subscriber.
     ONCE.call_once(|| drop(tracing::subscriber::set_global_default(Log)));
 }
 

@@ -1,17 +1,17 @@
 //! The plugin through which Mercury uses Conduit's networks.
 //!
-//! Mercury looks for `libna_plugin_conduit.so` in a folder, and in it for the table of operations
-//! (`na_conduit_class_ops_g`). The operations are thin wrappers around [`na::raw::Class`]. This
-//! crate adds what C requires:
+//! Mercury looks in a folder for `libna_plugin_conduit.so`, and in this library for the table of
+//! operations (`na_conduit_class_ops_g`). The operations are thin wrappers around
+//! [`na::raw::Class`]. This crate adds what C requires:
 //!
-//! - `abi`: the types of NA that both sides share;
+//! - `abi`: the types that NA and the plugin share;
 //! - `class`, `context`, `operation`, `address`, `message`, `memory`, `protocols`: the operations,
 //!   by subject;
-//! - `library`, `log`, `events`: the parts of Mercury that are used;
-//! - `status`: the mapping from errors to codes.
+//! - `library`, `log`, `events`: access to the parts of Mercury that the plugin uses;
+//! - `status`: the mapping of errors to NA's codes.
 //!
-//! Pointers belong to the library or its user, who follow NA's rules: freed objects are not used.
-//! Mistakes that can be detected at once are refused, with a line in the log.
+//! Pointers belong to the library or its user, who must follow NA's rules and not use freed
+//! objects. Calls with mistakes that can be detected at once fail with a line in the log.
 
 mod abi;
 mod address;

@@ -1,4 +1,5 @@
-//! The library that has loaded this plugin: its symbols, its version, its completion queues.
+//! Access to the library that has loaded this plugin: its symbols, its version, and its completion
+//! queues.
 //!
 //! The plugin is not linked with the library, so that it can be loaded, and can report the error,
 //! even if the library is not the expected one.
@@ -12,7 +13,7 @@ use libloading::os::unix::Library;
 use crate::abi::{MAJOR, na_cb_completion_data, na_context};
 use crate::status::{Failure, Result, Return};
 
-/// The file name of NA's library in the expected version.
+/// The file name of the expected version of NA's library.
 const SONAME: &str = "libna.so.6";
 
 /// `na_cb_completion_add`.
@@ -23,22 +24,22 @@ type VersionGet = unsafe extern "C" fn(*mut c_uint, *mut c_uint, *mut c_uint);
 /// Returns a symbol of the library that has loaded this plugin.
 pub(crate) fn symbol(name: &CStr) -> Option<*mut c_void> {
     let find = |library: Library| {
-        // SAFETY: takes the symbol's address without reading from it.
+        // SAFETY: this only takes the symbol's address and does not read from it.
         let symbol = unsafe { library.get::<*mut c_void>(name) }.ok()?;
         Some(symbol.into_raw()).filter(|symbol| !symbol.is_null())
     };
     find(Library::this()).or_else(|| {
-        // Needed if the loading program, such as an interpreter, does not export its libraries'
-        // symbols.
-        // SAFETY: this loads no library. The library stays loaded after `find` has closed it,
-        // because the caller of this plugin has it open.
+        // This second search is needed if the loading program, such as an interpreter, does not
+        // export its libraries' symbols.
+        // SAFETY: this call loads no library, so it runs no code. The library remains loaded after
+        // `find` has closed this handle, because the caller of this plugin keeps it open.
         let library = unsafe { Library::open(Some(SONAME), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
         find(library.ok()?)
     })
 }
 
-/// Returns the function that takes completions, from a library of the version that this plugin is
-/// made for.
+/// Returns the function that takes completions. Fails if the library is missing or its version is
+/// not the one that this plugin was made for.
 pub(crate) fn completion_add() -> Result<CompletionAdd> {
     let missing = |name: &str| {
         Failure::new(
@@ -50,7 +51,8 @@ pub(crate) fn completion_add() -> Result<CompletionAdd> {
     // SAFETY: NA's function of this name has this type in all versions.
     let version = unsafe { transmute::<*mut c_void, VersionGet>(version) };
     let (mut major, mut minor) = (0, 0);
-    // SAFETY: the function only writes to non-null pointers.
+    // SAFETY: the two non-null pointers are valid for writes, and the function ignores the null
+    // pointer.
     unsafe { version(&raw mut major, &raw mut minor, ptr::null_mut()) };
     if major != MAJOR {
         return Err(Failure::new(
@@ -61,6 +63,6 @@ pub(crate) fn completion_add() -> Result<CompletionAdd> {
         ));
     }
     let add = symbol(c"na_cb_completion_add").ok_or_else(|| missing("na_cb_completion_add"))?;
-    // SAFETY: NA's function of this name has this type in this version.
+    // SAFETY: NA's function of this name has this type in the version that was just checked.
     Ok(unsafe { transmute::<*mut c_void, CompletionAdd>(add) })
 }

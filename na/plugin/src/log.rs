@@ -1,11 +1,11 @@
-//! Writes to Mercury's log, with Mercury's own function and settings if these can be found.
+//! Writing to Mercury's log, with Mercury's own function and settings if these can be found.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::panic::Location;
 
 use crate::library;
 
-/// The parts of NA that log lines refer to; `HG_LOG_SUBSYS` selects them.
+/// The part of NA that a log line refers to. `HG_LOG_SUBSYS` selects the parts that are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outlet {
     Class,
@@ -18,7 +18,7 @@ pub(crate) enum Outlet {
     Poll,
 }
 
-/// The severity, as in `enum hg_log_level`.
+/// The severity of a log line, numbered as in `enum hg_log_level`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Level {
     Fatal = 1,
@@ -62,7 +62,7 @@ impl Outlet {
     }
 }
 
-/// Writes a log line that refers to `call`.
+/// Writes a log line that names the operation `call`.
 #[track_caller]
 pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
     let (Some(state), Some(function)) = (
@@ -74,8 +74,9 @@ pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
         }
         return;
     };
-    // SAFETY: Mercury's variable of this name is such a structure. The library sets its level when
-    // it is loaded or when its user requests another one; reading either value is fine.
+    // SAFETY: Mercury's variable of this name is such a structure. The library sets the level when
+    // it is loaded or when its user requests another level, and this code may read the old or the
+    // new value.
     let wanted = unsafe { (&raw const (*state.cast::<OutletState>()).level).read_volatile() };
     if wanted < level as c_uint {
         return;
@@ -84,8 +85,8 @@ pub(crate) fn write(outlet: Outlet, level: Level, call: &CStr, text: &str) {
     let (file, text) = (terminated(location.file()), terminated(text));
     // SAFETY: Mercury's function of this name has this type.
     let function = unsafe { std::mem::transmute::<*mut c_void, Write>(function) };
-    // SAFETY: the outlet is Mercury's, all strings are zero-terminated, and `%s` takes the last
-    // one.
+    // SAFETY: the outlet is Mercury's, all strings are zero-terminated, and the format's `%s` takes
+    // the last string.
     unsafe {
         function(
             state,

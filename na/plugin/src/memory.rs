@@ -1,4 +1,4 @@
-//! Memory handles, puts and gets.
+//! The table's operations on memory handles, and its puts and gets.
 
 use std::ffi::{c_uint, c_ulong, c_void};
 use std::ptr;
@@ -22,14 +22,14 @@ use crate::status::{Failure, Result, Return};
 /// The maximum number of segments of a handle.
 const MAX_SEGMENTS: usize = 1 << 16;
 
-/// A memory handle, which its user frees.
+/// A memory handle that was passed to the user, who frees it.
 pub(crate) struct MemHandle {
     class: *const PluginClass,
     kind: MemoryKind,
 }
 
 enum MemoryKind {
-    /// Memory of this process. Its lock is taken before that of a class.
+    /// Memory of this process. The lock of the memory must be taken before the lock of a class.
     Local(Mutex<Memory>),
     /// Memory of a peer, or memory of this process as seen by peers.
     Remote(Handle),
@@ -53,27 +53,29 @@ impl MemHandle {
     }
 }
 
-/// Returns the class and handle of a call.
+/// Returns the class and the handle that were passed to a call.
 ///
 /// # Safety
-/// The pointers are null, or a class of the library and a handle that was not freed.
+/// Each pointer must be null or valid: `class` for a class of the library, `handle` for a handle
+/// that was not freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     handle: *const MemHandle,
 ) -> Result<(&'a PluginClass, &'a MemHandle)> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that each pointer is null or valid.
     unsafe {
         let class = class_of(class)?;
         Ok((class, handle_of(class, handle)?))
     }
 }
 
-/// Returns the handle behind a pointer.
+/// Returns the handle that a pointer refers to.
 ///
 /// # Safety
-/// The pointer is null, or a handle that was not freed.
+/// The pointer must be null or refer to a handle that was not freed.
 unsafe fn handle_of<'a>(class: &PluginClass, handle: *const MemHandle) -> Result<&'a MemHandle> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is null or refers to a handle that was not
+    // freed.
     match unsafe { handle.as_ref() } {
         None => Err(Failure::invalid("no memory handle given")),
         Some(handle) if !ptr::eq(handle.class, class) => {
@@ -86,13 +88,13 @@ unsafe fn handle_of<'a>(class: &PluginClass, handle: *const MemHandle) -> Result
 /// Creates a handle with `make` and passes it to the user.
 ///
 /// # Safety
-/// The class is null or the library's; `given` is null or valid for writes.
+/// The class must be null or one of the library's; `given` must be null or valid for writes.
 unsafe fn give(
     class: *mut na_class,
     given: *mut *mut MemHandle,
     make: impl FnOnce(&PluginClass) -> Result<MemoryKind>,
 ) -> Result {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the class is null or one of the library's.
     let class = unsafe { class_of(class) }?;
     if given.is_null() {
         return Err(Failure::invalid("the output memory handle is null"));
@@ -101,15 +103,15 @@ unsafe fn give(
         class,
         kind: make(class)?,
     });
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: `given` is not null, so the caller guarantees that it is valid for writes.
     unsafe { *given = Box::into_raw(handle) };
     Ok(())
 }
 
-/// Creates memory of this process.
+/// Creates the description of memory of this process.
 ///
 /// # Safety
-/// As for [`na::raw::Class::memory`].
+/// Same as [`na::raw::Class::memory`].
 unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> Result<MemoryKind> {
     let rights = match flags {
         MEM_READ_ONLY => Rights::ReadOnly,
@@ -117,7 +119,7 @@ unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> R
         MEM_READWRITE => Rights::ReadWrite,
         flags => return Err(Failure::invalid(format!("invalid rights: {flags:#x}"))),
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees what [`na::raw::Class::memory`] requires.
     let memory = unsafe { class.class().memory(segments, rights) }?;
     Ok(MemoryKind::Local(Mutex::new(memory)))
 }
@@ -135,8 +137,8 @@ pub(crate) unsafe extern "C" fn mem_handle_create(
         base: buffer.cast(),
         length: size,
     };
-    // SAFETY: the library's class; the user keeps the memory valid while it is registered or
-    // transfers are under way.
+    // SAFETY: the library passes its class. The user keeps the memory valid while it is registered
+    // or transfers with it are under way.
     let created = unsafe { give(class, given, |class| memory(class, &[segment], flags)) };
     report(Outlet::Memory, c"mem_handle_create", created)
 }
@@ -157,7 +159,7 @@ pub(crate) unsafe extern "C" fn mem_handle_create_segments(
                 "{count} segments; a handle can have at most {MAX_SEGMENTS}"
             )));
         }
-        // SAFETY: the user's, with this many entries.
+        // SAFETY: the user's array has `count` entries.
         let segments = unsafe { slice::from_raw_parts(segments, count) };
         let segments: Vec<_> = segments
             .iter()
@@ -166,17 +168,18 @@ pub(crate) unsafe extern "C" fn mem_handle_create_segments(
                 length: segment.len,
             })
             .collect();
-        // SAFETY: as for `mem_handle_create`.
+        // SAFETY: the user keeps the memory valid while it is registered or transfers with it are
+        // under way.
         unsafe { memory(class, &segments, flags) }
     };
-    // SAFETY: the library's class.
+    // SAFETY: the library passes its class.
     let created = unsafe { give(class, given, make) };
     report(Outlet::Memory, c"mem_handle_create_segments", created)
 }
 
 pub(crate) unsafe extern "C" fn mem_handle_free(_class: *mut na_class, handle: *mut MemHandle) {
     if !handle.is_null() {
-        // SAFETY: passed to the user by this plugin, and freed once.
+        // SAFETY: this plugin passed the handle to the user, who frees it only once.
         drop(unsafe { Box::from_raw(handle) });
     }
 }
@@ -192,7 +195,7 @@ pub(crate) unsafe extern "C" fn mem_register(
     _device: u64,
 ) -> Return {
     let register = || -> Result {
-        // SAFETY: the library's class and the user's handle.
+        // SAFETY: the library passes its class and the user's handle, which was not freed.
         let (_, handle) = unsafe { both(class, handle) }?;
         if !matches!(kind, mem_type::HOST | mem_type::UNKNOWN) {
             let name = mem_type::NAMES
@@ -214,7 +217,7 @@ pub(crate) unsafe extern "C" fn mem_deregister(
     handle: *mut MemHandle,
 ) -> Return {
     let deregister = || -> Result {
-        // SAFETY: the library's class and the user's handle.
+        // SAFETY: the library passes its class and the user's handle, which was not freed.
         let (_, handle) = unsafe { both(class, handle) }?;
         handle.local()?.lock().deregister();
         Ok(())
@@ -236,9 +239,9 @@ pub(crate) unsafe extern "C" fn mem_handle_serialize(
     handle: *mut MemHandle,
 ) -> Return {
     let serialise = || -> Result {
-        // SAFETY: the library's class and the user's handle.
+        // SAFETY: the library passes its class and the user's handle, which was not freed.
         let (_, handle) = unsafe { both(class, handle) }?;
-        // SAFETY: the user's buffer.
+        // SAFETY: the user's buffer is null or valid for writes of `size` bytes.
         unsafe { store(&handle.handle()?.to_bytes(), buffer, size) }
     };
     report(Outlet::Memory, c"mem_handle_serialize", serialise())
@@ -250,7 +253,8 @@ pub(crate) unsafe extern "C" fn mem_handle_deserialize(
     buffer: *const c_void,
     size: usize,
 ) -> Return {
-    // SAFETY: the library's class and the user's buffer.
+    // SAFETY: the library passes its class and the user's buffer, which is null or valid for reads
+    // of `size` bytes.
     let deserialised = unsafe {
         give(class, given, |_| {
             Ok(MemoryKind::Remote(Handle::from_bytes(load(buffer, size)?)?))
@@ -277,13 +281,15 @@ macro_rules! transfer {
             op: *mut Op,
         ) -> Return {
             let transfer = || -> Result {
-                // SAFETY: the library's class, and the user's handles and address.
+                // SAFETY: the library passes its class and the user's handles and address, none of
+                // which were freed.
                 let (class, local, remote, address) = unsafe {
                     let class = class_of(class)?;
                     let (local, remote) = (handle_of(class, local)?, handle_of(class, remote)?);
                     (class, local, remote, address_of(class, address)?)
                 };
-                // Taken before the other handle is locked, because both may be the same.
+                // This is read before the local handle is locked, because the two handles may be
+                // the same.
                 let handle = remote.handle()?;
                 let remote = Part {
                     memory: &handle,

@@ -1,4 +1,4 @@
-//! Messages, and memory for them.
+//! The table's operations on messages, and the buffers for messages.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ffi::{c_ulong, c_void};
@@ -14,10 +14,10 @@ use crate::operation::{self, Begin, Op};
 use crate::report;
 use crate::status::{Failure, Result, Return};
 
-/// The alignment of buffers, the size of a page.
+/// The alignment of buffers, which is the size of a page.
 const PAGE: usize = 4096;
 
-/// Checks the arguments for a buffer.
+/// Refuses a null buffer with a non-zero length.
 fn check(buffer: *const c_void, length: usize) -> Result {
     match buffer.is_null() && length > 0 {
         true => Err(Failure::invalid("no buffer given")),
@@ -48,7 +48,8 @@ pub(crate) unsafe extern "C" fn msg_buf_alloc(
             let reason = format!("out of memory for a buffer of {size} bytes");
             return Err(Failure::new(Return::NoMemory, reason));
         }
-        // SAFETY: the library's pointer for this result, which holds the size needed for freeing.
+        // SAFETY: the library passes a pointer to which this result may be written. The result is
+        // the size, which freeing the buffer requires.
         unsafe { *plugin_data = ptr::without_provenance_mut(size) };
         Ok(buffer.cast())
     };
@@ -66,7 +67,8 @@ pub(crate) unsafe extern "C" fn msg_buf_free(
     if !buffer.is_null()
         && let Ok(layout) = layout(plugin_data.addr())
     {
-        // SAFETY: allocated by `msg_buf_alloc`, which has set the plugin data, and freed once.
+        // SAFETY: `msg_buf_alloc` allocated the buffer with this layout and set the plugin data,
+        // and the user frees the buffer only once.
         unsafe { dealloc(buffer.cast(), layout) };
     }
 }
@@ -80,7 +82,7 @@ pub(crate) unsafe extern "C" fn msg_init(
     Return::Success
 }
 
-/// Defines both kinds of sends.
+/// Defines the send of a kind of message.
 macro_rules! send {
     ($name:ident, $text:literal, $kind:ident, $send:ident) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -98,7 +100,7 @@ macro_rules! send {
         ) -> Return {
             let send = || -> Result {
                 check(buffer, length)?;
-                // SAFETY: the library's class and the user's address.
+                // SAFETY: the library passes its class and the user's address, which was not freed.
                 let (class, address) = unsafe {
                     let class = class_of(class)?;
                     (class, address_of(class, address)?)
@@ -139,7 +141,7 @@ send!(
     send_expected
 );
 
-/// Defines both kinds of receives for unexpected messages.
+/// Defines a receive of one or of several unexpected messages.
 macro_rules! receive_unexpected {
     ($name:ident, $text:literal, $kind:ident, $several:literal) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -154,7 +156,7 @@ macro_rules! receive_unexpected {
         ) -> Return {
             let receive = || -> Result {
                 check(buffer, length)?;
-                // SAFETY: the library's class.
+                // SAFETY: the library passes its class.
                 let class = unsafe { class_of(class) }?;
                 let begin = Begin {
                     callback,
@@ -205,7 +207,7 @@ pub(crate) unsafe extern "C" fn msg_recv_expected(
 ) -> Return {
     let receive = || -> Result {
         check(buffer, length)?;
-        // SAFETY: the library's class and the user's address.
+        // SAFETY: the library passes its class and the user's address, which was not freed.
         let (class, address) = unsafe {
             let class = class_of(class)?;
             (class, address_of(class, address)?)

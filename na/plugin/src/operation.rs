@@ -1,4 +1,4 @@
-//! Operations as held by their users, and the delivery of their completions.
+//! The operations that users hold, and the delivery of their completions.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_ulong, c_void};
@@ -24,27 +24,30 @@ const IDLE: u32 = 0;
 const STARTING: u32 = 1;
 /// The operation was begun, and its callback has not been called yet.
 const ACTIVE: u32 = 2;
-/// As `ACTIVE`, but the user has destroyed the operation.
+/// Same as `ACTIVE`, but the user has destroyed the operation.
 const DESTROYED: u32 = 3;
 
 /// An operation, which can be reused.
 pub(crate) struct Op {
-    /// Owned by the user from `na_cb_completion_add` until the [release](release), otherwise by the
-    /// plugin: first by the thread that begins the operation, then by the [sink](complete).
+    /// The entry for the completion queue. The library owns it from `na_cb_completion_add` until
+    /// the [release](release). At other times the plugin owns it: first the thread that begins the
+    /// operation, then the [sink](complete).
     completion: UnsafeCell<na_cb_completion_data>,
     state: AtomicU32,
     id: AtomicU64,
     class: *const PluginClass,
-    /// The library's context in which it was begun, and the plugin's part of that.
+    /// The library's context in which the operation was begun.
     library_context: AtomicPtr<na_context>,
+    /// The plugin's part of that context.
     context: AtomicPtr<Context>,
 }
 
 impl Op {
-    /// Destroys an operation that is under way, and returns its id. Afterwards another thread may
-    /// free it at any time. Returns the state if the operation is not under way.
+    /// Marks an operation that is under way as destroyed, and returns its id. Another thread may
+    /// free the operation at any time afterwards. Returns the state if the operation is not under
+    /// way.
     fn give_up(&self) -> std::result::Result<OperationId, u32> {
-        // SYNC: Acquire, so that the operation's id is seen.
+        // SYNC: Acquire, paired with the Release in `start`, so that the operation's id is seen.
         match self.state.load(Ordering::Acquire) {
             ACTIVE => {
                 let id = OperationId::of_u64(self.id.load(Ordering::Relaxed));
@@ -57,10 +60,10 @@ impl Op {
     }
 }
 
-/// A message of an operation that receives several.
+/// The completion of one message of an operation that receives several.
 struct Message {
     completion: na_cb_completion_data,
-    /// The operation, if it ends with this message.
+    /// The operation if it ends with this message, otherwise null.
     ends: *mut Op,
 }
 
@@ -81,10 +84,11 @@ pub(crate) struct Begin {
     pub(crate) buffer: *mut c_void,
 }
 
-/// Begins an operation with `begin`, which gets the context's number and the cookie.
+/// Begins an operation by calling `begin` with the context's number and the cookie.
 ///
 /// # Safety
-/// The context is the library's; `op` is null or an operation that was created and not destroyed.
+/// The context must be the library's; `op` must be null or an operation that was created and not
+/// destroyed.
 pub(crate) unsafe fn start(
     class: &PluginClass,
     context: *mut na_context,
@@ -92,9 +96,9 @@ pub(crate) unsafe fn start(
     what: Begin,
     begin: impl FnOnce(u8, u64) -> na::Result<OperationId>,
 ) -> Result {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the context is the library's.
     let (library_context, context) = (context, unsafe { context_of(class, context) }?);
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `op` is null or was created and not destroyed.
     let op_ref = unsafe { op_of(class, op) }?;
     if op_ref
         .state
@@ -106,8 +110,8 @@ pub(crate) unsafe fn start(
             "the previous use of this operation has not ended",
         ));
     }
-    // SAFETY: this thread has set the state, so no other thread uses it before the operation
-    // begins.
+    // SAFETY: this thread has set the state to `STARTING`, so no other thread uses the entry before
+    // the operation begins.
     unsafe {
         let completion = op_ref.completion.get();
         (*completion).callback = what.callback;
@@ -131,7 +135,8 @@ pub(crate) unsafe fn start(
     match begin(context.id(), op.expose_provenance() as u64) {
         Ok(id) => {
             op_ref.id.store(id.to_u64(), Ordering::Relaxed);
-            // SYNC: Release, paired with the Acquire in `release` and `cancel`, which see the id.
+            // SYNC: Release, paired with the Acquire in `release`, `give_up` and `cancel`, so that
+            // these see the id.
             op_ref.state.store(ACTIVE, Ordering::Release);
             Ok(())
         }
@@ -143,12 +148,13 @@ pub(crate) unsafe fn start(
     }
 }
 
-/// Returns the operation behind a pointer.
+/// Returns the operation that a pointer refers to.
 ///
 /// # Safety
-/// The pointer is null, or an operation that was created and not destroyed.
+/// The pointer must be null or refer to an operation that was created and not destroyed.
 unsafe fn op_of<'a>(class: &PluginClass, op: *mut Op) -> Result<&'a Op> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that the pointer is null or refers to an operation that was
+    // created and not destroyed.
     match unsafe { op.as_ref() } {
         None => Err(Failure::invalid("no operation given")),
         Some(op) if !ptr::eq(op.class, class) => {
@@ -158,22 +164,23 @@ unsafe fn op_of<'a>(class: &PluginClass, op: *mut Op) -> Result<&'a Op> {
     }
 }
 
-/// The sink of all completions. It is called with the class's lock held, so it must not drop
-/// anything that takes that lock.
+/// Passes a completion to the library. This is the class's sink: it is called with the class's lock
+/// held, so it must not drop anything that takes that lock.
 pub(crate) fn complete(completion: Completion) {
     let op: *mut Op = ptr::with_exposed_provenance_mut(completion.cookie as usize);
-    // SAFETY: the cookie is an operation's address, which stays valid until the operation is
-    // released, and that is after it was passed to the library.
+    // SAFETY: the cookie is an operation's address, which remains valid until the operation is
+    // released. The library releases it only after this function has passed the completion to it.
     let op_ref = unsafe { &*op };
-    // SAFETY: operations are begun by calls with a class. The class outlives its contexts, and a
-    // context outlives the operations under way in it.
+    // SAFETY: an operation refers to its class and to the context in which it was begun. The class
+    // outlives its contexts, and a context outlives the operations that are under way in it.
     let (class, context) = unsafe {
         let context = op_ref.context.load(Ordering::Relaxed);
         (&*op_ref.class, &*context)
     };
     let library_context = op_ref.library_context.load(Ordering::Relaxed);
     let entry = op_ref.completion.get();
-    // SAFETY: the operation is under way, and only one thread at a time calls the sink.
+    // SAFETY: the operation is under way, so the sink owns the entry, and only one thread at a time
+    // calls the sink.
     let info = unsafe { &mut (*entry).callback_info };
     let several = info.kind == CallbackType::MultiRecvUnexpected;
     let buffer = info.received.actual_buf;
@@ -226,7 +233,7 @@ pub(crate) fn complete(completion: Completion) {
                     kind: info.kind,
                     ret,
                 },
-                // SAFETY: constant while the operation is under way.
+                // SAFETY: the callback does not change while the operation is under way.
                 callback: unsafe { (*entry).callback },
                 plugin_callback: Some(release_message),
                 plugin_callback_args: ptr::null_mut(),
@@ -234,7 +241,7 @@ pub(crate) fn complete(completion: Completion) {
             },
             ends: if last { op } else { ptr::null_mut() },
         }));
-        // SAFETY: just created.
+        // SAFETY: `message` was just allocated and is not shared yet.
         unsafe {
             (*message).completion.plugin_callback_args = message.cast();
             &raw mut (*message).completion
@@ -244,29 +251,31 @@ pub(crate) fn complete(completion: Completion) {
         info.ret = ret;
         entry
     };
-    // SAFETY: the context is the library's and stays valid, see above; the entry stays valid until
-    // the library calls its plugin callback.
+    // SAFETY: the context is the library's and outlives the operation; the entry remains valid
+    // until the library calls its plugin callback.
     unsafe { class.completion_add()(library_context, entry) };
     context.completed();
 }
 
-/// Releases an operation that has ended. Its callback is called next, and may reuse the operation.
+/// Releases an operation that has ended. The library calls the user's callback next, which may
+/// reuse the operation.
 unsafe extern "C" fn release(op: *mut c_void) {
     let op: *mut Op = op.cast();
-    // SAFETY: the library returns the pointer it was given, once for each end of an operation, and
-    // the operation is not freed before.
+    // SAFETY: the library returns the pointer that it was given, once for each end of an operation,
+    // and the operation is not freed before that.
     let op_ref = unsafe { &*op };
     let context = op_ref.context.load(Ordering::Relaxed);
     let mut spins = 0;
     let before = loop {
-        // SYNC: Acquire, paired with the Release in `start`: the next use must not have its id
-        // overwritten.
+        // SYNC: Acquire, paired with the Release in `start`, so that `start` cannot overwrite the
+        // id of the operation's next use.
         match op_ref
             .state
             .compare_exchange_weak(ACTIVE, IDLE, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(before) => break before,
-            // Another thread is about to return from the call that began the operation.
+            // The thread that began the operation has not set the state to `ACTIVE` yet, but is
+            // about to.
             Err(STARTING | ACTIVE) => {
                 spins += 1;
                 if spins > 100 {
@@ -278,18 +287,19 @@ unsafe extern "C" fn release(op: *mut c_void) {
         }
     };
     if before == DESTROYED {
-        // SAFETY: the user has destroyed the operation, and this was the last reference to it.
+        // SAFETY: the user has destroyed the operation, and `op` is the last reference to it.
         drop(unsafe { Box::from_raw(op) });
     }
-    // SAFETY: a context outlives the operations under way in it, and this one still counts.
+    // SAFETY: a context outlives the operations that are under way in it, and this operation counts
+    // as such until `ended` returns.
     unsafe { &*context }.ended();
 }
 
 unsafe extern "C" fn release_message(message: *mut c_void) {
-    // SAFETY: created by `complete`, and returned once.
+    // SAFETY: `complete` allocated the message, and the library returns it only once.
     let message = unsafe { Box::from_raw(message.cast::<Message>()) };
     if !message.ends.is_null() {
-        // SAFETY: the operation ends only once.
+        // SAFETY: `ends` is an operation that has ended, and an operation ends only once per use.
         unsafe { release(message.ends.cast()) };
     }
 }
@@ -298,7 +308,7 @@ unsafe extern "C" fn release_message(message: *mut c_void) {
 
 pub(crate) unsafe extern "C" fn op_create(class: *mut na_class, _flags: c_ulong) -> *mut Op {
     let create = || -> Result<*mut Op> {
-        // SAFETY: the library's class.
+        // SAFETY: the library passes its class.
         let class = unsafe { class_of(class) }?;
         let op = Box::into_raw(Box::new(Op {
             completion: UnsafeCell::new(na_cb_completion_data {
@@ -319,7 +329,7 @@ pub(crate) unsafe extern "C" fn op_create(class: *mut na_class, _flags: c_ulong)
             library_context: AtomicPtr::default(),
             context: AtomicPtr::default(),
         }));
-        // SAFETY: just created, and not shared yet.
+        // SAFETY: the operation was just allocated and is not shared yet.
         unsafe { (*(*op).completion.get()).plugin_callback_args = op.cast() };
         Ok(op)
     };
@@ -330,7 +340,8 @@ pub(crate) unsafe extern "C" fn op_create(class: *mut na_class, _flags: c_ulong)
 }
 
 pub(crate) unsafe extern "C" fn op_destroy(class: *mut na_class, op: *mut Op) {
-    // SAFETY: null, or an operation that was created and is destroyed now.
+    // SAFETY: the pointer is null or refers to an operation that was created and not destroyed
+    // before.
     let Some(op_ref) = (unsafe { op.as_ref() }) else {
         return;
     };
@@ -342,16 +353,17 @@ pub(crate) unsafe extern "C" fn op_destroy(class: *mut na_class, op: *mut Op) {
                 c"op_destroy",
                 "the operation has not ended; it is canceled and then freed",
             );
-            // SAFETY: the library's class.
+            // SAFETY: the library passes its class.
             if let Ok(class) = unsafe { class_of(class) } {
                 class.class().cancel(id);
             }
         }
         Err(IDLE) => {
-            // SAFETY: created by `op_create`, and nothing is under way.
+            // SAFETY: `op_create` allocated the operation, and it is not under way.
             drop(unsafe { Box::from_raw(op) });
         }
-        // Misuse: leaking the operation is the only harmless reaction.
+        // The user has made a mistake. The operation is leaked, because freeing it could be
+        // unsound.
         Err(_) => {
             let text = "the operation is already destroyed, or another thread is beginning it";
             log::write(Outlet::Operation, Level::Error, c"op_destroy", text);
@@ -365,12 +377,13 @@ pub(crate) unsafe extern "C" fn cancel(
     op: *mut Op,
 ) -> Return {
     let cancel = || -> Result {
-        // SAFETY: the library's class, and an operation of the user, or null.
+        // SAFETY: the library passes its class, and a pointer that is null or refers to an
+        // operation of the user that was not destroyed.
         let (class, op) = unsafe {
             let class = class_of(class)?;
             (class, op_of(class, op)?)
         };
-        // SYNC: Acquire, so that the operation's id is seen.
+        // SYNC: Acquire, paired with the Release in `start`, so that the operation's id is seen.
         if op.state.load(Ordering::Acquire) == ACTIVE {
             let id = OperationId::of_u64(op.id.load(Ordering::Relaxed));
             class.class().cancel(id);

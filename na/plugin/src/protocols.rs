@@ -1,4 +1,4 @@
-//! The available protocols and their interfaces.
+//! The table's operations that list the available protocols and their interfaces.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char};
@@ -15,14 +15,15 @@ use crate::status::{Failure, Result, Return};
 /// This plugin's name in info strings.
 pub(crate) const CLASS: &CStr = c"conduit";
 
-/// Returns the interfaces that have an address.
+/// Returns the names of the interfaces that have an address.
 fn interfaces() -> BTreeSet<String> {
-    // If the interfaces cannot be listed, there are none.
+    // If the system cannot list the interfaces, the set is empty.
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     all.into_iter().map(|interface| interface.name).collect()
 }
 
-/// Returns the devices on which a protocol can be opened: the part of an info string after `://`.
+/// Returns the devices on which a protocol can be opened, in the form of the part of an info string
+/// after `://`.
 fn devices(protocol: Protocol) -> BTreeSet<String> {
     match protocol {
         Protocol::Shm => BTreeSet::from(["shm".to_owned()]),
@@ -30,12 +31,13 @@ fn devices(protocol: Protocol) -> BTreeSet<String> {
     }
 }
 
-/// Creates a list that the library frees.
+/// Creates a list of the protocols and their devices, which the library frees.
 fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_info> {
     let mut first = ptr::null_mut();
     for protocol in protocols {
         for device in devices(protocol).into_iter().rev() {
-            // SAFETY: zeros are an entry without a name.
+            // SAFETY: `calloc` may be called with any size; all zeros are a valid entry, without
+            // names.
             let entry = unsafe { libc::calloc(1, size_of::<na_protocol_info>()) }
                 .cast::<na_protocol_info>();
             if entry.is_null() {
@@ -44,7 +46,7 @@ fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_in
                     "out of memory for the list of protocols",
                 ));
             }
-            // SAFETY: just allocated.
+            // SAFETY: the entry was just allocated, and the strings are zero-terminated.
             unsafe {
                 (*entry).next = first;
                 (*entry).class_name = libc::strdup(CLASS.as_ptr());
@@ -57,10 +59,10 @@ fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_in
     Ok(first)
 }
 
-/// Returns a string to be freed with `free`.
+/// Returns a copy of a string, which must be freed with `free`.
 fn duplicate(text: &str) -> *mut c_char {
     let text = CString::new(text).unwrap_or_default();
-    // SAFETY: a zero-terminated string.
+    // SAFETY: a `CString` is zero-terminated.
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
@@ -74,17 +76,17 @@ pub(crate) unsafe extern "C" fn get_protocol_info(
         if given.is_null() {
             return Err(Failure::invalid("the output list is null"));
         }
-        // SAFETY: the library's, or null.
+        // SAFETY: the library passes null or its own structure.
         let name = match unsafe { info.as_ref() } {
             None => None,
-            // SAFETY: a string of the library.
+            // SAFETY: the library's string is null or zero-terminated.
             Some(info) => unsafe { text(info.protocol_name, "the protocol") }?,
         };
-        // In reverse, because each entry is put in front of the others.
+        // The order is reversed, because `list` puts each entry in front of the previous ones.
         let protocols = Protocol::ALL.into_iter().rev();
         let chosen = protocols.filter(|(known, _)| name.is_none_or(|name| name == *known));
         let first = list(chosen.map(|(_, protocol)| protocol))?;
-        // SAFETY: the library's pointer for this result.
+        // SAFETY: the library passes a pointer to which this result may be written.
         unsafe { *given = first };
         Ok(())
     };
@@ -92,7 +94,7 @@ pub(crate) unsafe extern "C" fn get_protocol_info(
 }
 
 pub(crate) unsafe extern "C" fn check_protocol(name: *const c_char) -> bool {
-    // SAFETY: a string of the library, or null.
+    // SAFETY: the library's string is null or zero-terminated.
     let name = unsafe { text(name, "the protocol") };
     matches!(name, Ok(Some(name)) if Protocol::of(name).is_some())
 }

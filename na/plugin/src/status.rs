@@ -1,4 +1,4 @@
-//! NA's return codes, and their mapping from errors.
+//! NA's return codes, and the mapping of errors to them.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use na::Error;
 #[repr(C)]
 #[allow(
     dead_code,
-    reason = "lists all of NA's codes, so that each has its number; not all are used"
+    reason = "lists all of NA's codes, so that each has its number, but not all are used"
 )]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Return {
@@ -38,7 +38,7 @@ pub(crate) enum Return {
     HostFirewall,
 }
 
-/// Why a call fails: NA's code, and a text for the log.
+/// The reason why a call fails: NA's code, and a text for the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: Return,
