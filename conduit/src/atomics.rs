@@ -191,8 +191,9 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`], and [`EngineError::Misaligned`](crate::EngineError::Misaligned) if
-    /// `offset` is not a multiple of the number's size.
+    /// The same as for [`Conduit::put`], and
+    /// [`EngineError::Misaligned`](crate::EngineError::Misaligned) if `offset` is not a multiple of
+    /// the number's size.
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &self,
@@ -223,7 +224,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -260,7 +261,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic<T: Atom>(
         &self,
@@ -294,7 +295,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb<T: Atom>(
         &self,
@@ -330,7 +331,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb_immediate<T: Atom>(
         &self,
@@ -368,7 +369,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nbi<T: Atom>(
         &self,
@@ -404,7 +405,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
     /// `result` must stay valid, and must be neither read nor written, until the handle has been
@@ -450,11 +451,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// As for [`Conduit::atomic_fetch_nb`], until the implicit atomics or the access region have
-    /// been waited for.
+    /// The same as for [`Conduit::atomic_fetch_nb`], until the implicit atomics or the access
+    /// region have been waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nbi<T: Atom>(
         &self,
@@ -480,7 +481,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// # Safety
-    /// As for [`Conduit::atomic_fetch_nb`] and [`Conduit::atomic_fetch_nbi`].
+    /// The same as for [`Conduit::atomic_fetch_nb`] and [`Conduit::atomic_fetch_nbi`].
     #[inline]
     pub(crate) unsafe fn fetch_to<T: Atom>(
         &self,
@@ -518,7 +519,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &self,

@@ -215,7 +215,7 @@ impl<'a, M: Mode> Call<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Call::reply`], and
+    /// The same as for [`Call::reply`], and
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload is too
     /// long.
     #[inline]
@@ -259,7 +259,7 @@ impl<'a, M: Mode> Call<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Call::reply_medium`], and
+    /// The same as for [`Call::reply_medium`], and
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the destination is not
     /// inside the requester's segment.
     #[inline]

@@ -53,7 +53,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`](crate::Team::broadcast).
+    /// The same as for [`Team::broadcast`](crate::Team::broadcast).
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: Rank,
@@ -79,7 +79,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce`](crate::Team::reduce).
+    /// The same as for [`Team::reduce`](crate::Team::reduce).
     pub fn reduce<T: Element>(&self, root: Rank, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce(root, op, values)
     }
@@ -99,7 +99,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::reduce`].
+    /// The same as for [`Conduit::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce_all(op, values)
     }
@@ -121,7 +121,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce_all_with`](crate::Team::reduce_all_with).
+    /// The same as for [`Team::reduce_all_with`](crate::Team::reduce_all_with).
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],

@@ -127,7 +127,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::host_of`].
+    /// The same as for [`Conduit::host_of`].
     pub fn neighbourhood_of(&self, rank: Rank) -> Result<u32> {
         let neighbourhood = self.member.neighbourhood_of(rank);
         neighbourhood.ok_or_else(|| self.no_such_rank("neighbourhood_of", rank))
@@ -234,11 +234,11 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Waits until all ranks have called it. Stores made, and puts synchronised, before the barrier
-    /// on any rank are visible to all ranks after it.
+    /// Waits until all ranks have entered the barrier. Stores and completed puts that any rank made
+    /// before the barrier are visible to every rank after it.
     ///
-    /// It does not deliver messages: a message sent before the barrier may be handled after it. Use
-    /// [`Conduit::quiesce`] to deliver them.
+    /// The barrier does not deliver messages: a message sent before the barrier may be handled
+    /// after it. Use [`Conduit::quiesce`] to deliver them.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -267,11 +267,11 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier", outcome)
     }
 
-    /// Waits until all ranks have called it and every message sent before has been handled, both
-    /// requests and their replies.
+    /// Waits until all ranks have made this call and every message sent before it has been handled,
+    /// requests as well as replies.
     ///
-    /// It costs two barriers and nothing per message. If several threads of a rank send, it also
-    /// waits for messages that other threads send meanwhile.
+    /// The call costs two barriers and nothing per message. If several threads of a rank send, it
+    /// also waits for messages that other threads send meanwhile.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -322,7 +322,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::barrier`].
+    /// The same as for [`Conduit::barrier`].
     pub fn barrier_named(&self, id: u32) -> Result<()> {
         let outcome = self.done(
             "barrier_named",
@@ -403,7 +403,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::barrier_wait`] and [`Conduit::poll`].
+    /// The same as for [`Conduit::barrier_wait`] and [`Conduit::poll`].
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
         match self.done(
             "barrier_try",
@@ -425,8 +425,8 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Leaves the job cleanly: waits until all ranks have called it and all messages have been
-    /// handled ([`Conduit::quiesce`]), then reports the end to the launcher. Collective; called
+    /// Leaves the job cleanly: waits until all ranks have made this call and all messages have been
+    /// handled ([`Conduit::quiesce`]), then reports the end to the launcher. Collective; succeeds
     /// only once.
     ///
     /// It takes `&self`, so that a shared or static `Conduit` can finish too. Later calls that
@@ -514,7 +514,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns the number of credits that this rank has lent to `peer`.
     ///
     /// # Errors
-    /// As for [`Conduit::send_credits`].
+    /// The same as for [`Conduit::send_credits`].
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
         self.done(
             "lent_credits",
@@ -541,7 +541,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::send_credits`].
+    /// The same as for [`Conduit::send_credits`].
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.done(
             "credit_stalls",
@@ -559,7 +559,7 @@ impl<M: Mode> Conduit<M> {
     /// (`gasnet_revoked_credits`).
     ///
     /// # Errors
-    /// As for [`Conduit::send_credits`].
+    /// The same as for [`Conduit::send_credits`].
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
         self.done(
             "revoked_credits",

@@ -54,7 +54,7 @@ pub enum Error {
         /// The engine's error.
         error: EngineError,
     },
-    /// A setting is unknown or its value is not accepted.
+    /// A setting is unknown, has a value that is not accepted, or differs between ranks.
     #[error("{call}{}: {reason}", on(*rank))]
     Settings {
         /// The call that failed.

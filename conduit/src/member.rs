@@ -167,7 +167,7 @@ impl<M: Mode> Member<M> {
     /// `prepare` must not call the member.
     ///
     /// # Errors
-    /// As for [`Member::attach`].
+    /// The same as for [`Member::attach`].
     pub fn attach_prepared(
         &self,
         handlers: &mut [am::handlers::Registration<Handler<M>>],
@@ -203,7 +203,8 @@ impl<M: Mode> Member<M> {
     /// fails.
     ///
     /// # Safety
-    /// As for [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
+    /// The same as for
+    /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher();
         // SAFETY: the caller's promise.

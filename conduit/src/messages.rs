@@ -12,7 +12,7 @@ use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 /// forms return `false` or `None` instead.
 impl<M: Mode> Conduit<M> {
     /// Returns the largest payload of a medium in bytes, for requests and replies with any number
-    /// of arguments. The limit is exact.
+    /// of arguments. A longer payload is refused.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -135,7 +135,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request`]. A lack of credits is not an error: the call returns `false`.
+    /// The same as for [`Conduit::request`]. A lack of credits is not an error: the call returns
+    /// `false`.
     #[inline]
     pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
         self.short("try_request", target, handler, args, Blocking::Immediate)
@@ -179,7 +180,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request`], and
+    /// The same as for [`Conduit::request`], and
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
     /// [`Conduit::max_medium`].
     #[inline]
@@ -215,7 +216,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request_medium`].
+    /// The same as for [`Conduit::request_medium`].
     #[inline]
     pub fn try_request_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -272,7 +273,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request`]. Also
+    /// The same as for [`Conduit::request`]. Also
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
     /// [`Conduit::max_long_request`],
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if its destination is not
@@ -320,7 +321,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request_long`].
+    /// The same as for [`Conduit::request_long`].
     ///
     /// # Safety
     /// `[base, base + len)` must stay valid and unwritten until the handler of the request's reply
@@ -365,7 +366,9 @@ impl<M: Mode> Conduit<M> {
     /// let mut handlers = conduit::Handlers::new();
     /// let count = handlers.medium({
     ///     let got = got.clone();
-    ///     move |_, (), bytes: &[u8]| got.store(bytes.iter().filter(|&&byte| byte == 5).count(), Relaxed)
+    ///     move |_, (), bytes: &[u8]| {
+    ///         got.store(bytes.iter().filter(|&&byte| byte == 5).count(), Relaxed);
+    ///     }
     /// });
     /// let conduit = conduit::start()?.attach(handlers, 0)?;
     /// let mut medium = conduit.prepare_medium(conduit.rank(), 10, 1000)?;
@@ -377,7 +380,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::request`], and
+    /// The same as for [`Conduit::request`], and
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `least` exceeds
     /// [`Conduit::max_medium`].
     pub fn prepare_medium(
@@ -418,7 +421,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::prepare_medium`].
+    /// The same as for [`Conduit::prepare_medium`].
     pub fn try_prepare_medium(
         &self,
         target: Rank,

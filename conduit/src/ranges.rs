@@ -125,7 +125,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_ranges`].
+    /// The same as for [`Conduit::put_ranges`].
     pub fn get_ranges<T: FromBytes + IntoBytes>(
         &self,
         destination: &mut [T],
@@ -169,7 +169,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_ranges`].
+    /// The same as for [`Conduit::put_ranges`].
     pub fn put_ranges<T: IntoBytes + Immutable>(
         &'scope self,
         target: Rank,
@@ -214,7 +214,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_ranges`].
+    /// The same as for [`Conduit::put_ranges`].
     pub fn get_ranges<T: FromBytes + IntoBytes>(
         &'scope self,
         destination: &'scope mut [T],

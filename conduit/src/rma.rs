@@ -66,7 +66,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &self,
@@ -155,7 +155,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn put_nb<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -194,7 +194,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn put_nb_immediate<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -231,7 +231,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     ///
     /// # Safety
     /// `[source, source + len)` must stay valid and unwritten until the handle has been waited for.
@@ -274,7 +274,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     ///
     /// # Safety
     /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
@@ -318,7 +318,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn put_nbi<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -358,11 +358,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     ///
     /// # Safety
-    /// As for [`Conduit::put_nb_bulk`], until the implicit puts or the access region have been
-    /// waited for.
+    /// The same as for [`Conduit::put_nb_bulk`], until the implicit puts or the access region have
+    /// been waited for.
     #[inline]
     pub unsafe fn put_nbi_bulk(
         &self,
@@ -402,11 +402,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     ///
     /// # Safety
-    /// As for [`Conduit::get_nb`], until the implicit gets or the access region have been waited
-    /// for.
+    /// The same as for [`Conduit::get_nb`], until the implicit gets or the access region have been
+    /// waited for.
     #[inline]
     pub unsafe fn get_nbi(
         &self,
@@ -444,8 +444,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`], and [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if
-    /// `bytes` is not from 1 to 8.
+    /// The same as for [`Conduit::put`], and
+    /// [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if `bytes` is not from 1 to 8.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
         let value = value.to_ne_bytes();
@@ -471,7 +471,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_value`].
+    /// The same as for [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nb(
         &self,
@@ -508,7 +508,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_value`].
+    /// The same as for [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nbi(
         &self,
@@ -544,7 +544,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put_value`].
+    /// The same as for [`Conduit::put_value`].
     #[inline]
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         self.done(
@@ -569,7 +569,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset",
@@ -592,7 +592,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
         let handle = self.done(
             "memset_nb",
@@ -626,7 +626,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset_nbi",
@@ -686,7 +686,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::wait`].
+    /// The same as for [`Conduit::wait`].
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
         self.done("try_wait", self.member.engine().rma().try_wait(handle))
@@ -709,8 +709,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::wait`]. After an error, the handles of the operations that have completed
-    /// are [`Handle::DONE`].
+    /// The same as for [`Conduit::wait`]. After an error, the handles of the operations that have
+    /// completed are [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }
@@ -732,7 +732,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::wait_all`].
+    /// The same as for [`Conduit::wait_all`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done("wait_some", self.member.engine().rma().wait_some(handles))
     }
@@ -753,7 +753,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
+    /// The same as for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
         self.done(
             "try_wait_all",
@@ -764,7 +764,7 @@ impl<M: Mode> Conduit<M> {
     /// Polls once and returns how many of the operations under way have completed.
     ///
     /// # Errors
-    /// As for [`Conduit::poll`] and [`Conduit::wait_all`].
+    /// The same as for [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done(
             "try_wait_some",
@@ -802,7 +802,7 @@ impl<M: Mode> Conduit<M> {
     /// Waits for this thread's implicit gets.
     ///
     /// # Errors
-    /// As for [`Conduit::wait_puts`].
+    /// The same as for [`Conduit::wait_puts`].
     pub fn wait_gets(&self) -> Result<()> {
         self.done(
             "wait_gets",
@@ -827,7 +827,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::wait_puts`].
+    /// The same as for [`Conduit::wait_puts`].
     pub fn wait_atomics(&self) -> Result<()> {
         let ended = self.member.engine().rma().wait_implicit(Class::ATOMICS);
         self.done("wait_atomics", ended)
@@ -849,7 +849,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::wait_puts`].
+    /// The same as for [`Conduit::wait_puts`].
     pub fn wait_implicit(&self) -> Result<()> {
         self.done(
             "wait_implicit",
@@ -873,7 +873,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::poll`], and
+    /// The same as for [`Conduit::poll`], and
     /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access region or a
     /// scope is open on this thread.
     pub fn try_puts(&self) -> Result<bool> {
@@ -886,7 +886,7 @@ impl<M: Mode> Conduit<M> {
     /// Polls once and returns whether this thread's implicit gets have completed.
     ///
     /// # Errors
-    /// As for [`Conduit::try_puts`].
+    /// The same as for [`Conduit::try_puts`].
     pub fn try_gets(&self) -> Result<bool> {
         self.done(
             "try_gets",
@@ -897,7 +897,7 @@ impl<M: Mode> Conduit<M> {
     /// Polls once and returns whether this thread's implicit atomics have completed.
     ///
     /// # Errors
-    /// As for [`Conduit::try_puts`].
+    /// The same as for [`Conduit::try_puts`].
     pub fn try_atomics(&self) -> Result<bool> {
         let ended = self.member.engine().rma().try_implicit(Class::ATOMICS);
         self.done("try_atomics", ended)
@@ -919,7 +919,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::try_puts`].
+    /// The same as for [`Conduit::try_puts`].
     pub fn try_implicit(&self) -> Result<bool> {
         self.done(
             "try_implicit",

@@ -122,7 +122,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(
         &'scope self,
@@ -160,7 +160,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::put`].
+    /// The same as for [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &'scope self,
@@ -200,7 +200,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &'scope self,
@@ -234,7 +234,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::atomic_fetch`].
+    /// The same as for [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &'scope self,

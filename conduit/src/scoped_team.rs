@@ -114,7 +114,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`].
+    /// The same as for [`Team::broadcast`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
@@ -142,7 +142,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::scatter`].
+    /// The same as for [`Team::scatter`].
     pub fn scatter<T>(&self, root: u32, all: &'scope [T], own: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -169,7 +169,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::gather`].
+    /// The same as for [`Team::gather`].
     pub fn gather<T>(&self, root: u32, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -197,7 +197,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::gather_all`].
+    /// The same as for [`Team::gather_all`].
     pub fn gather_all<T>(&self, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -223,7 +223,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::exchange`].
+    /// The same as for [`Team::exchange`].
     pub fn exchange<T>(&self, source: &'scope [T], result: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -252,7 +252,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce`].
+    /// The same as for [`Team::reduce`].
     pub fn reduce<T: Element>(
         &self,
         root: u32,
@@ -286,7 +286,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce_all`].
+    /// The same as for [`Team::reduce_all`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &'scope mut [T]) -> Result<()> {
         let (call, how) = (
             CollectiveCall::in_scope("ScopedTeam::reduce_all"),
@@ -314,7 +314,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce_all_with`].
+    /// The same as for [`Team::reduce_all_with`].
     pub fn reduce_all_with<T>(
         &self,
         values: &'scope mut [T],
@@ -349,7 +349,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce_all_in_order`].
+    /// The same as for [`Team::reduce_all_in_order`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &'scope mut [T],

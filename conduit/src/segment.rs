@@ -184,7 +184,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Segment::get`].
+    /// The same as for [`Segment::get`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(&self, offset: usize, source: &T) -> Result<()> {
         let bytes = source.as_bytes();
@@ -248,7 +248,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Segment::atomic`].
+    /// The same as for [`Segment::atomic`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<T> {
         let old = self.fetch(
@@ -278,7 +278,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Segment::atomic`].
+    /// The same as for [`Segment::atomic`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -306,7 +306,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Segment::atomic`].
+    /// The same as for [`Segment::atomic`].
     #[inline]
     pub fn compare_swap<T: Atom>(&self, offset: usize, expected: T, new: T) -> Result<T> {
         let swap = request(ni::AtomicOp::CompareSwap, new, expected);
@@ -334,7 +334,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
+    /// The same as for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
     ///
     /// # Safety
     /// While the slice lives, no other rank may access these bytes, and this process may have no
@@ -593,7 +593,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::segment_len`].
+    /// The same as for [`Conduit::segment_len`].
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
         let segment = self.member.engine().memory().segment_of(rank);
         Ok(self.done("segment_address", segment)?.address)
@@ -616,7 +616,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Conduit::segment_len`].
+    /// The same as for [`Conduit::segment_len`].
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
         let segment = self.member.engine().memory().segment_of(rank);
         let segment = self.done("window", segment)?;

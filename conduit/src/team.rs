@@ -17,9 +17,10 @@ use crate::{Conduit, Result};
 ///
 /// Every call is collective over the team: all its ranks must make the same calls in the same
 /// order, with values of the same length. [`Team::split`] and [`Team::create`] are collective over
-/// the parent team. Only [`Team::barrier`] is a barrier: a rank may return from any other call
-/// before others have made it. Rank arguments are ranks of the team. A rank may belong to many
-/// teams, whose operations are independent. Dropping a team leaves it without waiting.
+/// the parent team and wait for all of it, as [`Team::barrier`] waits for all of the team. A rank
+/// may return from any other call before others have made it. Rank arguments are ranks of the team.
+/// A rank may belong to many teams, whose operations are independent. Dropping a team leaves it
+/// without waiting.
 ///
 /// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
 ///
@@ -200,8 +201,9 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank twice,
-    /// contains a rank outside this team, omits this rank or differs from another member's list.
+    /// The same as for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank
+    /// twice, contains a rank outside this team, omits this rank or differs from another member's
+    /// list.
     pub fn create(&self, members: &[Rank]) -> Result<Option<Team<'c, M>>> {
         let join = match members {
             [] => Join::None,
@@ -221,8 +223,8 @@ impl<'c, M: Mode> Team<'c, M> {
         Ok(members.map(|members| Team { conduit, members }))
     }
 
-    /// Waits until all ranks of the team have called it. As with [`Conduit::barrier`], messages
-    /// sent before the call may be handled after it.
+    /// Waits until all ranks of the team have entered the barrier. As with [`Conduit::barrier`],
+    /// messages sent before the call may be handled after it.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -300,8 +302,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all` is not
-    /// that of `own` times the team's size.
+    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all`
+    /// is not that of `own` times the team's size.
     pub fn scatter<T>(&self, root: u32, all: &[T], own: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -328,7 +330,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::scatter`].
+    /// The same as for [`Team::scatter`].
     pub fn gather<T>(&self, root: u32, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -355,7 +357,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::scatter`].
+    /// The same as for [`Team::scatter`].
     pub fn gather_all<T>(&self, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -382,8 +384,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of `source` and
-    /// `result` differ or are not a multiple of the team's size.
+    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of
+    /// `source` and `result` differ or are not a multiple of the team's size.
     pub fn exchange<T>(&self, source: &[T], result: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
@@ -411,8 +413,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation on
-    /// floating-point numbers.
+    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation
+    /// on floating-point numbers.
     pub fn reduce<T: Element>(&self, root: u32, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
         // SAFETY: as in `broadcast`.
@@ -436,7 +438,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce`].
+    /// The same as for [`Team::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
         // SAFETY: as in `broadcast`.
@@ -460,8 +462,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::broadcast`], and [`EngineError::Collective`](crate::EngineError::Collective)
-    /// if `T` is zero-sized.
+    /// The same as for [`Team::broadcast`], and
+    /// [`EngineError::Collective`](crate::EngineError::Collective) if `T` is zero-sized.
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],
@@ -486,14 +488,15 @@ impl<'c, M: Mode> Team<'c, M> {
     /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
     /// // The composition of functions `x -> a x + b`: the first rank's is the outermost.
     /// let mut line = [[2, u64::from(conduit.rank())]];
-    /// conduit.team().reduce_all_in_order(&mut line, |[a, b], [c, d]: [u64; 2]| [a * c, a * d + b])?;
+    /// let compose = |[a, b]: [u64; 2], [c, d]: [u64; 2]| [a * c, a * d + b];
+    /// conduit.team().reduce_all_in_order(&mut line, compose)?;
     /// assert_eq!(line[0][0], 1 << conduit.size());
     /// conduit.finish()
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As for [`Team::reduce_all_with`].
+    /// The same as for [`Team::reduce_all_with`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &mut [T],
@@ -531,7 +534,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// As for [`Team::start`].
+    /// The same as for [`Team::start`].
     pub(crate) unsafe fn start_broadcast(
         &self,
         call: CollectiveCall,
@@ -544,7 +547,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// As for [`Team::start`].
+    /// The same as for [`Team::start`].
     pub(crate) unsafe fn start_scatter<T>(
         &self,
         call: CollectiveCall,
@@ -567,7 +570,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Gathers to the root, or to all ranks.
     ///
     /// # Safety
-    /// As for [`Team::start`].
+    /// The same as for [`Team::start`].
     pub(crate) unsafe fn start_gather<T>(
         &self,
         call: CollectiveCall,
@@ -590,7 +593,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// As for [`Team::start`].
+    /// The same as for [`Team::start`].
     pub(crate) unsafe fn start_exchange<T>(
         &self,
         call: CollectiveCall,
@@ -637,7 +640,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// As for [`Team::start`].
+    /// The same as for [`Team::start`].
     pub(crate) unsafe fn start_reduction<T: FromBytes + IntoBytes>(
         &self,
         call: CollectiveCall,

@@ -175,7 +175,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
-    /// As for [`lookup`](Self::lookup).
+    /// The same as for [`lookup`](Self::lookup).
     pub fn address_of_bytes(&self, bytes: &[u8]) -> Result<Addr<N>> {
         Ok(self.connect(bytes)?)
     }
@@ -240,10 +240,10 @@ impl<N: OpenTransport> Class<N> {
     /// with this source and tag.
     ///
     /// # Errors
-    /// As for [`send_unexpected`](Self::send_unexpected).
+    /// The same as for [`send_unexpected`](Self::send_unexpected).
     ///
     /// # Safety
-    /// As for [`send_unexpected`](Self::send_unexpected).
+    /// The same as for [`send_unexpected`](Self::send_unexpected).
     pub unsafe fn send_expected(
         &self,
         context: u8,
@@ -319,7 +319,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns an error if the context does not exist. The call then has no effect.
     ///
     /// # Safety
-    /// As for [`receive_unexpected`](Self::receive_unexpected).
+    /// The same as for [`receive_unexpected`](Self::receive_unexpected).
     pub unsafe fn receive_expected(
         &self,
         context: u8,
@@ -377,7 +377,7 @@ impl<N: OpenTransport> Class<N> {
     /// Copies `length` bytes of a peer's memory to `local`.
     ///
     /// # Errors
-    /// As for [`put`](Self::put).
+    /// The same as for [`put`](Self::put).
     ///
     /// # Safety
     /// The local bytes are not accessed otherwise until the operation has ended.

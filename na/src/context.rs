@@ -205,7 +205,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
-    /// As for [`lookup`](Self::lookup).
+    /// The same as for [`lookup`](Self::lookup).
     pub fn address_of_bytes(&self, bytes: &[u8]) -> Result<Addr<N>> {
         self.0.raw.address_of_bytes(bytes)
     }

@@ -92,7 +92,7 @@ unsafe extern "C" fn conduit_channels_open(
 /// waiting.
 ///
 /// # Safety
-/// As for [`channel`].
+/// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_settle(client: *const Client) {
     // SAFETY: guaranteed by the caller.
@@ -122,7 +122,7 @@ unsafe extern "C" fn conduit_channels_describe(code: u32, text: *mut c_char, roo
 /// Creates a channel and writes its descriptor.
 ///
 /// # Safety
-/// As for [`channel`].
+/// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_create(
     client: *const Client,
@@ -147,7 +147,7 @@ unsafe extern "C" fn conduit_channels_create(
 /// Destroys a channel.
 ///
 /// # Safety
-/// As for [`channel`].
+/// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_destroy(client: *const Client, descriptor: *const u8) -> u32 {
     // SAFETY: guaranteed by the caller.
@@ -157,7 +157,7 @@ unsafe extern "C" fn conduit_channels_destroy(client: *const Client, descriptor:
 /// Returns a new handle; sends with the same handle stay in order.
 ///
 /// # Safety
-/// As for [`channel`].
+/// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_handle(client: *const Client) -> u64 {
     // SAFETY: guaranteed by the caller.
@@ -167,7 +167,7 @@ unsafe extern "C" fn conduit_channels_handle(client: *const Client) -> u64 {
 /// Sends a message. Modes: 0 immediately, 1 buffered, 2 deposited, 3 received, 4 none.
 ///
 /// # Safety
-/// As for [`channel`]; `bytes` points to `length` bytes.
+/// The same as for [`channel`]; `bytes` points to `length` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_send(
     client: *const Client,
@@ -195,7 +195,7 @@ unsafe extern "C" fn conduit_channels_send(
 /// Takes the next message, whose bytes the caller has to [free](conduit_channels_free).
 ///
 /// # Safety
-/// As for [`channel`]; `message` is valid for writes.
+/// The same as for [`channel`]; `message` is valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_receive(
     client: *const Client,
@@ -234,7 +234,7 @@ unsafe extern "C" fn conduit_channels_free(bytes: *mut u8, length: usize) {
 /// capacity.
 ///
 /// # Safety
-/// As for [`channel`]; `value` is valid for writes.
+/// The same as for [`channel`]; `value` is valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_poll(
     client: *const Client,

@@ -240,8 +240,8 @@ impl Channel {
     /// Waits for a state and returns its value.
     ///
     /// # Errors
-    /// As for [`receive`](Self::receive). A state that is tried once and does not hold gives
-    /// [`Code::CHANNEL_EMPTY`] if the channel has too few messages for it, and
+    /// The same as for [`receive`](Self::receive). A state that is tried once and does not hold
+    /// gives [`Code::CHANNEL_EMPTY`] if the channel has too few messages for it, and
     /// [`Code::CHANNEL_FULL`] if it has too many.
     pub fn poll(&self, state: Poll, timeout: Timeout) -> Result<u64, Code> {
         self.start_poll(state, timeout)?.wait()
@@ -314,7 +314,7 @@ impl Sender {
     /// Sends a message as [`send`](Self::send) does, with a number for the receiver.
     ///
     /// # Errors
-    /// As for [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     pub fn send_with(
         &self,
         bytes: &[u8],
@@ -368,7 +368,7 @@ impl<T> Pending<T> {
     /// Waits until the operation has ended.
     ///
     /// # Errors
-    /// As for the corresponding blocking call.
+    /// The same as for the corresponding blocking call.
     pub fn wait(mut self) -> Result<T, Code> {
         let ended = match std::mem::take(&mut self.is_awaited) {
             true => self.connection.wait(self.id, self.limit)?,

@@ -48,7 +48,8 @@ const UNSIZED: [Unsized; 2] = [
 /// Fails if the environment says that this process is one of several, unless `CONDUIT_ALONE`
 /// declares it a job of its own.
 ///
-/// To be called in a process that no PMI-1 launcher has started, before it joins or starts a job.
+/// Call this before starting a job from a process that no PMI-1 launcher has started. The `start`
+/// functions check it as well.
 ///
 /// # Errors
 /// Returns [`Error::Start`] with the variables found and the commands to use instead, and

@@ -28,12 +28,12 @@ use host::Survey;
 /// ```
 ///
 /// # Errors
-/// As for [`start_as`].
+/// The same as for [`start_as`].
 pub fn start() -> Result<Job<Seq>> {
     Ok(Job::new(join_by(START, |_, _| ())?))
 }
 
-/// Joins the job that this process was started in, in threading mode `M`. Collective; called only
+/// Joins the job that this process was started in, in threading mode `M`. Collective; call it
 /// once per process.
 ///
 /// The launcher is found through PMI-1's environment variables (`conduit-run`, MPICH's hydra,
@@ -54,9 +54,9 @@ pub fn start() -> Result<Job<Seq>> {
 /// ```
 ///
 /// # Errors
-/// Returns [`Error::Settings`] if a setting is unknown or its value is not accepted,
-/// [`Error::Network`] if a network cannot be used, [`Error::Start`] if the launcher fails or cannot
-/// be reached, and [`Error::Engine`] if the engine cannot start.
+/// Returns [`Error::Settings`] if a setting is unknown, has a value that is not accepted, or
+/// differs between ranks, [`Error::Network`] if a network cannot be used, [`Error::Start`] if the
+/// launcher fails or cannot be reached, and [`Error::Engine`] if the engine cannot start.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join_by("start_as", |_, _| ())?))
 }
@@ -65,7 +65,7 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
 /// they are used, and receives the number of ranks.
 ///
 /// # Errors
-/// As for [`start_as`].
+/// The same as for [`start_as`].
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
     join_by(START, adjust)
 }

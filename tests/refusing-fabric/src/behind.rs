@@ -74,7 +74,7 @@ pub(crate) unsafe fn rename(place: &mut *mut c_char, name: &str) {
 ///
 /// # Safety
 ///
-/// As for [`rename`].
+/// The same as for [`rename`].
 unsafe fn mark(place: &mut *mut c_char, word: &str) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -116,7 +116,7 @@ extern "C" fn fi_version() -> u32 {
 
 /// # Safety
 ///
-/// As for fi_getinfo(3).
+/// The same as for fi_getinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_getinfo(
     version: u32,
@@ -203,7 +203,7 @@ unsafe extern "C" fn fi_getinfo(
 
 /// # Safety
 ///
-/// As for fi_freeinfo(3).
+/// The same as for fi_freeinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_freeinfo(info: *mut fi_info) {
     if let Some(library) = behind() {
@@ -214,7 +214,7 @@ unsafe extern "C" fn fi_freeinfo(info: *mut fi_info) {
 
 /// # Safety
 ///
-/// As for fi_dupinfo(3).
+/// The same as for fi_dupinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
     // SAFETY: the caller's promise.
@@ -223,7 +223,7 @@ unsafe extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
 
 /// # Safety
 ///
-/// As for fi_fabric(3).
+/// The same as for fi_fabric(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_fabric(
     attr: *mut fi_fabric_attr,
@@ -257,7 +257,7 @@ extern "C" fn fi_strerror(errnum: c_int) -> *const c_char {
 
 /// # Safety
 ///
-/// As for fi_tostr(3).
+/// The same as for fi_tostr(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_tostr(data: *const c_void, datatype: fi_type) -> *mut c_char {
     // SAFETY: the caller's promise.

@@ -99,7 +99,7 @@ impl Device {
     ///
     /// # Safety
     ///
-    /// As for `fi_close` of it.
+    /// The same as for `fi_close` of it.
     pub(crate) unsafe fn close_endpoint(&self) -> bool {
         let mut state = self.state();
         if self.faults.endpoint_last && state.bound > 0 {
@@ -325,7 +325,7 @@ impl State {
 
 /// # Safety
 ///
-/// As for `fi_close` of the endpoint.
+/// The same as for `fi_close` of the endpoint.
 unsafe fn close(state: &mut State) {
     if let Some(endpoint) = state.endpoint.take() {
         let endpoint: *mut fid_ep = std::ptr::with_exposed_provenance_mut(endpoint);
