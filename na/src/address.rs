@@ -1,4 +1,4 @@
-//! Addresses of processes.
+//! The addresses of processes.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -12,15 +12,16 @@ use crate::machine::SELF;
 
 /// The address of this or another process, to which messages and transfers go.
 ///
-/// The peer stays known as long as an address of it is held. An address can outlive its peer: sends
-/// then fail, or reach the process that is started there next.
+/// The class remembers the peer for as long as an address of it is held. An address can outlive its
+/// peer: sends to it then fail, or reach the next process that is started at this address.
 pub struct Addr<N: OpenTransport = Network> {
     class: Arc<Shared<N>>,
     peer: Rank,
 }
 
 impl<N: OpenTransport> Addr<N> {
-    /// Creates an address for a peer, for which the machine has already counted a reference.
+    /// Creates an address of a peer. The machine must already have counted a reference for this
+    /// address.
     pub(crate) fn new(class: Arc<Shared<N>>, peer: Rank) -> Self {
         Self { class, peer }
     }
@@ -79,8 +80,7 @@ impl<N: OpenTransport> Drop for Addr<N> {
     }
 }
 
-/// Compares the processes as far as they are known: a process with several addresses counts as
-/// several.
+/// Compares the peers. A process that is known by several addresses counts as several peers.
 impl<N: OpenTransport> PartialEq for Addr<N> {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.class, &other.class) && self.peer == other.peer

@@ -1,4 +1,5 @@
-//! A class, one process's end of NA, with raw memory and numbered completions.
+//! The raw class: one process's end of NA, which takes memory by address and identifies completions
+//! by numbers.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ pub(crate) struct Shared<N> {
     busy: bool,
 }
 
-/// One process's end of NA. Clones refer to the same end.
+/// One process's end of NA. Clones refer to the same class.
 pub struct Class<N: OpenTransport = Network>(Arc<Shared<N>>);
 
-/// The source of an unexpected message. It stays known until it is converted to an
+/// The source of an unexpected message. The class remembers the source until it is converted to an
 /// [address](Class::source).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source(Rank);
@@ -51,7 +52,7 @@ pub enum Outcome {
         offset: usize,
         /// The message's length in bytes.
         length: usize,
-        /// Whether the operation has ended. Otherwise it receives further messages.
+        /// Whether the operation has ended. If not, it receives further messages.
         last: bool,
     },
 }
@@ -72,7 +73,7 @@ pub struct Completion {
 pub struct Target<'a, N: OpenTransport = Network> {
     /// The process's address.
     pub address: &'a Addr<N>,
-    /// The context there.
+    /// The context of that process.
     pub context: u8,
 }
 
@@ -87,11 +88,11 @@ pub struct Part<M> {
 
 impl<N: OpenTransport> Class<N> {
     /// Creates a class over a network. `sink` is called for every completion, by the thread that
-    /// detects it, in the order in which operations ended. It must neither call the class nor drop
-    /// objects of it.
+    /// detects it, in the order in which operations ended. `sink` must neither call the class nor
+    /// drop objects of the class.
     ///
     /// # Errors
-    /// Returns an error if an option is invalid or no descriptors are left.
+    /// Returns an error if an option is invalid, or the system has no file descriptors left.
     pub fn over(
         network: N,
         protocol: Protocol,
@@ -143,8 +144,9 @@ impl<N: OpenTransport> Class<N> {
         Addr::new(Arc::clone(&self.0), source.0)
     }
 
-    /// Returns the address of a process, given in the form that [`Addr`] prints, with or without
-    /// the prefix `conduit+`. Whether the process exists shows only when a message is sent to it.
+    /// Returns the address of a process. `name` must have the form that [`Addr`] prints, with or
+    /// without the prefix `conduit+`. A process that does not exist is only noticed when something
+    /// is sent to it.
     ///
     /// # Errors
     /// Returns an error if the address is malformed or of another protocol or host, or if too many
@@ -175,7 +177,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
-    /// The same as for [`lookup`](Self::lookup).
+    /// Same as [`lookup`](Self::lookup).
     pub fn address_of_bytes(&self, bytes: &[u8]) -> Result<Addr<N>> {
         Ok(self.connect(bytes)?)
     }
@@ -223,8 +225,8 @@ impl<N: OpenTransport> Class<N> {
     /// no effect.
     ///
     /// # Safety
-    /// `[buffer, buffer + length)` is valid for reads, and not written to, until the operation has
-    /// ended.
+    /// `[buffer, buffer + length)` must be valid for reads, and must not be written to, until the
+    /// operation has ended.
     pub unsafe fn send_unexpected(
         &self,
         context: u8,
@@ -240,10 +242,10 @@ impl<N: OpenTransport> Class<N> {
     /// with this source and tag.
     ///
     /// # Errors
-    /// The same as for [`send_unexpected`](Self::send_unexpected).
+    /// Same as [`send_unexpected`](Self::send_unexpected).
     ///
     /// # Safety
-    /// The same as for [`send_unexpected`](Self::send_unexpected).
+    /// Same as [`send_unexpected`](Self::send_unexpected).
     pub unsafe fn send_expected(
         &self,
         context: u8,
@@ -288,16 +290,16 @@ impl<N: OpenTransport> Class<N> {
             .with(|inner| inner.machine.send(context, cookie, buffer, peer, header))
     }
 
-    /// Receives one unexpected message from any source, or `several`, until the buffer has no room
-    /// for another one of maximum length.
+    /// Receives one unexpected message from any source. With `several`, receives messages until the
+    /// buffer has no room for another message of maximum length.
     ///
     /// # Errors
-    /// Returns an error if the context does not exist, or the buffer is too short for `several`.
-    /// The call then has no effect.
+    /// Returns an error if the context does not exist, or if `several` is set and the buffer is
+    /// shorter than a message of maximum length. The call then has no effect.
     ///
     /// # Safety
-    /// `[buffer, buffer + length)` is valid for writes, and not accessed otherwise, until the
-    /// operation has ended.
+    /// `[buffer, buffer + length)` must be valid for writes, and must not be accessed otherwise,
+    /// until the operation has ended.
     pub unsafe fn receive_unexpected(
         &self,
         context: u8,
@@ -319,7 +321,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns an error if the context does not exist. The call then has no effect.
     ///
     /// # Safety
-    /// The same as for [`receive_unexpected`](Self::receive_unexpected).
+    /// Same as [`receive_unexpected`](Self::receive_unexpected).
     pub unsafe fn receive_expected(
         &self,
         context: u8,
@@ -340,28 +342,28 @@ impl<N: OpenTransport> Class<N> {
 
     // ---- transfers ----
 
-    /// Describes memory of one or more segments, which form a single sequence of bytes.
+    /// Describes memory of this process, whose segments form a single sequence of bytes.
     ///
     /// # Errors
     /// Returns an error if a segment has address 0.
     ///
     /// # Safety
-    /// While the [`Memory`] is registered or a transfer with it is under way, the segments are
+    /// While the [`Memory`] is registered or a transfer with it is under way, the segments must be
     /// valid for the reads and writes that the peers' rights and this process's transfers require.
     pub unsafe fn memory(&self, segments: &[Segment], rights: Rights) -> Result<Memory<N>> {
         let segments = Arc::new(Segments::new(segments)?);
         Ok(Memory::new(Arc::clone(&self.0), segments, rights))
     }
 
-    /// Copies `length` bytes of `local` to memory of a peer. The operation ends when they are
-    /// there.
+    /// Copies `length` bytes of `local` to memory of a peer. The operation ends when the bytes are
+    /// in the peer's memory.
     ///
     /// # Errors
     /// Returns an error if the transfer is out of bounds on either side, or not allowed. The call
     /// then has no effect.
     ///
     /// # Safety
-    /// The local bytes are not written to until the operation has ended.
+    /// The local bytes must not be written to until the operation has ended.
     pub unsafe fn put(
         &self,
         context: u8,
@@ -377,10 +379,10 @@ impl<N: OpenTransport> Class<N> {
     /// Copies `length` bytes of a peer's memory to `local`.
     ///
     /// # Errors
-    /// The same as for [`put`](Self::put).
+    /// Same as [`put`](Self::put).
     ///
     /// # Safety
-    /// The local bytes are not accessed otherwise until the operation has ended.
+    /// The local bytes must not be accessed otherwise until the operation has ended.
     pub unsafe fn get(
         &self,
         context: u8,
@@ -420,18 +422,18 @@ impl<N: OpenTransport> Class<N> {
             .with(|inner| inner.machine.transfer(context, cookie, peer, transfer))
     }
 
-    /// Cancels an operation. It ends with [`Error::Canceled`], either at once or as soon as its
-    /// memory is no longer accessed, that is, when the peer has answered or was given up. Has no
-    /// effect if the operation has ended.
+    /// Cancels an operation. The operation ends with [`Error::Canceled`], either at once or as soon
+    /// as its memory is no longer accessed, that is, when the peer has answered or was given up.
+    /// Has no effect if the operation has ended.
     pub fn cancel(&self, operation: OperationId) {
         self.0.engine.with(|inner| inner.machine.cancel(operation));
     }
 
     // ---- progress ----
 
-    /// Receives and sends, passes completions to the sink, and returns their number. The calling
-    /// thread is the one that waits for completions of `context`; threads that wait for those of
-    /// other contexts are woken.
+    /// Receives and sends, passes completions to the sink, and returns the number of completions.
+    /// The calling thread must be the one that waits for completions of `context`; threads that
+    /// wait for completions of other contexts are woken.
     pub fn progress(&self, context: u8) -> usize {
         self.0.engine.progress(Some(context))
     }
@@ -445,8 +447,8 @@ impl<N: OpenTransport> Class<N> {
     }
 
     /// Returns a descriptor, for other event loops, that becomes readable when a context needs
-    /// progress. It has to be [prepared](Self::prepare_sleep) before each sleep. Returns `None` if
-    /// the class is busy.
+    /// progress. The caller must call [`prepare_sleep`](Self::prepare_sleep) before each sleep.
+    /// Returns `None` if the class is busy.
     pub fn descriptor(&self, context: u8) -> Option<BorrowedFd<'_>> {
         (!self.0.busy).then(|| self.0.engine.descriptor(context))
     }
@@ -462,7 +464,7 @@ impl<N: OpenTransport> Class<N> {
         self.0.engine.look(|inner| inner.machine.counters())
     }
 
-    /// Returns the number of known peers, and of operations that have not ended.
+    /// Returns the number of known peers, and the number of operations that have not ended.
     pub fn counts(&self) -> (usize, usize) {
         self.0.engine.look(|inner| {
             let machine = &inner.machine;
@@ -470,8 +472,8 @@ impl<N: OpenTransport> Class<N> {
         })
     }
 
-    /// Leaves the network: cancels all operations, waits for a bounded time until peers have
-    /// received what was sent to them, and notifies them.
+    /// Leaves the network: cancels all operations, waits until the peers have received what was
+    /// sent to them or a time limit has passed without progress, and notifies the peers.
     pub fn leave(&self) {
         self.0.engine.leave();
     }

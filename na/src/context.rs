@@ -1,4 +1,5 @@
-//! The safe interface: operations own their buffers while under way, and are futures.
+//! The safe interface, in which each operation is a future and owns its buffer while it is under
+//! way.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,16 +24,17 @@ use crate::machine::memory::{Rights, Segment};
 use crate::machine::operation::OperationId;
 use crate::options::{Options, Protocol};
 
-/// A vector's bytes, referred to by raw pointers, which a moved vector or box no longer allows.
+/// The bytes of a vector, held by a raw pointer, because moving a vector or box invalidates raw
+/// pointers to its bytes.
 struct Bytes {
     start: *mut u8,
     length: usize,
     capacity: usize,
 }
 
-// SAFETY: it owns the bytes, like the vector it was made from.
+// SAFETY: a `Bytes` owns its bytes, like the vector that it was made from.
 unsafe impl Send for Bytes {}
-// SAFETY: a shared reference only gives an address.
+// SAFETY: a shared reference to a `Bytes` only gives access to an address, not to the bytes.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
@@ -47,14 +49,16 @@ impl Bytes {
 
     fn into_vec(self) -> Vec<u8> {
         let this = ManuallyDrop::new(self);
-        // SAFETY: made from a vector with these parts, and not used again.
+        // SAFETY: the parts are those of the vector that `new` took apart, and they are not used
+        // again.
         unsafe { Vec::from_raw_parts(this.start, this.length, this.capacity) }
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // SAFETY: as in `into_vec`, which forgets this value.
+        // SAFETY: the parts are those of the vector that `new` took apart. `into_vec`, which also
+        // uses them, does not drop the value.
         drop(unsafe { Vec::from_raw_parts(self.start, self.length, self.capacity) });
     }
 }
@@ -84,16 +88,16 @@ struct Begun<N: OpenTransport> {
 
 /// The state that a class's sink shares with its contexts.
 struct Table<N: OpenTransport> {
-    /// By cookie.
+    /// The operations that have not been triggered, by cookie.
     begun: Mutex<Slab<Begun<N>>>,
     /// Completions that have not been triggered, by context.
     ended: Arc<[Mutex<VecDeque<Completion>>]>,
 }
 
 impl<N: OpenTransport> Table<N> {
-    /// Returns the buffers of an operation that has ended.
+    /// Removes an operation that has ended, and returns its buffers.
     fn take(&self, completion: &Completion) -> Option<Begun<N>> {
-        // Fits: a key of the table.
+        // The cast is lossless: the cookie is a key of the table.
         let mut begun = self.begun.lock().try_remove(completion.cookie as usize)?;
         if completion.result == Err(Error::GivenUp) {
             // The peer may still write to the memory, so it is leaked.
@@ -103,10 +107,10 @@ impl<N: OpenTransport> Table<N> {
     }
 }
 
-/// One process's end of NA. Clones refer to the same end.
+/// One process's end of NA. Clones refer to the same class.
 ///
-/// It [leaves](Self::leave) the network when the last clone is dropped; contexts and operations
-/// count as clones.
+/// The class [leaves](Self::leave) the network when the last clone is dropped; contexts and
+/// operations count as clones.
 pub struct Class<N: OpenTransport = Network>(Arc<Inner<N>>);
 
 struct Inner<N: OpenTransport> {
@@ -130,19 +134,19 @@ impl Class<Network> {
     /// names.
     ///
     /// # Errors
-    /// The error's text names the invalid part of the info string, option or setting, and the
-    /// reason.
+    /// Returns an error if the network cannot be opened. Its text names the part of the info
+    /// string, the option or the setting that is invalid, and the reason.
     pub fn open(info: &str, options: &Options) -> Result<Self> {
         Self::with(options, |sink| class::Class::open(info, options, sink))
     }
 }
 
 impl<N: OpenTransport> Class<N> {
-    /// Creates a class over an open network. `window` is the number of unexpected messages of each
-    /// peer that may wait here.
+    /// Creates a class over an open network. `window` is the maximum number of each peer's
+    /// unexpected messages that may wait here.
     ///
     /// # Errors
-    /// Returns an error if an option is invalid or no descriptors are left.
+    /// Returns an error if an option is invalid, or the system has no file descriptors left.
     pub fn over(network: N, protocol: Protocol, options: &Options, window: u32) -> Result<Self> {
         Self::with(options, |sink| {
             class::Class::over(network, protocol, options, window, sink)
@@ -193,7 +197,8 @@ impl<N: OpenTransport> Class<N> {
         self.0.raw.own()
     }
 
-    /// Returns the address of a process, given in the form that [`Addr`] prints.
+    /// Returns the address of a process. `name` must have the form that [`Addr`] prints, with or
+    /// without the prefix `conduit+`.
     ///
     /// # Errors
     /// Returns an error if the address is malformed or of another protocol or host, or if too many
@@ -205,7 +210,7 @@ impl<N: OpenTransport> Class<N> {
     /// Returns the address encoded by [`Addr::to_bytes`].
     ///
     /// # Errors
-    /// The same as for [`lookup`](Self::lookup).
+    /// Same as [`lookup`](Self::lookup).
     pub fn address_of_bytes(&self, bytes: &[u8]) -> Result<Addr<N>> {
         self.0.raw.address_of_bytes(bytes)
     }
@@ -220,8 +225,9 @@ impl<N: OpenTransport> Class<N> {
             base: bytes.start,
             length: bytes.length,
         };
-        // SAFETY: `Registered` keeps the bytes until the memory is deregistered, transfers keep
-        // `Registered`, and there are no references to the bytes meanwhile.
+        // SAFETY: `Registered` keeps the bytes until the memory is deregistered, each transfer
+        // keeps its `Registered` until it has ended, and there are no references to the bytes while
+        // the `Registered` exists.
         let mut raw = unsafe { self.0.raw.memory(&[segment], rights)? };
         raw.register()?;
         Ok(Memory(Arc::new(Registered {
@@ -230,8 +236,9 @@ impl<N: OpenTransport> Class<N> {
         })))
     }
 
-    /// Leaves the network: cancels all operations, waits for a bounded time until peers have
-    /// received what was sent to them, and notifies them. Nothing can be sent afterwards.
+    /// Leaves the network: cancels all operations, waits until the peers have received what was
+    /// sent to them or a time limit has passed without progress, and notifies the peers. Nothing
+    /// can be sent afterwards.
     pub fn leave(&self) {
         self.0.raw.leave();
     }
@@ -246,7 +253,7 @@ impl<N: OpenTransport> Class<N> {
         self.0.raw.max_expected_size()
     }
 
-    /// Returns the number of known peers, and of operations that have not ended.
+    /// Returns the number of known peers, and the number of operations that have not ended.
     pub fn counts(&self) -> (usize, usize) {
         self.0.raw.counts()
     }
@@ -270,20 +277,22 @@ impl<N: OpenTransport> fmt::Debug for Class<N> {
 }
 
 struct Registered<N: OpenTransport> {
-    /// Declared before the bytes, so that the memory is deregistered first.
+    /// The registration. It is declared before the bytes, so that dropping deregisters the memory
+    /// before freeing the bytes.
     raw: Mutex<handle::Memory<N>>,
     bytes: Bytes,
 }
 
-/// Bytes that are this process's side of transfers, and to and from which peers with the
-/// [handle](Self::handle) put and get.
+/// Registered bytes. They are the local side of this process's transfers, and peers that have the
+/// [handle](Self::handle) can put to them and get from them.
 pub struct Memory<N: OpenTransport = Network>(Arc<Registered<N>>);
 
 impl<N: OpenTransport> Memory<N> {
-    /// Returns the description that a peer needs for access, to be sent to it.
+    /// Returns the description that a peer needs for access to the memory, and that the caller
+    /// sends to the peer.
     ///
     /// # Errors
-    /// Never fails, because the memory is registered. (The raw interface's memory may not be.)
+    /// Never fails, because this memory is always registered.
     pub fn handle(&self) -> Result<Handle> {
         self.0.raw.lock().handle()
     }
@@ -317,8 +326,8 @@ impl<N: OpenTransport> Memory<N> {
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.check(offset, into.len())?;
         let (length, into) = (into.len(), into.as_mut_ptr());
-        // SAFETY: within the bytes, to which there are no references, and under the lock, like all
-        // accesses by this process.
+        // SAFETY: the range was just checked to be within the bytes, to which there are no
+        // references. The lock is held, as it is in all accesses by this process.
         self.0.raw.lock().with_lock(|| unsafe {
             std::ptr::copy_nonoverlapping(self.0.bytes.start.add(offset), into, length);
         });
@@ -332,7 +341,8 @@ impl<N: OpenTransport> Memory<N> {
     /// Returns an error if the range exceeds the memory.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
-        // SAFETY: as in `read`.
+        // SAFETY: the range was just checked to be within the bytes, to which there are no
+        // references. The lock is held, as it is in all accesses by this process.
         self.0.raw.lock().with_lock(|| unsafe {
             let at = self.0.bytes.start.add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
@@ -343,7 +353,7 @@ impl<N: OpenTransport> Memory<N> {
     /// Deregisters the memory and returns its bytes.
     ///
     /// # Errors
-    /// Returns the memory itself if a transfer of this process with it has not ended.
+    /// Returns the memory itself if a transfer of this process uses it and has not ended.
     pub fn into_vec(self) -> std::result::Result<Vec<u8>, Self> {
         let Registered { raw, bytes } = Arc::try_unwrap(self.0).map_err(Self)?;
         drop(raw);
@@ -380,12 +390,12 @@ impl<N: OpenTransport> Context<N> {
         &self.class
     }
 
-    /// Sends an unexpected message to a context of another process. The operation returns its
-    /// bytes.
+    /// Sends an unexpected message to a context of another process. The operation's result is the
+    /// buffer.
     ///
     /// # Errors
-    /// Returns an error if the message is too long. An unreachable peer only shows when the
-    /// operation ends.
+    /// Returns an error if the message is too long. If the peer is unreachable, the operation
+    /// itself fails.
     pub fn send_unexpected(
         &self,
         bytes: Vec<u8>,
@@ -395,17 +405,17 @@ impl<N: OpenTransport> Context<N> {
         let to = target(to);
         self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start.cast_const(), bytes.length);
-            // SAFETY: the operation owns the bytes until it is triggered.
+            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
             unsafe { raw.send_unexpected(context, cookie, bytes, &to, tag) }
         })
     }
 
-    /// Sends an expected message to a context of another process, which has posted a receive for it
-    /// or is going to. The operation returns its bytes.
+    /// Sends an expected message to a context of another process, which has posted, or is going to
+    /// post, a receive for it. The operation's result is the buffer.
     ///
     /// # Errors
-    /// Returns an error if the message is too long. An unreachable peer only shows when the
-    /// operation ends.
+    /// Returns an error if the message is too long. If the peer is unreachable, the operation
+    /// itself fails.
     pub fn send_expected(
         &self,
         bytes: Vec<u8>,
@@ -415,7 +425,7 @@ impl<N: OpenTransport> Context<N> {
         let to = target(to);
         self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start.cast_const(), bytes.length);
-            // SAFETY: as above.
+            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
             unsafe { raw.send_expected(context, cookie, bytes, &to, tag) }
         })
     }
@@ -423,12 +433,12 @@ impl<N: OpenTransport> Context<N> {
     /// Receives an unexpected message from any source.
     ///
     /// # Errors
-    /// Does not fail at present.
+    /// Never fails at present.
     pub fn receive_unexpected(&self) -> Result<Pending<Message<N>, N>> {
         let buffer = vec![0; self.class.0.raw.max_unexpected_size()];
         self.begin(buffer, None, message_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start, bytes.length);
-            // SAFETY: as above.
+            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
             unsafe { raw.receive_unexpected(context, cookie, bytes, false) }
         })
     }
@@ -436,19 +446,19 @@ impl<N: OpenTransport> Context<N> {
     /// Receives an expected message with this tag from a context of another process.
     ///
     /// # Errors
-    /// Does not fail at present.
+    /// Never fails at present.
     pub fn receive_expected(&self, from: (&Addr<N>, u8), tag: u32) -> Result<Pending<Vec<u8>, N>> {
         let from = target(from);
         let buffer = vec![0; self.class.0.raw.max_expected_size()];
         self.begin(buffer, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start, bytes.length);
-            // SAFETY: as above.
+            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
             unsafe { raw.receive_expected(context, cookie, bytes, &from, tag) }
         })
     }
 
-    /// Copies `length` bytes of `local` to memory of a process. The operation ends when they are
-    /// there.
+    /// Copies `length` bytes of `local` to memory of a process. The operation ends when the bytes
+    /// are in that memory.
     ///
     /// # Errors
     /// Returns an error if the transfer is out of bounds on either side, or not allowed.
@@ -496,7 +506,8 @@ impl<N: OpenTransport> Context<N> {
                     memory,
                     offset: local.offset,
                 };
-                // SAFETY: the operation keeps the memory, to whose bytes there are no references.
+                // SAFETY: the operation keeps the local memory until it has ended, and there are no
+                // references to the bytes of that memory.
                 unsafe {
                     match is_put {
                         true => raw.put(context, cookie, local, remote, length, peer),
@@ -529,7 +540,7 @@ impl<N: OpenTransport> Context<N> {
             };
             (
                 self.class.0.table.begun.lock().insert(begun),
-                // Does not own the bytes, so it must not drop them.
+                // A transfer does not own the bytes, so it must not drop them.
                 ManuallyDrop::new(address),
             )
         };
@@ -567,8 +578,8 @@ impl<N: OpenTransport> Context<N> {
     }
 
     /// Returns a descriptor, for other event loops, that becomes readable when this context needs
-    /// progress. It has to be [prepared](Self::prepare_sleep) before each sleep. Returns `None` if
-    /// the class is busy.
+    /// progress. The caller must call [`prepare_sleep`](Self::prepare_sleep) before each sleep.
+    /// Returns `None` if the class is busy.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.class.0.raw.descriptor(self.number)
     }
@@ -579,8 +590,8 @@ impl<N: OpenTransport> Context<N> {
         self.class.0.raw.prepare_sleep(self.number)
     }
 
-    /// Completes at most `most` operations of this context that have ended, and wakes their
-    /// waiters. Returns their number.
+    /// Completes at most `most` operations of this context that have ended, and wakes the tasks
+    /// that wait for them. Returns the number of completed operations.
     pub fn trigger(&self, most: usize) -> usize {
         let queue = &self.class.0.table.ended[usize::from(self.number)];
         let mut count = 0;
@@ -641,7 +652,7 @@ fn target<'a, N: OpenTransport>((address, context): (&'a Addr<N>, u8)) -> Target
     Target { address, context }
 }
 
-/// Returns the bytes of a message that was sent or received.
+/// Returns the buffer of a sent message, or the bytes of a received message.
 fn bytes_of<N: OpenTransport>(ended: Ended<N>) -> Result<Vec<u8>> {
     let mut bytes = ended.bytes;
     if let Some(length) = ended.length {
@@ -663,7 +674,8 @@ fn message_of<N: OpenTransport>(mut ended: Ended<N>) -> Result<Message<N>> {
     })
 }
 
-/// A pending operation: a future of its result. The operation continues if this is dropped.
+/// A pending operation, which is a future of the operation's result. Dropping a `Pending` does not
+/// cancel the operation.
 #[must_use = "the result tells whether the operation succeeded"]
 pub struct Pending<T, N: OpenTransport = Network> {
     class: Class<N>,
@@ -674,8 +686,8 @@ pub struct Pending<T, N: OpenTransport = Network> {
 }
 
 impl<T, N: OpenTransport> Pending<T, N> {
-    /// Cancels the operation. It ends with [`Error::Canceled`], either at once or as soon as its
-    /// memory is no longer accessed. Has no effect if the operation has ended.
+    /// Cancels the operation. The operation ends with [`Error::Canceled`], either at once or as
+    /// soon as its memory is no longer accessed. Has no effect if the operation has ended.
     pub fn cancel(&self) {
         self.class.0.raw.cancel(self.id);
     }
@@ -698,12 +710,14 @@ impl<T, N: OpenTransport> Pending<T, N> {
         Some(result.and_then(self.value))
     }
 
-    /// Makes progress and triggers completions of its context until the operation is done.
+    /// Makes progress and triggers completions of the operation's context until the operation is
+    /// done.
     ///
     /// # Errors
     /// Returns the operation's error.
     pub fn wait(self) -> Result<T> {
-        /// Another thread may trigger the operation, which this thread only notices by polling.
+        /// The interval at which this thread checks whether another thread has triggered the
+        /// operation, which no event reports.
         const LOOK: Duration = Duration::from_millis(10);
         let context = Context {
             class: self.class.clone(),
@@ -719,7 +733,7 @@ impl<T, N: OpenTransport> Pending<T, N> {
     }
 }
 
-/// Ready once a thread has [triggered](Context::trigger) the operation.
+/// The future is ready once a thread has [triggered](Context::trigger) the operation.
 impl<T, N: OpenTransport> Future for Pending<T, N> {
     type Output = Result<T>;
 

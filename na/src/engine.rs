@@ -1,4 +1,5 @@
-//! The machine and its network behind a lock, and the delivery of their completions.
+//! The engine, which holds the machine and its network behind a lock and delivers their
+//! completions.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -17,28 +18,30 @@ const SWEEP: Duration = Duration::from_secs(60);
 const CLOCK_INTERVAL: u32 = 4096;
 /// How long deregistration waits for peers that are reading the memory.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long leaving waits for outstanding data while none of it reaches a peer.
+/// How long leaving waits for outstanding data if none of it reaches a peer.
 const LINGER: Duration = Duration::from_secs(1);
-/// The sleep between two checks meanwhile.
+/// The sleep between two checks while deregistration or leaving waits.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The state that the lock protects.
 pub(crate) struct Inner<N> {
     pub(crate) network: N,
     pub(crate) machine: NaMachine,
-    /// The time between sweeps, and the time of the last one.
+    /// The time between two sweeps.
     sweep_interval: Duration,
+    /// The time of the last sweep.
     swept: Instant,
     passes: u32,
 }
 
-/// Receives completions, in order. It is called with the lock held, so it must not call the engine.
+/// The function that receives completions, in order. It is called with the lock held, so it must
+/// not call the engine.
 pub(crate) type Sink = Box<dyn Fn(Completion) + Send + Sync>;
 
 /// One process's end of NA.
 pub(crate) struct Engine<N> {
     inner: Mutex<Inner<N>>,
-    /// By context.
+    /// The contexts' descriptors for waiting, by the contexts' numbers.
     waiting: Box<[Waiting]>,
     sink: Sink,
 }
@@ -50,7 +53,7 @@ impl<N: OpenTransport> Inner<N> {
             self.machine.flush(&mut self.network);
         }
         self.network.transmit(&mut self.machine);
-        // There may be room now, which no event reports.
+        // Data that waits for room is tried again, because no event reports that there is room.
         if self.machine.is_waiting() {
             self.machine.flush(&mut self.network);
         }
@@ -146,9 +149,9 @@ impl<N: OpenTransport> Engine<N> {
         count
     }
 
-    /// Updates threads of other contexts that may be sleeping. They have to wake at the next
-    /// deadline, and also if this call has ended the network's preparation for sleep or has left
-    /// data that waits for room.
+    /// Updates the threads of other contexts that may be sleeping. They must wake at the next
+    /// deadline at the latest, and at once if this call has ended the network's preparation for
+    /// sleep or has left data that waits for room.
     fn tell_sleepers(&self, inner: &mut Inner<N>, caller: Option<u8>) {
         let caller = caller.map(usize::from);
         let others = self.waiting.iter().enumerate();
@@ -164,8 +167,8 @@ impl<N: OpenTransport> Engine<N> {
         }
     }
 
-    /// Receives, sends and delivers completions. Returns the number of operations that have ended.
-    /// The calling thread waits for completions of `context`, or for something else.
+    /// Receives, sends and delivers completions. Returns the number of completions. `context` is
+    /// the context whose completions the calling thread waits for, if it waits for any.
     pub(crate) fn progress(&self, context: Option<u8>) -> usize {
         if let Some(context) = context {
             self.waiting(context).disarm();
@@ -178,13 +181,14 @@ impl<N: OpenTransport> Engine<N> {
     }
 
     fn waiting(&self, context: u8) -> &Waiting {
-        // At least one context exists, and contexts that do not exist have no operations.
+        // At least one context exists. For a context that does not exist, any context will do,
+        // because it has no operations.
         let waiting = self.waiting.get(usize::from(context));
         waiting.unwrap_or(&self.waiting[0])
     }
 
-    /// Returns whether a thread may sleep on the [descriptor](Self::descriptor) now. If not, there
-    /// is work.
+    /// Returns whether a thread may sleep on the [descriptor](Self::descriptor) now. Returns
+    /// `false` if there is work.
     pub(crate) fn prepare_sleep(&self, context: u8) -> bool {
         let mut inner = self.inner.lock();
         inner.sweep(Instant::now());
@@ -195,8 +199,8 @@ impl<N: OpenTransport> Engine<N> {
         self.waiting(context).arm(due) && inner.network.prepare_sleep()
     }
 
-    /// Returns a descriptor that becomes readable when a context needs progress, once
-    /// [prepared](Self::prepare_sleep).
+    /// Returns a descriptor that becomes readable when a context needs progress, if
+    /// [`prepare_sleep`](Self::prepare_sleep) was called before.
     pub(crate) fn descriptor(&self, context: u8) -> BorrowedFd<'_> {
         self.waiting(context).descriptor()
     }
@@ -208,8 +212,8 @@ impl<N: OpenTransport> Engine<N> {
         }
     }
 
-    /// Revokes the peers' access to memory before it returns. Peers that are reading it get a
-    /// moment to finish; then their sessions are ended.
+    /// Deregisters memory: once this call has returned, no peer accesses it. Peers that are reading
+    /// it have a moment to finish before their sessions are ended.
     pub(crate) fn deregister(&self, memory: MemoryKey) {
         let begun = Instant::now();
         self.look(|inner| inner.machine.close_memory(memory));
@@ -228,10 +232,11 @@ impl<N: OpenTransport> Engine<N> {
         self.with(|inner| inner.machine.deregister(memory));
     }
 
-    /// Leaves the network: cancels all operations, waits until peers have received what was sent to
-    /// them, or for a bounded time without progress, and closes the sessions.
+    /// Leaves the network: cancels all operations, waits until the peers have received what was
+    /// sent to them or a time limit has passed without progress, and closes the sessions.
     pub(crate) fn leave(&self) {
-        // Peers that have left by now are not waited for.
+        // This handles the departure of peers that have left by now, so that they are not waited
+        // for.
         self.progress(None);
         self.with(|inner| {
             inner.machine.cancel_all();
@@ -307,7 +312,7 @@ mod tests {
         })
     }
 
-    /// Looks a peer up, sends it a message, and releases it. The session remains.
+    /// Looks a peer up, sends it a message, and releases the peer. The session remains open.
     fn send_once(
         at: &Engine<Local>,
         completions: &std::sync::mpsc::Receiver<Completion>,
@@ -357,7 +362,7 @@ mod tests {
     fn a_session_that_nobody_uses_makes_room_for_another_peer() {
         let ((client, completions), (one, _), (other, _)) = (engine(1), engine(8), engine(8));
         send_once(&client, &completions, &one);
-        // But not if the session's peer is held.
+        // A session whose peer is held is not closed to make room.
         let held = look_up(&client, &one).unwrap();
         let exhausted = look_up(&client, &other);
         assert!(

@@ -19,7 +19,7 @@ pub enum Error {
         "the peer was given up because it violated the protocol or did not take the data it requested"
     )]
     GivenUp,
-    /// This process has left.
+    /// This process has left the network.
     #[error("this process has left the network")]
     Left,
     /// A message exceeds the buffer that was posted for it.
@@ -37,7 +37,7 @@ pub enum Error {
         what: &'static str,
         /// The message's length in bytes.
         length: usize,
-        /// The limit in bytes.
+        /// The maximum length in bytes.
         limit: usize,
         /// The option that sets the limit.
         option: &'static str,
@@ -45,17 +45,18 @@ pub enum Error {
     /// A transfer exceeds the memory of a handle.
     #[error("bytes {offset} to {end} exceed memory of {length} bytes")]
     OutOfBounds {
-        /// The transfer's first byte.
+        /// The offset of the transfer's first byte.
         offset: u64,
-        /// The end of the transfer.
+        /// The offset of the end of the transfer.
         end: u64,
         /// The length of the memory in bytes.
         length: u64,
     },
-    /// The target's memory is registered as read-only or write-only, which forbids the transfer.
+    /// The target's memory is registered as write-only or read-only, which forbids the transfer.
     #[error("the peer's memory may not be {0}")]
     Rights(&'static str),
-    /// The target has no such memory: it was deregistered, or belongs to another process.
+    /// The target has no memory with this handle: the memory was deregistered, or belongs to
+    /// another process.
     #[error("the peer has no such memory; it was deregistered or belongs to another process")]
     NoSuchMemory,
     /// The memory on either side is not accessible.
@@ -87,7 +88,7 @@ pub enum Error {
     Exhausted(String),
 }
 
-/// A result of this crate.
+/// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl From<ConnectError> for Error {

@@ -1,4 +1,4 @@
-//! Memory handles: registered memory of this process, and its description for peers.
+//! Memory of this process for transfers, and handles, which describe registered memory to peers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::machine::MemoryKey;
 use crate::machine::memory::{Rights, Segments};
 
 /// Memory of this process for transfers. It is the local side of transfers that this process
-/// begins; while registered, it is also the memory that peers with its [handle](Self::handle) put
-/// to and get from.
+/// begins. While it is registered, peers that have its [handle](Self::handle) can also put to it
+/// and get from it.
 ///
-/// Dropping it deregisters the memory, and no peer accesses it afterwards. This may take a moment
-/// if a peer is reading it.
+/// Dropping a `Memory` deregisters the memory, and no peer accesses the memory afterwards. The drop
+/// may take a moment if a peer is reading the memory.
 pub struct Memory<N: OpenTransport = Network> {
     class: Arc<Shared<N>>,
     segments: Arc<Segments>,
@@ -52,7 +52,8 @@ impl<N: OpenTransport> Memory<N> {
         self.rights
     }
 
-    /// Gives peers access. Has no effect if the memory is already registered.
+    /// Registers the memory, which gives peers access. Has no effect if the memory is already
+    /// registered.
     ///
     /// # Errors
     /// Returns an error if the system has no random numbers for the key, or all handles are in use.
@@ -70,14 +71,15 @@ impl<N: OpenTransport> Memory<N> {
         Ok(())
     }
 
-    /// Revokes the access: no peer accesses the memory once this has returned.
+    /// Revokes the peers' access. No peer accesses the memory once this call has returned.
     pub fn deregister(&mut self) {
         if let Some(registered) = self.registered.take() {
             self.class.engine.deregister(registered);
         }
     }
 
-    /// Calls `copy` while no transfer accesses the memory through this process's progress.
+    /// Calls `copy` with the engine's lock held, so that no progress of this process accesses the
+    /// memory meanwhile.
     pub(crate) fn with_lock<R>(&self, copy: impl FnOnce() -> R) -> R {
         self.class.engine.look(|_| copy())
     }
@@ -113,7 +115,7 @@ impl<N: OpenTransport> fmt::Debug for Memory<N> {
     }
 }
 
-/// Memory that a process has registered, as described to others.
+/// The description of memory that a process has registered, which other processes need for access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handle {
     pub(crate) key: MemoryKey,
@@ -122,7 +124,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The length of its encoded form in bytes: version 1, rights 1, index 4, key 8, length 8.
+    /// The length of an encoded handle in bytes: 1 of the version, 1 of the rights, 4 of the index,
+    /// 8 of the key and 8 of the length.
     pub const BYTES: usize = 22;
     const VERSION: u8 = 1;
 
@@ -151,7 +154,7 @@ impl Handle {
         bytes
     }
 
-    /// Decodes a handle from [bytes](Self::to_bytes). Any further bytes are ignored.
+    /// Decodes a handle from [its bytes](Self::to_bytes). Bytes beyond the handle are ignored.
     ///
     /// # Errors
     /// Returns an error if the bytes are malformed.
@@ -178,7 +181,8 @@ impl Handle {
         })
     }
 
-    /// Checks whether a transfer is allowed, as far as this side can tell.
+    /// Checks a transfer against the rights and the length in this handle. The target checks it
+    /// again.
     pub(crate) fn check(&self, is_put: bool, offset: u64, length: u64) -> Result<()> {
         match is_put {
             true if !self.rights.may_write() => return Err(Error::Rights("written")),

@@ -1,14 +1,15 @@
 //! Mercury's network abstraction (NA) over Conduit's networks: messages and memory transfers
 //! between processes that come and go.
 //!
-//! A process opens a [`Class`] with an info string that names the network. Others reach it by its
-//! [address](Class::own), which is exchanged as text. Operations begin in a [`Context`] and end
-//! there, and each is a [`Pending`] future. *Unexpected* messages go to any receiver that has
-//! posted a receive for one. *Expected* messages go to a posted receive that names their source and
-//! tag. Puts and gets copy between [`Memory`] of two processes.
+//! A process opens a [`Class`] with an info string that names the network. Other processes reach it
+//! by its [address](Class::own), which is exchanged as text. Operations begin and end in a
+//! [`Context`], and each operation is a [`Pending`] future. An *unexpected* message goes to the
+//! receiver's first posted receive for unexpected messages. An *expected* message goes to a posted
+//! receive that names its source and tag. Puts and gets copy between [`Memory`] of two processes.
 //!
-//! There is no progress in the background: [`Context::progress`] makes progress, and
-//! [`Context::trigger`] completes operations that have ended.
+//! No thread makes progress in the background. The caller must call [`Context::progress`], which
+//! makes progress, and [`Context::trigger`], which completes operations that have ended;
+//! [`Pending::wait`] calls both.
 //!
 //! A server that answers one request:
 //!
@@ -26,7 +27,7 @@
 //! # }
 //! ```
 //!
-//! The plugin for Mercury itself builds on the [`raw`] interface, in which memory is the caller's.
+//! The plugin for Mercury uses the [`raw`] interface, in which the caller owns the memory.
 
 mod address;
 mod class;

@@ -1,4 +1,4 @@
-//! Opens a class over the network that an info string names.
+//! The opening of a class over the network that an info string names.
 
 use networks::open::{Choice, Family, FarKind, OpenError, OpenErrorKind, Settings};
 
@@ -11,8 +11,8 @@ impl Class<Network> {
     /// names. Completions are passed to `sink`; see [`Class::over`].
     ///
     /// # Errors
-    /// The error's text names the invalid part of the info string, option or setting, and the
-    /// reason.
+    /// Returns an error if the network cannot be opened. Its text names the part of the info
+    /// string, the option or the setting that is invalid, and the reason.
     pub fn open(
         info: &str,
         options: &Options,

@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 
-/// A preference among address families.
+/// The preferred address family of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AddressFormat {
-    /// Any.
+    /// No preference.
     #[default]
     Any,
     /// IPv4.
@@ -17,19 +17,19 @@ pub enum AddressFormat {
 /// The options of a class, as in NA's `na_init_info`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Whether other processes look this one up by its address. A process that does not listen can
-    /// communicate with the processes it has looked up.
+    /// Whether other processes may look this process up by its address. A process that does not
+    /// listen can only communicate with processes that it has looked up.
     pub listen: bool,
     /// The subnet (such as "10.1.0.0/16") of the preferred interface.
     pub ip_subnet: Option<String>,
-    /// The key that all processes share; processes without it are ignored. The key is any text,
-    /// preferably long and random.
+    /// The key that all processes share; processes without it are ignored. Any text is accepted,
+    /// and should be long and random.
     pub auth_key: Option<String>,
     /// The maximum length of an unexpected message in bytes; 0 stands for [`Options::UNEXPECTED`].
     pub max_unexpected_size: usize,
     /// The maximum length of an expected message in bytes; 0 stands for [`Options::EXPECTED`].
     pub max_expected_size: usize,
-    /// Whether progress is made by polling alone: no thread sleeps, and there is no descriptor.
+    /// Whether waiting threads poll instead of sleeping. The class then has no descriptors.
     pub busy: bool,
     /// The preferred address family.
     pub address_format: AddressFormat,
@@ -57,8 +57,8 @@ impl Options {
     pub const UNEXPECTED: usize = 4 << 10;
     /// The default maximum length of an expected message in bytes.
     pub const EXPECTED: usize = 4 << 10;
-    /// The upper limit of either maximum, in bytes. Longer data should be transferred by a put or
-    /// get.
+    /// The largest value that either maximum may have, in bytes. Longer data should be transferred
+    /// by a put or get.
     pub const MOST: usize = 1 << 20;
 
     pub(crate) fn size(hint: usize, default: usize, option: &str) -> Result<usize> {

@@ -1,5 +1,5 @@
-//! Sleeping until there is work: one descriptor for all events, which other event loops can poll
-//! too.
+//! Sleeping until there is work, by one descriptor for all events. Other event loops can poll this
+//! descriptor too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,17 +15,20 @@ use rustix::time::{
 const ANY: epoll::EventData = epoll::EventData::new_u64(0);
 
 /// An `epoll` descriptor over the network's descriptors, a timer, and an event that threads of this
-/// process raise. Each context has its own, so that contexts do not consume each other's events.
+/// process raise. Each context has its own `Waiting`, so that contexts do not consume each other's
+/// events.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     epoll: OwnedFd,
     timer: OwnedFd,
     event: OwnedFd,
-    /// Set while a thread sleeps or may sleep: the end of an operation then has to raise the event.
+    /// Whether a thread sleeps or may sleep, so that the end of an operation has to raise the
+    /// event.
     armed: AtomicBool,
-    /// Set when an operation has ended since the last check for completions.
+    /// Whether an operation has ended since the last check for completions.
     raised: AtomicBool,
-    /// When the timer expires, in nanoseconds after `begun`; `u64::MAX` if it is not set.
+    /// The time at which the timer expires, in nanoseconds after `begun`, or `u64::MAX` if the
+    /// timer is not set.
     due: AtomicU64,
     begun: Instant,
 }
@@ -66,8 +69,8 @@ impl Waiting {
     /// Prepares a sleep of at most the given time. Returns `false` if an operation has ended in the
     /// meantime. Must be called before the last check for other work.
     pub(crate) fn arm(&self, due: Option<Duration>) -> bool {
-        // SYNC: SeqCst, paired with `raise`: either that call sees `armed`, or this one sees
-        // `raised`.
+        // SYNC: SeqCst, paired with the stores and loads in `raise`: either `raise` sees `armed`,
+        // or this call sees `raised`.
         self.armed.store(true, Ordering::SeqCst);
         self.due.store(u64::MAX, Ordering::Relaxed);
         self.hasten(due);
@@ -89,7 +92,7 @@ impl Waiting {
         let at = u64::try_from(at).unwrap_or(u64::MAX);
         if at < self.due.load(Ordering::Relaxed) {
             self.due.store(at, Ordering::Relaxed);
-            // Zero would disarm the timer.
+            // The time is at least 1 ns, because 0 would disarm the timer.
             self.set_timer(due.max(Duration::from_nanos(1)));
         }
     }
@@ -99,7 +102,7 @@ impl Waiting {
             it_interval: zero(),
             it_value: conduit_portals::transport::timespec(due),
         };
-        // Only invalid arguments are refused.
+        // The result is ignored, because only invalid arguments are refused.
         let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &value);
     }
 
@@ -111,7 +114,8 @@ impl Waiting {
         }
         self.armed.store(false, Ordering::SeqCst);
         let mut count = [0; 8];
-        // Empty unless it was raised.
+        // The results are ignored: reading fails if the event was not raised or the timer has not
+        // expired.
         let _ = rustix::io::read(&self.event, &mut count);
         self.set_timer(Duration::ZERO);
         let _ = rustix::io::read(&self.timer, &mut count);

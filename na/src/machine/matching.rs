@@ -1,4 +1,4 @@
-//! Matching of messages and receives.
+//! The matching of messages with receives.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use super::operation::{Match, OperationId};
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) peer: Rank,
-    /// The peer's session in which it arrived.
+    /// The number of the peer's session in which the message arrived.
     pub(crate) session: u32,
     pub(crate) tag: u32,
     pub(crate) bytes: Box<[u8]>,
@@ -20,22 +20,23 @@ pub(crate) struct Early {
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
     pub(crate) receives: VecDeque<OperationId>,
-    /// Bounded by the windows of the peers.
+    /// Messages without a receive, whose number is bounded by the windows of the peers.
     pub(crate) early: VecDeque<Early>,
 }
 
-/// The overhead of an early expected message in bytes.
+/// The number of bytes that each early expected message counts in addition to its content.
 const OVERHEAD: usize = 128;
 
-/// The expected messages of a process. Early messages are kept up to a number of bytes. Beyond that
-/// the oldest messages of a peer that exceeds its share are dropped: a message may also arrive
-/// after its receive was canceled, and would then never be received.
+/// The expected messages of a process. Early messages are kept up to a number of bytes. Beyond this
+/// number, the oldest messages of a peer that exceeds its share are dropped. Some of them would
+/// never be received, because a message may arrive after its receive was canceled.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
-    /// Receives and early messages, by their [keys](key).
+    /// The posted receives, by their [keys](key).
     receives: BTreeMap<u128, OperationId>,
+    /// The early messages, by their [keys](key).
     early: BTreeMap<u128, Box<[u8]>>,
-    /// Peers with early messages.
+    /// The peers with early messages.
     peers: HashMap<Rank, Kept>,
     next: u64,
     bytes: usize,
@@ -45,16 +46,18 @@ pub(crate) struct Expected {
 /// The early messages of a peer.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Keys of the messages, by number.
+    /// The keys of the messages, by the messages' numbers.
     order: BTreeMap<u64, u128>,
     bytes: usize,
 }
 
-/// The bits of a number, enough for nine years of a million messages per second.
+/// The number of bits of a receive's or message's number. They suffice for almost nine years with a
+/// million messages per second.
 const NUMBER: u32 = 48;
 const LAST: u64 = (1 << NUMBER) - 1;
 
-/// Returns a sort key: entries with the same match are ordered by their numbers.
+/// Returns the sort key of a receive or message. Those with the same match are ordered by their
+/// numbers.
 fn key(of: Match, number: u64) -> u128 {
     let of = u128::from(of.peer) << 48
         | u128::from(of.from) << 40
@@ -74,7 +77,7 @@ impl Expected {
         self.receives.insert(key(of, number), id);
     }
 
-    /// Takes the first receive for a message.
+    /// Removes and returns the first receive for a message.
     pub(crate) fn take_receive(&mut self, of: Match) -> Option<OperationId> {
         let key = first(&self.receives, of)?;
         self.receives.remove(&key)
@@ -88,7 +91,7 @@ impl Expected {
         }
     }
 
-    /// Takes the first message for a receive.
+    /// Removes and returns the first message for a receive.
     pub(crate) fn take_early(&mut self, of: Match) -> Option<Box<[u8]>> {
         let key = first(&self.early, of)?;
         self.remove(of.peer, key)
@@ -125,8 +128,8 @@ impl Expected {
         }
     }
 
-    /// Returns the oldest message of a peer that exceeds its share: of the last message's sender if
-    /// it does, else of the peer with the most bytes.
+    /// Returns the oldest message of a peer that exceeds its share. The peer is `sender`, the
+    /// sender of the last message, if it exceeds its share, otherwise the peer with the most bytes.
     fn excess(&self, sender: Rank, limit: usize) -> Option<(Rank, u128)> {
         let share = limit / self.peers.len().max(1);
         let is_greedy = |peer: &Rank| self.peers.get(peer).is_some_and(|kept| kept.bytes > share);
@@ -150,7 +153,7 @@ impl Expected {
 }
 
 fn first<T>(all: &BTreeMap<u128, T>, of: Match) -> Option<u128> {
-    // Searching for one bound takes half the time of searching for two.
+    // The search has only a lower bound, because a search with two bounds takes twice the time.
     let (&first, _) = all.range(key(of, 0)..).next()?;
     (first <= key(of, LAST)).then_some(first)
 }
@@ -184,7 +187,7 @@ mod tests {
         for peer in 1..4 {
             assert!(expected.take_early(of(peer, 0)).is_some(), "{peer}");
         }
-        // The oldest are gone, and the last ones are there, in order.
+        // The oldest messages were dropped, and the last ones were kept in order.
         assert!(expected.take_early(of(0, 82)).is_none());
         assert!(expected.take_early(of(0, 83)).is_some());
         expected.forget(0);

@@ -1,4 +1,4 @@
-//! Registered memory: one or more segments that peers may read and write.
+//! Registered memory, which consists of segments that peers may read or write.
 
 use std::ptr;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 /// The peers' rights to registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rights {
-    /// Peers may get from it.
+    /// Peers may get from the memory.
     ReadOnly,
-    /// Peers may put to it.
+    /// Peers may put to the memory.
     WriteOnly,
-    /// Peers may do both.
+    /// Peers may get from the memory and put to it.
     ReadWrite,
 }
 
@@ -31,15 +31,16 @@ impl Rights {
 /// A contiguous part of a process's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// The address of its first byte.
+    /// The address of the first byte.
     pub base: *mut u8,
     /// The length in bytes.
     pub length: usize,
 }
 
-// SAFETY: only an address; its user has guaranteed that it is valid.
+// SAFETY: a segment is only an address and a length. The user guarantees that the memory is valid
+// when it is accessed.
 unsafe impl Send for Segment {}
-// SAFETY: as above.
+// SAFETY: a shared reference to a segment only gives access to an address and a length.
 unsafe impl Sync for Segment {}
 
 /// The segments of a memory as a single sequence of bytes.
@@ -84,21 +85,23 @@ impl Segments {
             .is_some_and(|end| end <= self.length())
     }
 
-    /// Returns the contiguous piece that begins at `offset`, as its address and its length of at
-    /// most `length` bytes. Returns `None` beyond the end, or if the piece is empty.
+    /// Returns the address and the length of the contiguous piece that begins at `offset` and has
+    /// at most `length` bytes. Returns `None` if the offset is beyond the end or the piece is
+    /// empty.
     pub(crate) fn piece(&self, offset: u64, length: usize) -> Option<(*mut u8, usize)> {
         let number = self.ends.partition_point(|end| *end <= offset);
         let segment = self.all.get(number)?;
         let left = self.ends[number] - offset;
-        // Fits: within a segment.
+        // The casts are lossless: `left` is at most the segment's length.
         let skip = segment.length - left as usize;
         let length = length.min(left as usize);
-        // SAFETY: within the segment, which is memory of one object, as its owner has guaranteed.
+        // SAFETY: the offset is within the segment, which the user guarantees to be memory of one
+        // object.
         (length > 0).then(|| (unsafe { segment.base.add(skip) }, length))
     }
 
-    /// Calls `each` with every contiguous piece of `[offset, offset + length)`, and with the number
-    /// of bytes before it. Bytes beyond the end are omitted.
+    /// Calls `each` with every contiguous piece of `[offset, offset + length)` and the number of
+    /// bytes that precede the piece. Bytes beyond the end of the memory are omitted.
     pub(crate) fn each_piece(
         &self,
         offset: u64,
@@ -118,19 +121,21 @@ impl Segments {
     /// Copies bytes to this memory, starting at `offset`.
     ///
     /// # Safety
-    /// The memory is valid for writes.
+    /// The memory must be valid for writes.
     pub(crate) unsafe fn write(&self, offset: u64, bytes: &[u8]) {
-        // SAFETY: guaranteed by the caller, and the bytes are those of a slice.
+        // SAFETY: the caller guarantees that the memory is valid for writes, and a slice's bytes
+        // are valid for reads.
         unsafe { self.write_from(offset, bytes.as_ptr(), bytes.len()) };
     }
 
     /// Does the same as [`write`](Self::write) for bytes that may be part of this memory.
     ///
     /// # Safety
-    /// The memory is valid for writes, and `[bytes, bytes + length)` for reads.
+    /// The memory must be valid for writes, and `[bytes, bytes + length)` for reads.
     pub(crate) unsafe fn write_from(&self, offset: u64, bytes: *const u8, length: usize) {
         self.each_piece(offset, length, |before, at, count| {
-            // SAFETY: guaranteed by the caller; `before + count` is at most `length`.
+            // SAFETY: the caller guarantees that the memory is valid for writes and `[bytes, bytes
+            // + length)` for reads; `before + count` is at most `length`.
             unsafe { ptr::copy(bytes.add(before), at, count) };
         });
     }
@@ -138,11 +143,12 @@ impl Segments {
     /// Copies bytes from this memory, starting at `offset`.
     ///
     /// # Safety
-    /// The memory is valid for reads.
+    /// The memory must be valid for reads.
     pub(crate) unsafe fn read(&self, offset: u64, into: &mut [u8]) {
         let length = into.len();
         self.each_piece(offset, length, |before, at, count| {
-            // SAFETY: guaranteed by the caller; `into` is exclusively borrowed.
+            // SAFETY: the caller guarantees that the memory is valid for reads; `into` is
+            // exclusively borrowed.
             unsafe { ptr::copy_nonoverlapping(at, into[before..].as_mut_ptr(), count) };
         });
     }
@@ -156,7 +162,7 @@ pub(crate) struct Registered {
     pub(crate) segments: Arc<Segments>,
     /// The number of replies that a transport still reads from it.
     pub(crate) replies: u32,
-    /// The memory is being deregistered, and no new access may begin.
+    /// Whether the memory is being deregistered, so that no new access may begin.
     pub(crate) is_closing: bool,
 }
 
@@ -243,13 +249,13 @@ mod tests {
                 let fits = segments.holds(offset as u64, bytes.len() as u64);
                 prop_assert_eq!(fits, offset + bytes.len() <= model.len());
                 if fits {
-                    // SAFETY: the bytes are the vectors'.
+                    // SAFETY: the segments are those of the vectors, which are valid for writes.
                     unsafe { segments.write(offset as u64, &bytes) };
                     model[offset..][..bytes.len()].copy_from_slice(&bytes);
                 }
             }
             let mut all = vec![1; model.len()];
-            // SAFETY: as above.
+            // SAFETY: the segments are those of the vectors, which are valid for reads.
             unsafe { segments.read(0, &mut all) };
             prop_assert_eq!(all, model);
         }

@@ -1,14 +1,15 @@
-//! NA's protocol, over any [open network](OpenTransport): a state machine without I/O, clocks or
-//! locks.
+//! The state machine of NA's protocol, without I/O, clocks or locks. It works over any [open
+//! network](OpenTransport).
 //!
-//! Messages are copied when the network takes them, and their operations end at that time. An
-//! unexpected message needs a credit: each process grants each peer a window of credits and returns
-//! a credit when a message is received, which bounds early messages. Expected messages need no
-//! credits; see [`matching`].
+//! A message is copied when the network accepts it, and its send ends at that time. An unexpected
+//! message needs a credit: each process grants each peer a window of credits, and returns a credit
+//! when a message has been received. This bounds the number of early messages. Expected messages
+//! need no credits; see [`matching`].
 //!
 //! A put or get is a sequence of requests. The target serves a request only after it has checked
-//! its memory's rights and bounds, so no peer accesses deregistered memory. The target transfers
-//! bytes in fragments, or copies them itself if it has access to the initiator's process.
+//! that the memory is registered and that its rights and bounds allow the request, so no peer
+//! accesses deregistered memory. The target transfers bytes in fragments, or copies them itself if
+//! it has access to the memory of the initiator's process.
 
 mod matching;
 pub(crate) mod memory;
@@ -38,12 +39,12 @@ use send::Source;
 pub(crate) use wire::MemoryKey;
 use wire::{Header, Status};
 
-/// The number of this process as its own peer.
+/// The peer number by which a process refers to itself.
 pub(crate) const SELF: Rank = Rank::MAX;
-/// The maximum number of unanswered requests that a process has at a peer.
+/// The maximum number of unanswered requests from a process to a peer.
 pub(crate) const MAX_REQUESTS: u32 = 64;
 
-/// Limits of a process.
+/// The limits of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Limits {
     /// The maximum length of an unexpected message in bytes.
@@ -52,7 +53,7 @@ pub(crate) struct Limits {
     pub(crate) expected: usize,
     /// The number of a peer's unexpected messages that may wait for a receive here.
     pub(crate) window: u32,
-    /// Bytes of expected messages that may wait for a receive.
+    /// The number of bytes of expected messages that may wait for a receive.
     pub(crate) early: usize,
     pub(crate) contexts: u8,
 }
@@ -64,20 +65,21 @@ pub(crate) enum Outcome {
     Done,
     /// An expected message of this length was received.
     Received(usize),
-    /// An unexpected message was received. A reference to its source is held for the receiver of
-    /// this outcome.
+    /// An unexpected message was received. The machine has counted a reference to the source, which
+    /// the receiver of this outcome must release.
     Unexpected {
         source: Rank,
         tag: u32,
-        /// The message's offset in the buffer, and its length.
+        /// The message's offset in the buffer.
         offset: usize,
+        /// The message's length in bytes.
         length: usize,
-        /// Whether the receive has ended. Only one that takes several messages continues.
+        /// Whether the receive has ended. Only a receive of several messages can continue.
         last: bool,
     },
 }
 
-/// The end of an operation, or a message of one that takes several.
+/// The end of an operation, or a message received by an operation that receives several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Completion {
     pub(crate) context: u8,
@@ -86,16 +88,17 @@ pub(crate) struct Completion {
     pub(crate) result: Result<Outcome>,
 }
 
-/// Event counters of a process.
+/// The event counters of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Malformed or forbidden fragments, whose senders were given up.
+    /// The number of malformed or forbidden fragments, whose senders were given up.
     pub protocol_errors: u64,
-    /// Messages for contexts that do not exist.
+    /// The number of messages that were rejected because their context does not exist.
     pub refused: u64,
-    /// Expected messages dropped because too many were never received.
+    /// The number of expected messages that were dropped because too many waited for a receive.
     pub dropped: u64,
-    /// Refused requests of peers: rights, bounds, unknown memory.
+    /// The number of peers' requests that were refused because of their rights or bounds, or
+    /// because the memory is unknown.
     pub denied: u64,
 }
 
@@ -106,14 +109,14 @@ pub(crate) struct NaMachine {
     peers: Peers,
     operations: Operations,
     memories: Memories,
-    /// By context.
+    /// The unexpected messages, by context.
     unexpected: Box<[Unexpected]>,
     expected: Expected,
     arrivals: Slab<Arrival>,
     sources: Slab<Source>,
     completions: Vec<Completion>,
     counters: Counters,
-    /// No more operations can begin.
+    /// Whether this process has left, so that no more operations can begin.
     has_left: bool,
 }
 
@@ -147,7 +150,7 @@ impl NaMachine {
         }
     }
 
-    /// Returns the completions since the last call, in order.
+    /// Returns the list of completions, in order. The caller must remove them.
     pub(crate) fn completions(&mut self) -> &mut Vec<Completion> {
         &mut self.completions
     }
@@ -163,7 +166,7 @@ impl NaMachine {
 
     // ---- peers ----
 
-    /// Counts another address of this peer.
+    /// Counts one more address of this peer.
     pub(crate) fn hold(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.add(peer).references += 1;
@@ -178,7 +181,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts one address of this peer less.
+    /// Counts one address less of this peer.
     pub(crate) fn release(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.release(peer);
@@ -203,7 +206,7 @@ impl NaMachine {
         });
     }
 
-    /// Ends an operation without removing it from any queue.
+    /// Removes an operation and reports its result, but does not remove it from any queue.
     fn end(&mut self, id: OperationId, result: Result<Outcome>) {
         if let Some(operation) = self.operations.remove(id) {
             if let Some(peer) = operation.peer {
@@ -226,7 +229,7 @@ impl NaMachine {
         self.operations.insert(context, cookie, peer, kind)
     }
 
-    /// Sends an unexpected or expected message. The memory must not change until the operation has
+    /// Sends an unexpected or expected message. The buffer must not change until the operation has
     /// ended.
     pub(crate) fn send(
         &mut self,
@@ -260,7 +263,8 @@ impl NaMachine {
         let kind = OperationKind::Send { message, buffer };
         if to == SELF {
             self.check_context(message.context)?;
-            // SAFETY: valid until the operation has ended, as guaranteed by the caller.
+            // SAFETY: the caller guarantees that the buffer is valid for reads until the operation
+            // has ended.
             let bytes = unsafe { buffer.bytes() };
             let id = self.operations.insert(context, cookie, None, kind);
             self.end(id, Ok(Outcome::Done));
@@ -278,7 +282,7 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Receives the next unexpected message, or several. The operation owns the memory until it has
+    /// Receives the next unexpected message, or several. The operation owns the buffer until it has
     /// ended.
     pub(crate) fn receive_unexpected(
         &mut self,
@@ -311,8 +315,8 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Receives the next expected message with a tag from a peer's context. The operation owns the
-    /// memory until it has ended.
+    /// Receives the next expected message that has a given tag and comes from a given context of a
+    /// peer. The operation owns the buffer until it has ended.
     pub(crate) fn receive_expected(
         &mut self,
         context: u8,
@@ -342,8 +346,8 @@ impl NaMachine {
         Ok(id)
     }
 
-    /// Puts or gets between memory of this process and of a peer, which both stay valid until the
-    /// operation has ended.
+    /// Puts or gets between memory of this process and memory of a peer. The local memory must
+    /// remain valid until the operation has ended.
     pub(crate) fn transfer(
         &mut self,
         context: u8,
@@ -427,8 +431,8 @@ impl NaMachine {
             from_offset + done,
             usize::try_from(length - done).unwrap_or(usize::MAX),
         ) {
-            // SAFETY: registered memory, and the memory of a transfer, is valid for reads and
-            // writes.
+            // SAFETY: the users guarantee that registered memory and the local memory of a transfer
+            // are valid for the reads and writes of the transfer.
             unsafe { to.write_from(to_offset + done, at, count) };
             done += count as u64;
             if done == *length {
@@ -438,8 +442,8 @@ impl NaMachine {
         Ok(())
     }
 
-    /// Cancels an operation. It ends with [`Error::Canceled`], either at once or when its memory is
-    /// no longer accessed. Has no effect if the operation has ended.
+    /// Cancels an operation. The operation ends with [`Error::Canceled`], either at once or when
+    /// its memory is no longer accessed. Has no effect if the operation has ended.
     pub(crate) fn cancel(&mut self, id: OperationId) {
         let Some(operation) = self.operations.get(id) else {
             return;
@@ -472,8 +476,7 @@ impl NaMachine {
         }
     }
 
-    /// Ends a transfer that has nothing under way any more, or that has failed and whose memory is
-    /// no longer accessed.
+    /// Ends a transfer if it is complete, or if it has failed and its memory is no longer accessed.
     fn end_transfer_if_over(&mut self, id: OperationId) {
         let Some(operation) = self.operations.get(id) else {
             return;
@@ -482,7 +485,7 @@ impl NaMachine {
             return;
         };
         let result = match &transfer.error {
-            // Later replies find no operation.
+            // Replies that arrive later find no operation and are ignored.
             Some(error) if transfer.copies == 0 && transfer.reading == 0 => Err(error.clone()),
             None if transfer.requested == transfer.length
                 && transfer.requests == 0
@@ -512,14 +515,14 @@ impl NaMachine {
         self.memories.register(key, rights, segments)
     }
 
-    /// Returns whether a transport still reads from this memory.
+    /// Returns whether the network still reads from this memory.
     pub(crate) fn is_read(&mut self, memory: MemoryKey) -> bool {
         self.memories
             .get(memory)
             .is_some_and(|registered| registered.replies > 0)
     }
 
-    /// Stops transports from reading this memory, by giving up the peers that receive the data.
+    /// Stops the network from reading this memory, by giving up the peers that receive the data.
     pub(crate) fn give_up_readers(&mut self, memory: MemoryKey) {
         let readers = self.sources.iter().filter_map(|(_, source)| match source {
             Source::Reply {
@@ -530,7 +533,7 @@ impl NaMachine {
         self.peers.broken.extend(readers);
     }
 
-    /// Begins to deregister memory: requests of peers are refused from now on.
+    /// Begins to deregister memory. Requests of peers for this memory are refused from now on.
     pub(crate) fn close_memory(&mut self, memory: MemoryKey) {
         if let Some(registered) = self.memories.get(memory) {
             registered.is_closing = true;
@@ -545,9 +548,9 @@ impl NaMachine {
 
     // ---- the end of sessions ----
 
-    /// Ends a peer's session and its operations. If the session was ended on this side (`here`),
-    /// the peer may be copying at this moment, so an operation whose memory it may access ends as
-    /// given up.
+    /// Ends a peer's session and the operations with this peer. If the session was ended on this
+    /// side (`here`), the peer may be copying at this moment, so an operation whose local memory
+    /// the peer may access ends with [`Error::GivenUp`].
     fn session_ended(&mut self, peer: Rank, error: &Error, here: bool) {
         let gone: Vec<_> = self
             .sources
@@ -563,7 +566,8 @@ impl NaMachine {
             }
         }
         self.arrivals.retain(|_, arrival| arrival.peer() != peer);
-        // The next session may be that of another process, with the same tags.
+        // The early messages are dropped, because the next session may be with another process that
+        // uses the same tags.
         self.expected.forget(peer);
         for id in self.operations.of(Some(peer)) {
             let operation = self.operations.peek(id);
@@ -576,7 +580,7 @@ impl NaMachine {
                 Some(OperationKind::Transfer(transfer)) if here && transfer.copies > 0 => {
                     Error::GivenUp
                 }
-                // The transfer may have been canceled, or have failed, before.
+                // A transfer that was canceled, or failed earlier, ends with that error.
                 Some(OperationKind::Transfer(transfer)) => {
                     transfer.error.as_ref().unwrap_or(error).clone()
                 }
@@ -592,7 +596,7 @@ impl NaMachine {
         self.peers.unused.push(peer);
     }
 
-    /// Drops a peer's unreceived messages, except those of its last session.
+    /// Drops a peer's unreceived unexpected messages, except those of `session`, its last session.
     fn drop_stale(&mut self, from: Rank, session: u32) {
         let mut dropped = 0;
         for place in &mut self.unexpected {
@@ -629,8 +633,8 @@ impl NaMachine {
         }
     }
 
-    /// Closes the sessions begun by this process whose peers have no references and were not used
-    /// since the last sweep. With `all`, recent use does not matter.
+    /// Closes the sessions that this process began, if their peers have no references and were not
+    /// used since the last sweep. With `all`, also closes sessions that were used recently.
     pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport, all: bool) {
         let numbers: Vec<_> = self.peers.numbers().collect();
         for number in numbers {
@@ -647,7 +651,7 @@ impl NaMachine {
         }
     }
 
-    /// Leaves: ends all sessions. No operations can begin afterwards.
+    /// Leaves the network by ending all sessions. No operations can begin afterwards.
     pub(crate) fn leave(&mut self) {
         self.has_left = true;
         for peer in self.peers.numbers().collect::<Vec<_>>() {
@@ -665,7 +669,7 @@ impl NaMachine {
         all.filter(is_copied).count()
     }
 
-    /// Cancels all operations, because the class is finalized.
+    /// Cancels all operations.
     pub(crate) fn cancel_all(&mut self) {
         for id in self.operations.of(None) {
             self.cancel(id);
@@ -673,7 +677,8 @@ impl NaMachine {
     }
 }
 
-/// Returns whether a context has no receive with a matching message.
+/// Returns whether no message of a context can be delivered: it has no early messages or no
+/// receives.
 fn place_is_idle(place: &Unexpected) -> bool {
     place.receives.is_empty() || place.early.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Pending operations.
+//! The operations that have not ended.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::memory::Segments;
 use super::wire::MemoryKey;
 use crate::error::Error;
 
-/// The id of an operation, which stays unique after the operation has ended.
+/// The id of an operation, which is not reused after the operation has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OperationId {
     index: u32,
@@ -22,28 +22,28 @@ impl OperationId {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// Converts a number from [`to_u64`](Self::to_u64) back.
+    /// Converts a number that [`to_u64`](Self::to_u64) returned back to the id.
     pub fn of_u64(id: u64) -> Self {
         Self {
-            // The lower half.
+            // The truncation is intended: the index is the lower half.
             index: id as u32,
             generation: (id >> 32) as u32,
         }
     }
 }
 
-/// Memory of the user from or to which messages are copied.
+/// The user's memory, from or to which a message is copied.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffer {
     pub(crate) start: *mut u8,
     pub(crate) length: usize,
 }
 
-// SAFETY: only an address; the caller of `Class`'s unsafe functions keeps it valid until the
-// operation has ended.
+// SAFETY: a buffer is only an address and a length. The callers of the unsafe functions of `Class`
+// guarantee that the memory is valid until the operation has ended.
 unsafe impl Send for Buffer {}
 
-/// The expected messages that a receive takes.
+/// The properties that an expected message and its receive share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Match {
     pub(crate) peer: Rank,
@@ -63,18 +63,19 @@ pub(crate) struct Transfer {
     pub(crate) remote: MemoryKey,
     pub(crate) remote_offset: u64,
     pub(crate) length: u64,
-    /// Bytes for which requests were made.
+    /// The number of bytes that were requested from the peer.
     pub(crate) requested: u64,
-    /// The number of unanswered requests, and how many of these are copies, for which the peer may
-    /// access the local memory.
+    /// The number of unanswered requests.
     pub(crate) requests: u32,
+    /// The number of those that are copies, for which the peer may access the local memory.
     pub(crate) copies: u32,
-    /// Bytes of replies to a get that have not arrived. Replies on different channels arrive in any
-    /// order, so the one marked as last may not be the last to arrive.
+    /// The number of bytes of a get whose replies have not arrived. They are counted because
+    /// replies on different channels arrive in any order, so the reply marked as the last may not
+    /// arrive last.
     pub(crate) missing: u64,
-    /// The number of pieces that a transport may still read.
+    /// The number of pieces that the network may still read.
     pub(crate) reading: u32,
-    /// The error with which the transfer ends; nothing more is requested.
+    /// The error with which the transfer will end. If it is set, nothing more is requested.
     pub(crate) error: Option<Error>,
     /// Whether the transfer is in its peer's queue.
     pub(crate) queued: bool,
@@ -82,21 +83,21 @@ pub(crate) struct Transfer {
 
 #[derive(Debug)]
 pub(crate) enum OperationKind {
-    /// A message that the transport has not taken yet.
+    /// A message that the network has not accepted yet.
     Send {
         message: super::MessageHeader,
         buffer: Buffer,
     },
     ReceiveUnexpected {
         buffer: Buffer,
-        /// The bytes of the buffer used so far, if the receive takes several messages.
+        /// The number of bytes of the buffer used so far, if the receive takes several messages.
         several: Option<usize>,
     },
     ReceiveExpected {
         of: Match,
         buffer: Buffer,
     },
-    /// Boxed, because it is much larger than the others.
+    /// A transfer, boxed because it is much larger than the other kinds.
     Transfer(Box<Transfer>),
 }
 
@@ -112,7 +113,7 @@ pub(crate) struct Operation {
     generation: u32,
     pub(crate) context: u8,
     pub(crate) cookie: u64,
-    /// `None` for receives of unexpected messages.
+    /// The operation's peer, or `None` for a receive of unexpected messages.
     pub(crate) peer: Option<Rank>,
     pub(crate) kind: OperationKind,
 }
@@ -142,7 +143,8 @@ impl Operations {
             kind,
         });
         OperationId {
-            // Fits: each operation takes much more than a byte.
+            // The cast is lossless: each operation takes much more than a byte, so memory limits
+            // the number of operations to less than 2^32.
             index: index as u32,
             generation,
         }

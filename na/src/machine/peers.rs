@@ -1,4 +1,4 @@
-//! The state of each peer, by its number.
+//! The peers' state, by the peers' numbers.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::wire::{Header, MemoryKey, Request};
 /// A request of a peer that has not been answered completely.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// Bytes of local memory, to be sent in replies.
+    /// A get, whose bytes are sent from local memory in replies.
     Reply {
         operation: u64,
         memory: MemoryKey,
@@ -19,7 +19,7 @@ pub(crate) enum Answer {
         position: u64,
         left: u32,
     },
-    /// A copy between the peer's memory and local memory.
+    /// A request that this process copies between the peer's memory and local memory.
     Copy {
         request: Request,
         is_put: bool,
@@ -28,43 +28,46 @@ pub(crate) enum Answer {
     },
 }
 
-/// The number of unexpected messages that a process may send before the peer grants it more. Both
-/// sides start with this number, whatever their windows are.
+/// The number of unexpected messages that a process may send before the peer grants it more. It
+/// does not depend on the windows of the two sides.
 pub(crate) const INITIAL_CREDITS: u32 = 2;
 
-/// A peer. All of its queues are bounded: answers by the peer's maximum number of requests
-/// ([`super::MAX_REQUESTS`]), control by that and by the window of unexpected messages. The others
-/// hold operations of this process.
+/// A peer. The queues that the peer can fill are bounded: `answers` by the peer's maximum number of
+/// requests ([`super::MAX_REQUESTS`]), and `control` by this number and the window of unexpected
+/// messages. The other queues hold operations of this process.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// The number of the user's addresses, unreceived messages, and operations.
+    /// The number of references: the user's addresses, the peer's unreceived messages, and the
+    /// operations with this peer.
     pub(crate) references: u32,
-    /// This process has looked up the peer, not the other way round.
+    /// Whether this process has looked up the peer.
     pub(crate) looked_up: bool,
-    /// Used for sending or receiving since the last sweep.
+    /// Whether something was sent to or received from the peer since the last sweep.
     pub(crate) used: bool,
     pub(crate) control: VecDeque<Header>,
     pub(crate) expected: VecDeque<OperationId>,
     pub(crate) unexpected: VecDeque<OperationId>,
     pub(crate) transfers: VecDeque<OperationId>,
     pub(crate) answers: VecDeque<Answer>,
-    /// Unexpected messages that may be sent to it before it returns credits.
+    /// The number of unexpected messages that may be sent to the peer before it returns credits.
     pub(crate) credits: u32,
-    /// Consumed unexpected messages of the peer whose credits were not returned yet, and unconsumed
-    /// ones.
+    /// The number of the peer's unexpected messages that were consumed and whose credits have not
+    /// been returned yet.
     pub(crate) owed: u32,
+    /// The number of the peer's unexpected messages that have not been consumed.
     pub(crate) early: u32,
-    /// Unanswered requests to the peer.
+    /// The number of unanswered requests to the peer.
     pub(crate) requests: u32,
-    /// The rest of this process's window has been granted to the peer.
+    /// Whether the rest of this process's window has been granted to the peer.
     pub(crate) granted: bool,
-    /// This process has announced to the peer that it can copy from and to its memory; the peer has
-    /// announced the same.
+    /// Whether this process has announced to the peer that it can copy from and to the peer's
+    /// memory.
     pub(crate) told: bool,
+    /// Whether the peer has announced that it can copy from and to this process's memory.
     pub(crate) copies: bool,
-    /// The number of sessions so far. Messages of an earlier session return no credit.
+    /// The number of sessions so far. Consuming a message of an earlier session returns no credit.
     pub(crate) session: u32,
-    /// In the list of peers with data to send.
+    /// Whether the peer is in the list of peers with data to send.
     pub(crate) listed: bool,
 }
 
@@ -100,7 +103,7 @@ impl Peer {
             && self.transfers.is_empty()
     }
 
-    /// Resets the state of a session.
+    /// Resets the state that belongs to a session.
     pub(crate) fn end_session(&mut self) {
         *self = Self {
             references: self.references,
@@ -112,15 +115,15 @@ impl Peer {
     }
 }
 
-/// All peers. Their numbers are small, and are reused.
+/// All peers, by number. The numbers are small, because they are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     all: Vec<Option<Box<Peer>>>,
-    /// Peers with data to send.
+    /// The peers with data to send.
     pub(crate) listed: Vec<Rank>,
-    /// Peers that may have no references or session.
+    /// The peers that may have neither references nor a session.
     pub(crate) unused: Vec<Rank>,
-    /// Peers that violated the protocol.
+    /// The peers that violated the protocol.
     pub(crate) broken: Vec<Rank>,
 }
 

@@ -1,4 +1,4 @@
-//! Receiving: the machine's [`FragmentHandler`].
+//! The receiving side of the machine: its [`FragmentHandler`].
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Failure, FragmentHandler};
@@ -10,14 +10,14 @@ use super::wire::{Header, Request, Status};
 use super::{Early, NaMachine, Outcome, SELF, error_of};
 use crate::error::Error;
 
-/// The room for arriving fragments, in bytes, that is advertised to transports. Arriving data is
-/// placed directly, or bounded by windows.
+/// The room for arriving fragments, in bytes, that is advertised to the network. It is practically
+/// unlimited, because arriving data is placed directly or bounded by windows.
 const ROOM: usize = 1 << 30;
-/// The maximum number of a peer's requests here: its unanswered ones, and as many whose answers it
-/// has received although this process does not know of that yet.
+/// The maximum number of a peer's requests here: those that are unanswered, and the same number of
+/// requests whose answers the peer may have received without this process knowing it yet.
 const MAX_ANSWERS: usize = 2 * super::MAX_REQUESTS as usize;
 
-/// A longer fragment that is arriving.
+/// A long fragment that is arriving in chunks.
 #[derive(Debug)]
 pub(crate) enum Arrival {
     Message {
@@ -52,7 +52,7 @@ impl Arrival {
     }
 }
 
-/// The peer violated the protocol.
+/// The error that the peer violated the protocol.
 struct ProtocolError;
 
 impl NaMachine {
@@ -128,7 +128,7 @@ impl NaMachine {
         self.end(id, result);
     }
 
-    /// Delivers an unexpected message to the first receive of its context, which must exist.
+    /// Delivers an unexpected message to the first receive of its context. The context must exist.
     pub(super) fn deliver_unexpected(&mut self, context: u8, source: Rank, tag: u32, bytes: &[u8]) {
         let place = &mut self.unexpected[usize::from(context)];
         let Some(&id) = place.receives.front() else {
@@ -147,7 +147,8 @@ impl NaMachine {
         let filled = buffer.fill(offset, bytes);
         let mut last = true;
         if let Some(used) = several {
-            // The next message has the same alignment as the first.
+            // The next message starts at a multiple of 8 bytes, so it is aligned like the first
+            // message.
             *used = (offset + bytes.len()).next_multiple_of(8);
             last = buffer.length.saturating_sub(*used) < longest;
         }
@@ -165,7 +166,7 @@ impl NaMachine {
             }),
         };
         if filled {
-            // For the receiver of the outcome.
+            // The reference is for the receiver of the outcome.
             self.hold(source);
         }
         if last {
@@ -176,7 +177,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts an unexpected message that was received at once as consumed.
+    /// Counts an unexpected message as consumed that was received as soon as it arrived.
     fn consumed_now(&mut self, from: Rank) {
         if let Some(peer) = self.peers.get(from) {
             peer.owed += 1;
@@ -184,7 +185,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts an early unexpected message as consumed.
+    /// Counts an unexpected message as consumed that had arrived before its receive.
     pub(super) fn consumed(&mut self, from: Rank, session: u32) {
         if let Some(peer) = self.peers.get(from)
             && peer.session == session
@@ -195,7 +196,7 @@ impl NaMachine {
         }
     }
 
-    /// Returns credits once they make up half of the window.
+    /// Returns the owed credits once they make up half of the window.
     fn return_credits(&mut self, from: Rank) {
         if let Some(peer) = self.peers.get(from)
             && peer.owed * 2 >= self.limits.window
@@ -220,8 +221,8 @@ impl NaMachine {
                 if status == Status::Done
                     && let Some(registered) = self.memories.get(request.memory)
                 {
-                    // SAFETY: registered memory is valid for writes, and the range was just checked
-                    // to be within it.
+                    // SAFETY: the user guarantees that registered memory is valid for writes, and
+                    // the range was just checked to be within the memory.
                     unsafe { registered.segments.write(request.offset, payload) };
                 }
                 self.done(from, request.operation, status);
@@ -269,7 +270,8 @@ impl NaMachine {
             Header::Credits(count) => {
                 let window = self.limits.window;
                 let peer = self.peers.get(from).ok_or(ProtocolError)?;
-                // Windows may differ, and a peer with a larger one returns more at once.
+                // The peer's window may be larger than this process's, so more credits than the own
+                // window are accepted.
                 peer.credits = peer.credits.saturating_add(count).min(window.max(1 << 16));
                 if !peer.unexpected.is_empty() {
                     self.peers.list(from);
@@ -294,8 +296,8 @@ impl NaMachine {
     /// Performs the checks that apply to all fragments.
     fn arrives(&mut self, from: Rank, header: &Header, length: usize) -> Result<(), ProtocolError> {
         let window = self.limits.window;
-        // The sender may have other options. It believes that the message was taken, so the message
-        // is not dropped silently; instead the peer is given up.
+        // The sender may have larger limits. It believes that the message was delivered, so the
+        // message must not be dropped silently; instead the peer is given up.
         let limit = match header {
             Header::Unexpected { .. } => Some((self.limits.unexpected, "max_unexpected_size")),
             Header::Expected { .. } => Some((self.limits.expected, "max_expected_size")),
@@ -312,7 +314,7 @@ impl NaMachine {
         }
         let peer = self.peers.add(from);
         peer.used = true;
-        // The peer's requests cannot have more answers.
+        // The requests that a peer may make cannot cause more answers than this.
         if peer.control.len() > MAX_ANSWERS + 8 {
             return Err(ProtocolError);
         }
@@ -356,7 +358,7 @@ impl NaMachine {
         Ok(())
     }
 
-    /// Places the bytes of a reply in memory, unless their get has ended.
+    /// Writes the bytes of a reply to local memory, unless the get has ended.
     fn place_reply(&mut self, from: Rank, operation: u64, position: u64, bytes: &[u8]) {
         let id = OperationId::of_u64(operation);
         let Some(operation) = self.operations.get(id) else {
@@ -369,7 +371,8 @@ impl NaMachine {
         let is_asked_for = !transfer.is_put && end.is_some_and(|end| end <= transfer.requested);
         if operation.peer == Some(from) && transfer.error.is_none() && is_asked_for {
             let offset = transfer.local_offset + position;
-            // SAFETY: within the local memory of the operation, which owns it until it ends.
+            // SAFETY: the range is within the local memory of the operation, which owns the memory
+            // until it ends.
             unsafe { transfer.local.write(offset, bytes) };
             transfer.missing = transfer.missing.saturating_sub(bytes.len() as u64);
             if transfer.missing == 0 {
@@ -395,8 +398,8 @@ impl NaMachine {
         }
         if let OperationKind::Transfer(transfer) = &mut operation.kind {
             transfer.requests = transfer.requests.saturating_sub(1);
-            // Answers of an operation arrive in any order. A missing answer counts as that of a
-            // copy.
+            // Answers to an operation's requests arrive in any order and do not tell the kind of
+            // request. Each unanswered request is therefore taken for a copy if possible.
             transfer.copies = transfer.copies.min(transfer.requests);
             if status != Status::Done {
                 transfer.error.get_or_insert(error_of(status));
@@ -454,23 +457,23 @@ impl Buffer {
     /// Returns the buffer's bytes.
     ///
     /// # Safety
-    /// The bytes are valid for reads, and not written to meanwhile.
+    /// The bytes must be valid for reads, and must not be written to while the result is used.
     pub(crate) unsafe fn bytes<'a>(&self) -> &'a [u8] {
         match self.length {
             0 => &[],
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that the bytes are valid for reads and not written to.
             length => unsafe { std::slice::from_raw_parts(self.start, length) },
         }
     }
 
-    /// Copies bytes to the buffer, starting at `offset`, if they fit.
+    /// Copies bytes to the buffer, starting at `offset`. Returns `false` if they do not fit.
     fn fill(&self, offset: usize, bytes: &[u8]) -> bool {
         let fits = offset
             .checked_add(bytes.len())
             .is_some_and(|end| end <= self.length);
         if fits && !bytes.is_empty() {
-            // SAFETY: within memory that the operation owns until it has ended, as guaranteed by
-            // the caller that began it.
+            // SAFETY: the range is within the buffer. The caller that began the operation
+            // guarantees that the operation owns the buffer until it has ended.
             unsafe {
                 std::ptr::copy(bytes.as_ptr(), self.start.add(offset), bytes.len());
             }
@@ -497,8 +500,8 @@ impl FragmentHandler for NaMachine {
             | Source::Reply {
                 segments, start, ..
             } => {
-                // SAFETY: memory of an operation that does not end while it is read, or registered
-                // memory, which is not deregistered before.
+                // SAFETY: this is memory of an operation, which does not end while its memory is
+                // read, or registered memory, which is not deregistered while it is read.
                 unsafe { segments.read(start + offset as u64, into) };
             }
         }
@@ -511,11 +514,12 @@ impl FragmentHandler for NaMachine {
                 segments, start, ..
             } => {
                 let (at, count) = segments.piece(start + offset as u64, length)?;
-                // SAFETY: as for `read`; the initiator of a put has guaranteed not to write
-                // meanwhile.
+                // SAFETY: this is memory of an operation, which does not end while its memory is
+                // read. The initiator of a put guarantees not to write to the memory meanwhile.
                 (count == length).then(|| unsafe { std::slice::from_raw_parts(at, length) })
             }
-            // Other peers may put to this memory.
+            // Registered memory is not lent as a slice, because other peers may put to it
+            // meanwhile.
             Source::Reply { .. } => None,
         }
     }
@@ -583,7 +587,8 @@ impl FragmentHandler for NaMachine {
                     .memories
                     .check(request.memory, at, piece.len() as u64, true)
                 {
-                    // SAFETY: registered memory is valid for writes, and this is within it.
+                    // SAFETY: the user guarantees that registered memory is valid for writes, and
+                    // the range was just checked to be within the memory.
                     Ok(registered) => unsafe { registered.segments.write(at, piece) },
                     Err(refused) => *status = refused,
                 }
@@ -634,7 +639,8 @@ impl FragmentHandler for NaMachine {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         tracing::debug!(peer, %failure, "a session has ended");
         match failure {
-            // The network has ended the session here, and the peer may be alive.
+            // In the first two cases the network has ended the session on this side, and the peer
+            // may be alive.
             Failure::Broken(_) => self.session_ended(peer, &Error::GivenUp, true),
             Failure::Lost(_) => self.session_ended(peer, &Error::Unreachable(failure), true),
             _ => self.session_ended(peer, &Error::Unreachable(failure), false),

@@ -1,4 +1,4 @@
-//! Sending.
+//! The sending side of the machine.
 
 use std::sync::Arc;
 
@@ -14,12 +14,13 @@ use super::{MAX_REQUESTS, NaMachine, Outcome};
 use crate::error::Error;
 use conduit_portals::transport::fragment::Failure;
 
-/// The maximum length of a request, reply or copy in bytes.
+/// The maximum number of bytes that one request, reply or copy transfers.
 pub(super) const PIECE: usize = 1 << 20;
-/// Shorter runs of memory are sent instead of copied, because a system call takes longer.
+/// The minimum length of a contiguous run of memory, in bytes, that the target copies itself.
+/// Shorter runs are sent, because this is faster than the system call of a copy.
 const MIN_COPY: usize = 4 << 10;
 
-/// The source of a payload that a transport reads.
+/// The source of a payload that the network reads.
 #[derive(Debug)]
 pub(crate) enum Source {
     Message {
@@ -61,14 +62,14 @@ impl From<Refused> for Sent {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => Self::Full,
-            // Lengths are checked before.
+            // `TooLong` does not occur, because lengths are checked before.
             Refused::Dead | Refused::NoSuchRank | Refused::TooLong => Self::Gone,
         }
     }
 }
 
 impl NaMachine {
-    /// Hands as much data to the network as it takes now.
+    /// Passes as much data to the network as it accepts now.
     pub(crate) fn flush(&mut self, network: &mut impl OpenTransport) {
         let mut listed = std::mem::take(&mut self.peers.listed);
         for number in listed.drain(..) {
@@ -86,7 +87,7 @@ impl NaMachine {
                 }
             }
         }
-        // Reuses the list's memory.
+        // The old list is kept, so that its memory is reused.
         listed.append(&mut self.peers.listed);
         self.peers.listed = listed;
     }
@@ -98,7 +99,7 @@ impl NaMachine {
 
     fn flush_peer(&mut self, number: Rank, network: &mut impl OpenTransport) -> Sent {
         if let Some(peer) = self.peers.get(number) {
-            // Control fragments alone do not begin a session: the peer may be gone.
+            // Control fragments alone must not begin a session, because the peer may be gone.
             if peer.is_quiet() && !network.has_session(number) {
                 return Sent::Yes;
             }
@@ -119,7 +120,7 @@ impl NaMachine {
             Self::send_request,
         ];
         for step in steps {
-            // Until nothing of this kind is left.
+            // Each step is repeated until it has nothing left to send.
             while let Some(sent) = step(self, number, network) {
                 match sent {
                     Sent::Yes => {}
@@ -174,7 +175,7 @@ impl NaMachine {
             return Some(Sent::Yes);
         };
         let header = header.encode();
-        // SAFETY: valid until the operation has ended.
+        // SAFETY: the user guarantees that the buffer is valid until the operation has ended.
         let bytes = unsafe { buffer.bytes() };
         let taken = if header.len() + bytes.len() <= MAX_TINY {
             send_tiny(network, number, &header, bytes)
@@ -212,7 +213,7 @@ impl NaMachine {
                 header,
                 payload: Payload::Read {
                     token: token as u64,
-                    // Fits: the length of a message or piece.
+                    // The cast is lossless: the length is that of a message or piece.
                     length: length as u32,
                 },
             },
@@ -236,7 +237,7 @@ impl NaMachine {
                 peer.answers.pop_front();
                 let status = self.copy(network, number, &request, is_put, address, length);
                 self.done(number, request.operation, status);
-                // The answer goes out at once if possible.
+                // The answer was queued as a control fragment, and is sent at once if possible.
                 self.send_control(number, network)
             }
             Answer::Reply {
@@ -258,7 +259,7 @@ impl NaMachine {
                 let count = segments
                     .piece(offset, (left as usize).min(PIECE))
                     .map_or(0, |(_, count)| count);
-                // Fits: at most `left`.
+                // The cast is lossless: `count` is at most `left`.
                 let rest = left - count as u32;
                 let header = Header::Reply {
                     operation,
@@ -268,7 +269,7 @@ impl NaMachine {
                 let header = header.encode();
                 let taken = if header.len() + count <= MAX_TINY {
                     let mut bytes = [0; MAX_TINY];
-                    // SAFETY: registered memory is valid for reads.
+                    // SAFETY: the user guarantees that registered memory is valid for reads.
                     unsafe { segments.read(offset, &mut bytes[..count]) };
                     send_tiny(network, number, &header, &bytes[..count])
                 } else {
@@ -337,7 +338,8 @@ impl NaMachine {
                 return;
             }
             let remote = address.wrapping_add(before as u64);
-            // SAFETY: registered memory is valid for reads and writes until it is deregistered.
+            // SAFETY: the user guarantees that registered memory is valid for reads and writes
+            // until it is deregistered.
             result = unsafe {
                 match is_put {
                     true => network.copy_from(number, remote, at, count),
@@ -355,7 +357,8 @@ impl NaMachine {
         }
     }
 
-    /// Sends the next request of the first transfer to a peer. Transfers take turns.
+    /// Sends the next request of the first transfer in a peer's queue. The transfers of the queue
+    /// take turns.
     fn send_request(&mut self, number: Rank, network: &mut impl OpenTransport) -> Option<Sent> {
         let peer = self.peers.get(number)?;
         if peer.requests >= MAX_REQUESTS {
@@ -386,7 +389,7 @@ impl NaMachine {
         let taken = match run {
             Some((address, run)) if run >= MIN_COPY && peer.copies => {
                 (count, is_copy) = (run, true);
-                // The peer accesses the memory at this address.
+                // The address is exposed, because the peer accesses the memory at this address.
                 let (address, length) = (address.expose_provenance() as u64, run as u32);
                 let header = match is_put {
                     true => Header::PutCopy {
@@ -406,7 +409,8 @@ impl NaMachine {
                 let header = Header::Put(request).encode();
                 if header.len() + length <= MAX_TINY {
                     let mut bytes = [0; MAX_TINY];
-                    // SAFETY: memory of an operation that has not ended.
+                    // SAFETY: the operation has not ended, so the user guarantees that its local
+                    // memory is valid for reads.
                     unsafe { transfer.local.read(from, &mut bytes[..length]) };
                     send_tiny(network, number, &header, &bytes[..length])
                 } else {
@@ -424,7 +428,7 @@ impl NaMachine {
                 let header = Header::Get {
                     request,
                     position: transfer.requested,
-                    // Fits: the length of a piece.
+                    // The cast is lossless: the length is that of a piece.
                     length: length as u32,
                 };
                 send_tiny(network, number, &header.encode(), &[])

@@ -3,7 +3,7 @@
 //! ```text
 //! unexpected  1 | context 1 | tag 4                                          | message
 //! expected    2 | context 1 | sender's context 1 | tag 4                     | message
-//! credits     3 | unexpected messages that were consumed 4
+//! credits     3 | number of credits 4
 //! put         4 | operation 8 | memory 12 | offset 8                         | bytes
 //! put copy    5 | operation 8 | memory 12 | offset 8 | address 8 | length 4
 //! get         6 | operation 8 | memory 12 | offset 8 | position 8 | length 4
@@ -13,30 +13,32 @@
 //! may copy   10
 //! ```
 //!
-//! A memory consists of its index 4 and its owner's key 8; offsets are within it. Put, get and
-//! their copies are requests. Each is answered once: by `done`, or by the last `reply`. A copy is
-//! performed by the target, which has access to the memory of the initiator's process at the given
-//! address. A process with such access announces it (`may copy`) before anything else in a session.
+//! The field `memory` consists of the memory's index (4 bytes) and key (8 bytes), and `offset` is
+//! relative to the beginning of the memory. Put, put copy, get and get copy are requests. Each
+//! request is answered once, by `done` or by the last `reply`. A copy is performed by the target,
+//! which has access to the memory of the initiator's process at the given address. A process that
+//! has such access announces it with `may copy` before it sends anything else in a session.
 
 /// The maximum length of a header in bytes.
 pub(crate) const MAX: usize = 41;
 const _: () = assert!(MAX <= conduit_portals::transport::fragment::MAX_HEADER);
 
-/// The name of a process's registered memory; see [`super::memory`].
+/// The identity of a process's registered memory; see [`super::memory`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MemoryKey {
     pub(crate) index: u32,
-    /// Random, so that no handle of earlier memory, or of another process's memory, matches.
+    /// The key, which is random, so that no handle of earlier memory or of another process's memory
+    /// matches.
     pub(crate) key: u64,
 }
 
-/// A request for a transfer between the initiator and the target's memory.
+/// The fields that all requests for a transfer share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Request {
     /// The initiator's operation.
     pub(crate) operation: u64,
     pub(crate) memory: MemoryKey,
-    /// The offset in the memory.
+    /// The offset in the target's memory.
     pub(crate) offset: u64,
 }
 
