@@ -1,4 +1,4 @@
-//! The doorbell by which another process wakes this one when it has work for it: two words in
+//! The doorbell by which another process wakes this one after sending it work: two words in
 //! shared memory and their protocol, without the system calls.
 //!
 //! There are two ways to ring the doorbell. Neither uses a fence, since both are on hot paths:

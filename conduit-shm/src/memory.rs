@@ -134,7 +134,7 @@ impl Version {
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
         // The kernel reclaims page cache when needed, so it counts as available. In version 1, a
-        // number larger than any memory means that there is no limit.
+        // number larger than any memory means no limit.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),

@@ -9,7 +9,7 @@
 //! Each side stores one word and then loads another word, which the other side stores. The pairs of
 //! words are a record and `watched`, a bit and `sleeping`, a ring's head and `waiting`. Full fences
 //! between the two accesses ensure that at least one side sees the other's store (Dekker's
-//! algorithm). So no wake-up is lost, and a sleeper needs no time limit.
+//! algorithm). Hence no wake-up is lost, and a sleeper needs no time limit.
 
 use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
 

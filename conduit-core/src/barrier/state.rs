@@ -142,7 +142,7 @@ impl<M: Mode> Barriers<M> {
     }
 
     /// Advances the barriers and returns whether one of them completed. Every poll calls this, so
-    /// that a rank that only polls still passes on what it has learned, for which others wait.
+    /// a rank that only polls still passes on the news that others wait for.
     pub(crate) fn advance<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         let mut ended = false;
         if kernel.job.is_child() {

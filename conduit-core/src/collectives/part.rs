@@ -1,5 +1,5 @@
-//! One part of an operation at one rank, with the messages that it waits for and those that it
-//! still has to send.
+//! One part of an operation at one rank, with the messages it expects and the messages it still has
+//! to send.
 
 use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;

@@ -1,5 +1,5 @@
-//! The context of this thread, which is recorded with checks: the handler that it runs, if any, and
-//! whether it has a payload prepared.
+//! The context of this thread, recorded if checks are on: the handler it runs, if any, and whether
+//! it has a payload prepared.
 
 use std::cell::Cell;
 

@@ -125,7 +125,7 @@ mod tests {
             }
         }
 
-        /// Takes a large message, then checks every five nanoseconds whether the pause goes on.
+        /// Takes a large message, then checks every five nanoseconds whether the pause continues.
         /// Returns the length of the pause.
         fn takes(&mut self) -> Duration {
             self.coalescing

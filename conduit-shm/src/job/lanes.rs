@@ -537,7 +537,7 @@ impl<M: Mode> Shm<M> {
         self.lanes.dead.store(dead + 1, Ordering::Relaxed);
         match state.try_lock() {
             Some(mut state) => self.end_lanes_of_dead(&mut state),
-            // Whoever holds the lock is signalled to check for a dead peer again.
+            // The signal makes the lock's holder check for a dead peer again.
             None => self.own().control().signal(),
         }
     }

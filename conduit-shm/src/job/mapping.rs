@@ -195,8 +195,8 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         let (base, len) = (self.base.as_ptr().cast(), self.layout.total);
-        // SAFETY: `new` has mapped this range with this length. Whoever holds a pointer into the
-        // mapping also holds the network, which in turn holds the mapping.
+        // SAFETY: `new` has mapped this range with this length. Every holder of a pointer into
+        // the mapping also holds the network, which in turn holds the mapping.
         let unmapped = unsafe { rustix::mm::munmap(base, len) };
         if let Err(error) = unmapped {
             tracing::debug!(%error, "cannot unmap a rank's memory");

@@ -510,7 +510,7 @@ impl<M: Mode> Shm<M> {
             let most = left.min(budget.limit - budget.count);
             let head = inbound.ring.peek();
             if head.is_some_and(|(_, frame)| frame.kind == KIND_SKIP) {
-                // `next` passes the skip, so the loop goes on with the message behind it.
+                // `next` passes the skip, so the loop continues with the message behind it.
                 inbound.ring.next();
                 continue;
             }

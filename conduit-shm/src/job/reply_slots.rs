@@ -317,8 +317,7 @@ impl<M: Mode> Shm<M> {
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
     }
 
-    /// Ends the offer if the word looks like a reply but the ring has meanwhile found that there is
-    /// none.
+    /// Ends the offer if the word looks like a reply but the ring has meanwhile ruled out a reply.
     #[cold]
     fn miss_reply(&self) {
         if self.offering_producer().is_none_or(Producer::has_no_reply) {

@@ -192,8 +192,8 @@ impl Session {
         if write(ring) {
             return true;
         }
-        // The head is read before another attempt to write, so that any other head that is seen
-        // later means that there is room.
+        // The head is read before another attempt to write, so that a
+        // different head seen later means new room.
         let head = ring.slots().head().load(Ordering::Relaxed);
         if write(ring) {
             return true;

@@ -4,7 +4,7 @@ use conduit_portals::sync::{AtomicU64, Ordering};
 
 use super::{Extent, Frame, KIND_SKIP, ReservedTags, Slots, frame_in, tag, tag_in, word};
 
-/// What the consumer finds at its position.
+/// The content of the ring at the consumer's position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// No message has arrived yet.

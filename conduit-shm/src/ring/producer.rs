@@ -14,7 +14,7 @@
 //! the reply ([`Producer::offer`]): the consumer may write the reply there before it releases the
 //! message. One cache line then travels in both directions, which takes two thirds of the time of
 //! two lines that travel in one direction each. An offered slot is not written again until the
-//! reply has been taken, or until the head shows that there is no reply. A producer may therefore
+//! reply has been taken, or until the head rules out a reply. A producer may therefore
 //! have to take a reply before it finds room. A reply's tag is never a message's tag.
 
 use std::sync::atomic::AtomicBool;

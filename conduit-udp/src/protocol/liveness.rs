@@ -61,7 +61,7 @@ impl MtuProbe {
     }
 }
 
-/// What is known of a peer's liveness.
+/// The known state of a peer's liveness.
 #[derive(Debug)]
 pub(super) struct Liveness {
     /// When the last packet was received.

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! A peer has a row if its state differs from that at the start, or did in the peer's previous row.
-//! So the state of a peer without a row is that at the start. [`Recorder`] writes such rows, and
+//! A peer without a row therefore has its state from the start. [`Recorder`] writes such rows, and
 //! [`Log`] reads them.
 //!
 //! A killed rank leaves a file whose last line may be cut off. [`Log::parse`] omits such a line and

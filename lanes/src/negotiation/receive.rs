@@ -85,7 +85,7 @@ impl Lanes {
                     peer: from,
                 });
             }
-            // Both ends have recalled the lane, which they do only once they have left it.
+            // Both ends have recalled the lane; each recalls only after leaving it.
             (Message::Recall { .. }, Some((at, State::Recalled)))
             | (Message::Returned { .. }, Some((at, State::Recalled))) => self.close(at, act),
             (Message::Recall { .. }, Some((at, State::Offered))) => {

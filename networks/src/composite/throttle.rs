@@ -34,7 +34,7 @@ pub(super) struct PollThrottle {
     /// The number of empty polls of the inter-host network until that network counts as being
     /// without traffic.
     traffic: AtomicU32,
-    /// What the last check of the inter-host network found ready.
+    /// The result of the last check of the inter-host network.
     inter: Atomic<Ready>,
 }
 
