@@ -65,7 +65,7 @@ fn main() {
     let options = Options {
         address: HOME,
         scope: 0,
-        port: 0,
+        ports: Options::ANY_PORT,
         mtu: Some(1 << 16),
         send_buffer: 1 << 20,
         receive_buffer: 8 << 20,

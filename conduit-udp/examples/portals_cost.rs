@@ -126,7 +126,7 @@ fn portals(mtu: usize) -> (f64, f64) {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
         scope: 0,
-        port: 0,
+        ports: Options::ANY_PORT,
         mtu: Some(mtu),
         send_buffer: Options::BUFFER,
         receive_buffer: Options::BUFFER,

@@ -15,6 +15,9 @@ settings::group! {
         ValueKind::Text("comma-separated interface names, addresses and subnets"),
         unset "the interface of the default route, else the first interface that is up",
         "interfaces to use for UDP, in order of preference";
+    "CONDUIT_UDP_PORTS" ports: Option<String> = None, ValueKind::Text("a range of ports, as in 40000-40099"),
+        unset "any free ports",
+        "ports for the UDP sockets of a host's ranks: each rank takes one, and up to four more while they are free";
     "CONDUIT_UDP_MTU" mtu: Option<usize> = None, ValueKind::bytes(1280, 65_535, 1),
         unset "the interface's MTU",
         "bytes of the largest IP packet to send";

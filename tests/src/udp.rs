@@ -18,7 +18,7 @@ pub fn config(mtu: usize) -> UdpConfig {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
         scope: 0,
-        port: 0,
+        ports: Options::ANY_PORT,
         mtu: Some(mtu),
         send_buffer: 1 << 20,
         receive_buffer: 1 << 20,

@@ -197,6 +197,22 @@ fn an_interface_that_is_not_there_is_named() {
     job.ends_with(1, &["CONDUIT_UDP_INTERFACE", "ether99", "lo "]);
 }
 
+#[test]
+fn ranks_take_ports_of_a_range_and_name_it_when_it_is_exhausted() {
+    // Below the ports that systems give to other programs.
+    let first = 20_000 + std::process::id() % 10_000;
+    let ports = |count: u32| format!("{first}-{}", first + count - 1);
+    separate(4, &["calls", "seq"], &[("CONDUIT_UDP_PORTS", &ports(40))]);
+    for (value, reason) in [
+        (&*ports(2), "are in use (CONDUIT_UDP_PORTS)"),
+        ("9-8", "CONDUIT_UDP_PORTS"),
+    ] {
+        let job = Job::new(HELPER, 3, HELPER, &["calls", "seq"]);
+        let job = job.envs(&SEPARATE).env("CONDUIT_UDP_PORTS", value);
+        job.ends_with(1, &[reason]);
+    }
+}
+
 // ---- between namespaces ----------------------------------------------------------------------
 
 #[test]

@@ -1,5 +1,6 @@
 //! The configuration of a rank's network, and its derivation from the settings.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,6 +75,10 @@ impl UdpConfig {
         options.send_buffer = settings.socket_buffer;
         options.receive_buffer = settings.socket_buffer;
         options.offload = settings.offload;
+        if let Some(text) = &settings.ports {
+            let reason = || format!("is {text:?}, must be FIRST-LAST, ports from 1 to 65535");
+            options.ports = ports(text).ok_or_else(|| failed("CONDUIT_UDP_PORTS", reason()))?;
+        }
         let mut config = Self::new(options, host.to_owned());
         let milliseconds = |ms: u32| u64::from(ms) * 1_000_000;
         config.protocol.dead_time = milliseconds(settings.dead_time);
@@ -90,5 +95,26 @@ impl UdpConfig {
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config.portals.arrival_bytes = settings.arrivals;
         Ok(config)
+    }
+}
+
+/// Parses a range of ports; `None` if the text is not one.
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let ports = first.trim().parse().ok()?..=last.trim().parse().ok()?;
+    (*ports.start() > 0 && !ports.is_empty()).then_some(ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_ports() {
+        assert_eq!(ports("40000-40099"), Some(40_000..=40_099));
+        assert_eq!(ports(" 1 - 65535"), Some(1..=65_535));
+        for wrong in ["", "40000", "0-9", "9-8", "1-65536", "a-b", "-5", "1-2-3"] {
+            assert_eq!(ports(wrong), None, "{wrong}");
+        }
     }
 }

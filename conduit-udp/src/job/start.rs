@@ -358,7 +358,7 @@ mod tests {
         let options = Options {
             address: udp_address(0).ip,
             scope: 0,
-            port: 0,
+            ports: Options::ANY_PORT,
             mtu: Some(1500),
             send_buffer: Options::BUFFER,
             receive_buffer: Options::BUFFER,

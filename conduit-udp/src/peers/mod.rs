@@ -208,7 +208,7 @@ impl OpenUdp {
 
 fn open_socket(config: &OpenConfig, interface: &Interface, port: u16) -> Result<Socket, OpenError> {
     let mut options = Options::on(interface);
-    options.port = port;
+    options.ports = port..=port;
     options.mtu = config.mtu.or(options.mtu);
     options.send_buffer = config.socket_buffer;
     options.receive_buffer = config.socket_buffer;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +28,9 @@ pub struct Options {
     pub address: IpAddr,
     /// Index of its interface; needed for link-local addresses.
     pub scope: u32,
-    /// Local port, or 0 for any free port.
-    pub port: u16,
+    /// Local ports, of which the socket takes a free one. [`Self::ANY_PORT`] leaves the choice to
+    /// the system.
+    pub ports: RangeInclusive<u16>,
     /// Bytes of the largest IP packet.
     pub mtu: Option<usize>,
     /// Requested size of the send buffer in bytes.
@@ -40,6 +42,9 @@ pub struct Options {
 }
 
 impl Options {
+    /// Any free port.
+    pub const ANY_PORT: RangeInclusive<u16> = 0..=0;
+
     /// Default size of both buffers in bytes: a full window of Ethernet packets.
     pub const BUFFER: usize = 4 << 20;
 
@@ -48,7 +53,7 @@ impl Options {
         Self {
             address: interface.address,
             scope: interface.index,
-            port: 0,
+            ports: Self::ANY_PORT,
             mtu: interface.mtu,
             send_buffer: Self::BUFFER,
             receive_buffer: Self::BUFFER,
@@ -145,7 +150,7 @@ impl Socket {
     /// Returns a [`SocketError`] if the socket can't be opened. A system without offload or reports
     /// causes no error.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
-        let address = local(options, options.port);
+        let address = local(options, *options.ports.start());
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
         let payload = largest_payload(options.address, mtu);
         if payload < MIN_PACKET {
@@ -188,9 +193,7 @@ impl Socket {
             let _ = system::set(fd, Number::Join, 1);
         }
         let buffers = set_buffers(&socket, options).map_err(failed("cannot read buffer sizes"))?;
-        socket
-            .bind(&address.into())
-            .map_err(failed("cannot bind a socket"))?;
+        bind(&socket, options, &options.ports).map_err(failed("cannot bind a socket"))?;
         let local = socket
             .local_addr()
             .map_err(failed("cannot read the port"))?
@@ -565,9 +568,33 @@ fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     set_buffers(&socket, options)?;
     // The socket is never read: it gets the smallest receive buffer.
     socket.set_recv_buffer_size(1)?;
-    socket.bind(&local(options, 0).into())?;
+    // A single port is the main socket's.
+    let is_range = options.ports.start() < options.ports.end();
+    let any = Options::ANY_PORT;
+    bind(
+        &socket,
+        options,
+        if is_range { &options.ports } else { &any },
+    )?;
     socket.connect(&(*to).into())?;
     Ok(socket.into())
+}
+
+/// Binds a socket to a free port of a range. The processes of a host begin at different ports.
+fn bind(socket: &RawSocket, options: &Options, ports: &RangeInclusive<u16>) -> io::Result<()> {
+    let (first, last) = (*ports.start(), *ports.end());
+    let count = u32::from(last - first) + 1;
+    let begin = std::process::id() % count;
+    for at in 0..count {
+        // Lossless: less than `count`.
+        let port = first + ((begin + at) % count) as u16;
+        match socket.bind(&local(options, port).into()) {
+            Err(error) if count > 1 && error.kind() == io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    let message = format!("all ports from {first} to {last} are in use (CONDUIT_UDP_PORTS)");
+    Err(io::Error::new(io::ErrorKind::AddrInUse, message))
 }
 
 /// Forbids IP fragmentation, so that a full-sized probe validates the path's MTU.

@@ -23,7 +23,7 @@ fn options(address: IpAddr) -> Options {
     Options {
         address,
         scope: 0,
-        port: 0,
+        ports: Options::ANY_PORT,
         mtu: Some(1 << 16),
         send_buffer: 1 << 20,
         receive_buffer: 8 << 20,

@@ -214,15 +214,40 @@ fn payloads_are_what_the_headers_leave() {
 }
 
 #[test]
+fn sockets_take_ports_of_the_range() {
+    let address = loopbacks()[0];
+    // Whatever the system gives is free, and usually so are its neighbours.
+    let (ports, first) = loop {
+        let port = open(&options(address)).address().port();
+        let Some(last) = port.checked_add(2) else {
+            continue;
+        };
+        let options = Options {
+            ports: port..=last,
+            ..options(address)
+        };
+        let sockets: Vec<_> = (0..3).map_while(|_| Socket::open(&options).ok()).collect();
+        if sockets.len() == 3 {
+            break (options, sockets);
+        }
+    };
+    let mut taken: Vec<_> = first.iter().map(|socket| socket.address().port()).collect();
+    taken.sort_unstable();
+    assert_eq!(taken, ports.ports.clone().collect::<Vec<_>>());
+    let error = Socket::open(&ports).unwrap_err().to_string();
+    assert!(error.contains("are in use (CONDUIT_UDP_PORTS)"), "{error}");
+}
+
+#[test]
 fn what_cannot_be_opened_says_why() {
     let address = loopbacks()[0];
     let taken = open(&options(address)).address();
     let first = open(&Options {
-        port: taken.port(),
+        ports: taken.port()..=taken.port(),
         ..options(address)
     });
     let error = Socket::open(&Options {
-        port: first.address().port(),
+        ports: first.address().port()..=first.address().port(),
         ..options(address)
     })
     .unwrap_err();

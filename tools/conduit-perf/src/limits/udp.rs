@@ -132,7 +132,7 @@ pub(crate) fn open() -> Result<Socket, Error> {
     Socket::open(&Options {
         address: Ipv4Addr::LOCALHOST.into(),
         scope: 0,
-        port: 0,
+        ports: Options::ANY_PORT,
         mtu: Some(1 << 16),
         send_buffer: Options::BUFFER,
         receive_buffer: Options::BUFFER,
