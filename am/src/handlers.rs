@@ -247,7 +247,7 @@ impl<H: Clone> Table<H> {
             .filter(|&id| !taken[usize::from(id)]);
         for registration in list {
             if registration.id == AUTOMATIC {
-                // `check` has made sure that there are enough free ids.
+                // `check` has ensured enough free ids.
                 let Some(id) = free.next() else { break };
                 registration.id = id;
             }
