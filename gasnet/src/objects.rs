@@ -168,7 +168,7 @@ fn client<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     (job, check(call, "client", &job.objects.client, handle))
 }
 
-/// Returns the object of a memory kind's handle. GASNet-EX does not define the calls below for
+/// Returns the object of a memory kind's handle. GASNet-EX does not define the `gex_MK_*` calls for
 /// `GEX_MK_HOST`; here that kind behaves like any other.
 fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
     let job = Job::of(call);
@@ -183,7 +183,7 @@ fn kind<'a>(call: &str, handle: *const c_void) -> (&'a Job, &'a Object) {
 
 macro_rules! words {
     ($($find:ident: $set:ident, $query:ident, $flags:ident;)*) => {$(
-        /// Stores a word for the client with the object.
+        /// Stores a word of the client with the object.
         #[unsafe(no_mangle)]
         extern "C" fn $set(handle: *const c_void, value: *mut c_void) {
             let found = $find(stringify!($set), handle);
@@ -274,8 +274,8 @@ extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
     endpoint_index("gex_EP_QueryIndex", handle)
 }
 
-/// Writes the handles of the job's objects, for a job joined with `gasnet_init`. Null pointers are
-/// skipped.
+/// Writes the handles of the job's objects through the pointers that are not null, for a job joined
+/// with `gasnet_init`.
 ///
 /// # Safety
 /// Each pointer must be null or valid for a write.

@@ -1,6 +1,6 @@
-//! The path of a sender's messages.
+//! The choice of the path of a sender's messages.
 
-/// The path of a fragment.
+/// The path of a fragment, or what the sender must do first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The base path.
@@ -26,8 +26,8 @@ enum Path {
     Leaving,
 }
 
-/// The choice of the path of a sender's messages to one peer, which preserves their order when the
-/// path changes.
+/// Chooses between the base path and the lane for a sender's messages to one peer, and preserves
+/// the messages' order when the path changes.
 ///
 /// On the switch to the lane, an announcement is the last fragment on the base path, and the
 /// receiver polls the lane only after it has received the announcement. The sender does not wait.
@@ -44,14 +44,14 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Starts to use the lane, after [`Action::Open`](crate::Action::Open).
+    /// Starts to use the lane. To be called after [`Action::Open`](crate::Action::Open).
     pub fn open(&mut self, generation: u32) {
         if self.path == Path::Base {
             self.path = Path::Opening(generation);
         }
     }
 
-    /// Starts to leave the lane, after [`Action::Drain`](crate::Action::Drain).
+    /// Starts to leave the lane. To be called after [`Action::Drain`](crate::Action::Drain).
     pub fn drain(&mut self) {
         self.path = match self.path {
             Path::Base | Path::Opening(_) => Path::Base,
@@ -85,9 +85,9 @@ impl Outlet {
         self.outstanding = self.outstanding.saturating_sub(fragments);
     }
 
-    /// Returns to the base path if the lane is being left and is empty. Returns whether the base
-    /// path is in use. If it is after a drain, the caller must call
-    /// [`Lanes::drained`](crate::Lanes::drained).
+    /// Switches to the base path if the lane is being left, is empty, and no message is incomplete.
+    /// Returns whether the base path is in use. When the result is `true` after a drain, the caller
+    /// must call [`Lanes::drained`](crate::Lanes::drained).
     pub fn has_left(&mut self) -> bool {
         let is_done = self.path == Path::Leaving && !self.is_within && self.outstanding == 0;
         if is_done {

@@ -1,8 +1,8 @@
 //! The creation of teams from the ranks of a parent team, and their destruction.
 //!
-//! All ranks of the parent tell each other, by one gather to all, how they take part. Each rank
-//! then determines the members of its own new team without further messages. A barrier of the
-//! parent comes last, so that all members of a new team have entered the team when it is used.
+//! In one gather to all, each rank of the parent states how it takes part. Each rank then
+//! determines the members of its own new team without further messages. A barrier of the parent
+//! comes last, so that all members of a new team have entered the team when it is used.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -42,7 +42,8 @@ struct Told {
     /// The color, or the checksum of the member list.
     which: u32,
     key: i32,
-    /// The count in the new team's name, if this rank is the team's first member.
+    /// The count for the new team's [`TeamId`], which is used if this rank is the team's first
+    /// member.
     count: u32,
 }
 
@@ -75,11 +76,12 @@ fn checksum(members: &[Rank]) -> u32 {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Creates teams from the ranks of a team, at most one of which contains this rank. Waits until
-    /// all ranks of the parent have made this call. The new team may then be used at once.
+    /// Creates teams from the ranks of `parent`, and returns the new team that contains this rank,
+    /// if any. Waits until all ranks of the parent have made this call. The new team may be used as
+    /// soon as the call returns.
     ///
-    /// Collective over the parent. A team takes 4 bytes per member (8 if its members are not in
-    /// ascending order), plus about 700 bytes.
+    /// Collective over the parent. A team takes 4 bytes of memory per member (8 if its members are
+    /// not in ascending order), plus about 700 bytes.
     ///
     /// # Errors
     /// If there is no such parent; if the list contains a rank twice, contains a rank outside the
@@ -161,10 +163,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         place
             .and_then(|place| told.get(place as usize))
             .ok_or_else(|| {
-                self.refused(
-                    OPERATION,
-                    format!("rank {rank} is not in the team it comes from"),
-                )
+                self.refused(OPERATION, format!("rank {rank} is not in the parent team"))
             })
     }
 
@@ -179,7 +178,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .iter()
             .find(|rank| parent.from_job(**rank).is_none())
         {
-            let reason = format!("rank {rank} is not in the team it comes from");
+            let reason = format!("rank {rank} is not in the parent team");
             return Err(self.refused(OPERATION, reason));
         }
         match members.contains(&self.job().rank) {
@@ -208,7 +207,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .leave(self.kernel(), "team_destroy", team)
     }
 
-    /// Performs a barrier of a team as a part of another call. Errors name that call.
+    /// Performs a barrier of a team as a part of the call `operation`, which errors name unless the
+    /// team is that of all ranks.
     pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
             return self.engine.barriers().team_barrier();

@@ -94,8 +94,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         };
         self.check_args(OPERATION, args)?;
         self.may_reply(OPERATION)?;
-        // SAFETY: the payload is borrowed; the program guarantees that a range of this process is
-        // valid memory.
+        // SAFETY: the payload is borrowed and therefore valid for reads. If the requester is this
+        // process, the program guarantees that the range at `address` is valid for writes.
         unsafe {
             engine.memory.store_anywhere(
                 &engine.kernel,
@@ -108,7 +108,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply_in_place(OPERATION, handler, args, long)
     }
 
-    /// Sends a reply whose data is in place.
+    /// Sends the reply for a long whose data is already in place.
     #[inline(always)]
     fn reply_in_place(
         &self,
@@ -121,7 +121,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply(operation, Category::Long, handler, args, &[], long)
     }
 
-    /// Replies with a long of `length` bytes that the caller itself has placed at `offset` in the
+    /// Replies with a long whose `length` bytes the caller has already written at `offset` in the
     /// requester's segment, which is mapped here.
     pub fn reply_long_in_place(
         &self,
@@ -204,8 +204,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Claims the one reply to this request and returns its header and its reserve. The arguments
-    /// have been checked.
+    /// Claims the one reply to this request and returns its header and its reserve. The caller must
+    /// have checked the number of arguments.
     #[inline(always)]
     pub(crate) fn open_reply(
         &self,
@@ -236,7 +236,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         Ok((header, reserve))
     }
 
-    /// Returns the reserve for the reply, or an error if none may be sent.
+    /// Returns the reserve for the reply, or an error if no reply may be sent.
     #[inline]
     pub(crate) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;

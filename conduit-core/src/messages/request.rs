@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | mapped | one injected message | copy into the segment, then one injected message |
 //! | not mapped, network injects | one injected message if it fits, else from a chunk | packed if it fits, else a put of the data and a message |
-//! | network without inject | from a ReqSB chunk, which the reply frees | the same, from chunks |
+//! | network without inject | from a ReqSB chunk, which the reply frees | packed if it fits, else a put of the data and a message; messages are sent from ReqSB chunks |
 
 use am::{
     Body, Category, Flags, Header, Long, MAX_ARGS, NO_CHUNK, NO_LID, Role as AmRole, limits, select,
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the part before the payload.
+    /// Returns the part of the message before the payload.
     #[inline(always)]
     fn head<'b>(&self, space: &'b mut [u8; MOST_HEAD]) -> &'b [u8]
     where
@@ -219,7 +219,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
 
     /// Runs handler `handler` at `target` with these arguments.
     ///
-    /// Returns `false` if the request was not sent because that would have blocked
+    /// Returns `false` if the request was not sent because sending it would have blocked
     /// ([`Blocking::Immediate`]).
     #[inline]
     pub fn request_short(
@@ -333,8 +333,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             .map(Some)
     }
 
-    /// Sends the message of a request that has its credits. An immediate request that the network
-    /// refuses is dropped and its credits are returned.
+    /// Sends the message of a request that has its credits. If an immediate request finds the queue
+    /// of a mapped target full, it is dropped and its credits are returned. To other targets, even
+    /// an immediate request may wait for a chunk and for the network.
     #[inline(always)]
     pub(crate) fn send(
         self,
@@ -418,7 +419,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         Ok(true)
     }
 
-    /// Puts a request that lies in a chunk, from offset `start`.
+    /// Puts a request whose `length` bytes lie at offset `start` of a chunk.
     pub(crate) fn put_request(
         self,
         operation: &'static str,
@@ -445,7 +446,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.post_put(operation, &put)
     }
 
-    /// Submits a put until the network accepts it.
+    /// Submits a put, and repeats this until the network accepts it.
     pub(crate) fn post_put(self, operation: &'static str, put: &Put) -> Result<()> {
         self.engine
             .wait_for(operation, Awaits::Room(put.target), |engine| {

@@ -1,19 +1,18 @@
 //! Puts requests in a pseudo-random order drawn from a seed, for tests of programs that must not
 //! rely on any order (`CONDUIT_SHUFFLE`).
 //!
-//! Arriving requests are copied and held back, each for a drawn number of polls. Requests that are
-//! due in the same poll are handled in a drawn order too. This is a state machine without a
-//! network; the seed, the arrivals and the polls determine which requests are held and when they
-//! are handled.
+//! Each arriving request is copied and held back for a random number of polls. Requests that are
+//! due in the same poll are handled in random order. This is a state machine without a network; the
+//! seed, the arrivals and the polls determine which requests are held and when they are handled.
 
 use crate::ni::PutEvent;
 
-/// Maximum number of requests held back; the network keeps those behind them. With the largest
-/// chunks they take 17 MiB.
+/// The maximum number of requests held back; later ones stay in the network. With the largest
+/// chunks, the held-back requests take 17 MiB.
 pub(crate) const MOST_HELD: usize = 256;
-/// A request is held back for less than two to the power of this many polls. The number is usually
-/// small, so that an awaited request is handled soon, and occasionally large, so that a request
-/// sent much later overtakes it.
+/// A request is held back for fewer than `1 << LONGEST` polls. The number is usually small, so that
+/// an awaited request is handled soon, and occasionally large, so that a request sent much later
+/// overtakes it.
 const LONGEST: u32 = 8;
 
 /// The unit of the buffers for requests, because a payload must be aligned to 16 bytes.
@@ -28,7 +27,7 @@ pub(crate) struct Shuffle {
     held: Vec<Held>,
 }
 
-/// A held-back request, or a half of a long one.
+/// A held-back request, or one of the two halves of a long request.
 #[derive(Debug)]
 pub(crate) struct Held {
     put: PutEvent<'static>,
@@ -85,7 +84,7 @@ impl Shuffle {
         }
     }
 
-    /// Takes one of the requests that are due.
+    /// Takes a random one of the requests that are due.
     pub(crate) fn take(&mut self) -> Option<Held> {
         let is_due = |held: &&Held| held.polls == 0;
         let due = self.held.iter().filter(is_due).count() as u32;
@@ -127,7 +126,7 @@ mod tests {
         }
     }
 
-    /// Returns the order in which `count` simultaneous requests go.
+    /// Returns the order in which `count` simultaneous requests are handled.
     fn order(seed: u32, count: u64) -> Vec<u64> {
         let mut shuffle = Shuffle::new(seed, 0);
         for number in 0..count {
@@ -140,7 +139,7 @@ mod tests {
                 order.push(held.put().match_bits);
             }
         }
-        assert!(shuffle.is_empty(), "each goes in time");
+        assert!(shuffle.is_empty(), "every request is handled in time");
         order
     }
 
@@ -153,7 +152,7 @@ mod tests {
             assert_eq!(order_of, &order(seed, 20));
             let mut sorted = order_of.clone();
             sorted.sort_unstable();
-            assert_eq!(sorted, arrival, "each goes once");
+            assert_eq!(sorted, arrival, "every request is handled once");
         }
         assert!(orders[0] != orders[1] && orders[1] != orders[2]);
     }

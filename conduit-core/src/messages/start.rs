@@ -1,4 +1,4 @@
-//! The start of a rank's messages, which creates their buffers and match lists.
+//! The start of a rank's message layer, which creates its buffers and fills its match lists.
 
 use am::handlers::{RegisterError, Table};
 use am::lid::LidGenerator;
@@ -23,7 +23,7 @@ use crate::threads::{Lock, Mode};
 const REPLY_BUFFERS: u32 = 3;
 
 impl<M: Mode, H: Clone> Messages<M, H> {
-    /// Replaces the table of handlers by one with more handlers.
+    /// Replaces the table of handlers by one to which `enter` has added handlers.
     pub(crate) fn register<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -61,8 +61,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
         }
     }
 
-    /// Fills the match lists with the entries for system messages, the request buffers with the
-    /// catch basin behind them, and the reply chunks (see `facts`).
+    /// Fills the match lists with the request buffers, the catch basin behind them, the buffers for
+    /// injected replies, and the chunks, into which other replies are put.
     pub(crate) fn link<N: Ni>(&self, kernel: &Kernel<N, M>, plan: &Plan) -> Result<()> {
         for _ in 0..plan.buffers().max(2) {
             kernel.job.ni.me_append(
@@ -75,8 +75,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
             ..kernel.unmanaged(select::CB, tag::CATCH_BASIN)
         };
         kernel.job.ni.me_append(index::AM, basin)?;
-        // A reply that finds no buffer would be lost and its requester would hang, so it
-        // must be detected.
+        // A reply that finds no buffer would be lost and its requester would hang, so this overflow
+        // entry detects such a reply.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),
             ..basin
@@ -107,9 +107,10 @@ pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize
 /// Returns the entry of a buffer for injected replies.
 pub(crate) fn reply_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> MatchEntry {
     // A rank has at most `sb_chunks` requests outstanding, each with one reply. Most replies are
-    // small, and a buffer holds about that many small ones. Drained buffers are only linked again
-    // after a poll, and a reply that finds no buffer is lost; a buffer therefore also holds the
-    // largest replies that one poll may take, and the other buffers serve meanwhile.
+    // small, and a buffer has room for `sb_chunks` replies of 128 bytes. It also has room for as
+    // many replies of the largest size as one poll may take: a drained buffer is linked again only
+    // after the poll, the other buffers must serve until then, and a reply that finds no buffer is
+    // lost.
     let outstanding = kernel.job.settings.sb_chunks;
     let at_once = match kernel.job.settings.safe_limit {
         0 => outstanding,

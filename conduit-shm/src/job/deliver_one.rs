@@ -29,8 +29,8 @@ pub(super) enum Source<'i> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Delivers one message of a ring that had none before. Returns `false` if there is no message,
-    /// or if it needs the general path.
+    /// Delivers one message from a ring that was empty before. Returns `false` if there is no
+    /// message, or if it needs the general path.
     ///
     /// The slot after the message is not read. Reading it would fetch a line that the sender is
     /// about to write, and all of the sender's stores, including those of a reply or of its next
@@ -61,7 +61,8 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         inbox.next = behind;
-        // The next poll publishes the head, so that the effects of this message need not wait.
+        // The next poll publishes the head, so that the effects of this message need not wait for
+        // that.
         if head.1.slots() > 1 {
             self.coalesce(inbound, sent);
         }
@@ -69,7 +70,7 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Delivers the last of several messages. This is not inlined, so that the message loop has the
+    /// Delivers the last of several messages. Not inlined, so that the loop over messages has the
     /// registers to itself.
     #[inline(never)]
     pub(super) fn deliver_last<S: Sink>(
@@ -146,8 +147,8 @@ impl<M: Mode> Shm<M> {
         source: Source<'_>,
         sink: &mut S,
     ) -> bool {
-        // SAFETY: `slot` is a copy of a message's first slot, or the first slot itself of a message
-        // that was found committed and is neither released nor written before the sink has
+        // SAFETY: `slot` points to a copy of a message's first slot, or to the first slot of a
+        // message that was found committed and is neither released nor written before the sink has
         // returned. It is aligned to 64 bytes, and any bits are a valid `Compact`.
         let header = unsafe { slot.cast::<Compact>().read() };
         let length = header.length as usize;

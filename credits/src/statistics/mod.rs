@@ -1,10 +1,10 @@
-//! The format of the files that `GASNET_PORTAL_CREDIT_STATS` asks for, which show where the credits
+//! The format of the files that `GASNET_PORTAL_CREDIT_STATS` requests. They show where the credits
 //! are at the end of each epoch. This module does not access files.
 //!
-//! A file belongs to one rank and is named by [`file_name`]. It is CSV and begins with a line of
-//! facts about the rank and its job, which begins with `#`, and a line of column names. Then there
-//! is, for each epoch, a row of the rank, with an empty `peer`, and rows of peers. Cells that do
-//! not apply to a row are empty.
+//! A file belongs to one rank and is named by [`file_name`]. Its first line starts with `#` and
+//! describes the rank and its job; the rest is CSV with a line of column names. Each epoch has one
+//! row for the rank itself, whose `peer` is empty, followed by rows for peers. Cells that do not
+//! apply to a row are empty.
 //!
 //! ```text
 //! # conduit-credits 1 job=71f3 rank=0 ranks=4 loan=8 banked=100 epoch=1024
@@ -14,9 +14,9 @@
 //! 1,5230,2,,,,,,,2,0,15,8,4,8,1,7,asked
 //! ```
 //!
-//! A peer has a row if its state differs from that at the start, or did in the peer's previous row.
-//! A peer without a row therefore has its state from the start. [`Recorder`] writes such rows, and
-//! [`Log`] reads them.
+//! A peer has a row for an epoch if its state differs from its initial state, or differed from it
+//! at the end of the previous epoch. A peer without a row is therefore in its initial state.
+//! [`Recorder`] writes such rows, and [`Log`] reads them.
 //!
 //! A killed rank leaves a file whose last line may be cut off. [`Log::parse`] omits such a line and
 //! reports its number.
@@ -40,7 +40,7 @@ pub struct Header {
     pub rank: u32,
     /// The number of ranks in the job.
     pub ranks: u32,
-    /// The number of credits lent to each rank, and by each rank, at the start.
+    /// The number of credits that each rank lends to every rank at the start.
     pub loan: u16,
     /// The number of credits banked at the start.
     pub banked: u32,
@@ -51,8 +51,8 @@ pub struct Header {
 /// The state of a rank at the end of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RankRow {
-    /// The number of the epoch that ends, from 1, or 0 for the start. The last row may show the
-    /// middle of an epoch, if the job ended there.
+    /// The number of the epoch that ends, from 1, or 0 for the start. If the job ended during an
+    /// epoch, the last row shows the state at that moment.
     pub epoch: u32,
     /// The number of microseconds since the rank's start, if the time is known.
     pub time_us: Option<u64>,
@@ -80,13 +80,13 @@ pub struct RankRow {
 pub struct PeerRow {
     /// The peer.
     pub peer: u32,
-    /// The number of the rank's credits that the peer has.
+    /// The number of the rank's credits that the peer holds.
     pub loan: u16,
-    /// The number of the peer's credits that the rank has.
+    /// The number of the peer's credits that the rank holds.
     pub send: u16,
-    /// The number of these in flight.
+    /// The number of credits in `send` that requests in flight use.
     pub in_use: u16,
-    /// The largest number that was in flight recently.
+    /// The recent maximum of `in_use`.
     pub max_in_use: u16,
     /// The number of requests to the peer that stalled for credits since the start.
     pub stalls: u64,
@@ -103,8 +103,8 @@ pub struct PeerRow {
 }
 
 impl PeerRow {
-    /// Creates a row from the state of dynamic credits and the counts of
-    /// [`FlowControl`](crate::FlowControl) since the start.
+    /// Creates a row from a peer's credit state and from the numbers of stalls and revoked credits
+    /// that [`FlowControl`](crate::FlowControl) has counted since the start.
     #[must_use]
     pub fn new(peer: u32, state: &PeerState, stalls: u64, revoked: u64) -> Self {
         PeerRow {
@@ -157,7 +157,8 @@ fn word(text: &str) -> String {
 pub struct Epoch {
     /// The row of the rank itself.
     pub rank: RankRow,
-    /// The rows of peers whose state differs from that at the start, or did in their previous row.
+    /// The rows of peers whose state differs from their initial state, or differed from it at the
+    /// end of the previous epoch.
     pub peers: Vec<PeerRow>,
 }
 
