@@ -12,7 +12,8 @@ pub(crate) fn allowed() -> Result<Vec<usize>, Error> {
         .collect())
 }
 
-/// Returns the `each` processors of a rank: ranks take turns over the allowed ones.
+/// Returns the `each` processors of a rank. Processors are dealt to the ranks in turn, starting
+/// again at the first allowed one when all are used.
 pub(crate) fn of_rank(allowed: &[usize], rank: usize, each: usize) -> Option<CpuSet> {
     if allowed.is_empty() {
         return None;

@@ -1,5 +1,5 @@
-//! The node agent that a job's ranks may have (`docs/agent.md`). It starts before them and ends
-//! after them, or with the launcher, however that ends.
+//! The node agent that a job's ranks may have (`docs/agent.md`). The agent starts before the ranks
+//! and ends after them. It also ends when the launcher ends, however that happens.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::Error;
 
-/// The variable that names the agent to its clients; the agent prints it with its name when it is
+/// The variable that tells clients the agent's name. The agent prints `VARIABLE=name` when it is
 /// ready.
 pub(crate) const VARIABLE: &str = "CONDUIT_AGENT";
 /// The number of seconds from SIGTERM to SIGKILL.
@@ -36,8 +36,8 @@ impl Agent {
             .args(["--native", "--until-eof", "--name", name])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A separate process group keeps a terminal's signals away: the launcher ends the agent
-            // after the ranks.
+            // A separate process group keeps a terminal's signals from the agent, because the
+            // launcher has to end it after the ranks.
             .process_group(0)
             .spawn()
             .map_err(error)?;

@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. Accepts `-np`, as other launchers have it, for `-n`.
+/// Parses the command line. Also accepts `-np` for `-n`, because other launchers do.
 fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     let names_ranks = |word: &&mut OsString| {
@@ -131,8 +131,8 @@ fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Err
     {
         *word = "-n".into();
     }
-    // An option may follow the program as one of its arguments but cannot be the program itself.
-    // Clap has one switch for both.
+    // A word with a hyphen may follow the program as one of its arguments but cannot be the program
+    // itself. Clap has one switch for both cases, so parse with hyphens forbidden first.
     let mut strict = Options::command().mut_arg("command", |arg| arg.allow_hyphen_values(false));
     if let Err(error) = strict.try_get_matches_from_mut(&words)
         && error.kind() == ClapErrorKind::UnknownArgument
@@ -146,9 +146,11 @@ fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Err
     Options::try_parse_from(words)
 }
 
-/// Prints the settings. Returns exit code 2 if they are wrong.
+/// Prints the settings. Returns exit code 2 if a setting is invalid or the settings cannot be
+/// written.
 fn print_settings(options: &Options) -> ExitCode {
-    // Decoded as a rank decodes them: bytes lost from a setting's text show up as U+FFFD.
+    // Decode the variables as a rank does: bytes that are not UTF-8 become U+FFFD, which no setting
+    // accepts.
     let environment = std::env::vars_os().map(|(name, value)| {
         let text = |text: OsString| text.to_string_lossy().into_owned();
         (text(name), text(value))
@@ -168,7 +170,7 @@ fn print_settings(options: &Options) -> ExitCode {
     }
     match report.print(options.json) {
         Ok(()) => ExitCode::SUCCESS,
-        // The reader has closed the pipe because it has seen enough.
+        // The reader has closed the pipe because it needs no more output.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format_args!("cannot write the settings: {error}"));
@@ -199,7 +201,8 @@ fn launch(options: Options) -> Launch {
     launch.envs(options.env)
 }
 
-/// Returns the agent's program: the one in this program's folder, or else its name for `PATH`.
+/// Returns the agent's program: the file beside this program if there is one, or else the name, to
+/// be looked up in `PATH`.
 fn agent_program() -> OsString {
     const NAME: &str = "conduit-hsta";
     let beside = std::env::current_exe().map(|own| own.with_file_name(NAME));
@@ -279,7 +282,7 @@ mod tests {
             assert!(text.contains(&format!("'{option}'")), "{text}");
             assert!(text.contains(&format!("'{nearest}'")), "{text}");
         }
-        // After `--` the word is a program.
+        // After `--`, the next word is the program.
         let options = parse(&["-n", "2", "--", "--time", "-x"]).unwrap();
         assert_eq!(options.command, ["--time", "-x"]);
     }

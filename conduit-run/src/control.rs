@@ -7,8 +7,8 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-/// The maximum number of bytes that may wait for a rank that does not read its replies. A rank has
-/// one request outstanding, so a correct rank never has more than one line waiting.
+/// The maximum number of bytes that may wait for a rank that does not read its replies. A correct
+/// rank has at most one outstanding request, so at most one line waits for it.
 const MAX_PENDING: usize = 64 * wire::MAX_LINE;
 
 /// One rank's PMI socket; holds `None` once it is closed.
@@ -24,7 +24,7 @@ pub(crate) struct Control {
 pub(crate) enum Incoming {
     /// A whole line.
     Line(String),
-    /// Nothing more for now.
+    /// No whole line has arrived yet.
     Nothing,
     /// The rank has closed its end.
     Closed,
@@ -96,7 +96,8 @@ impl Control {
         self.pending.len() <= MAX_PENDING
     }
 
-    /// Sends waiting bytes. The death of a rank is noticed when reading.
+    /// Sends waiting bytes. Send errors only discard them: the death of a rank is noticed when
+    /// reading.
     pub(crate) fn flush(&mut self) {
         let Some(socket) = &self.socket else { return };
         while !self.pending.is_empty() {

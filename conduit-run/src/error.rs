@@ -50,7 +50,7 @@ pub enum Error {
     /// The node agent cannot be started.
     #[error("the node agent {program:?} can't be started: {source}")]
     Agent {
-        /// Its program.
+        /// The agent's program.
         program: PathBuf,
         /// The cause.
         source: io::Error,

@@ -2,9 +2,9 @@
 //! groups.
 //!
 //! When the launcher dies, the kernel's parent-death signal ends the ranks but not the processes
-//! they started. The guard holds one end of a socket pair, through which it learns every rank's
-//! group. When the other end closes, it kills the groups that have not been retired. It is forked
-//! without `exec`, so the library needs no helper program.
+//! they started. The guard holds one end of a socket pair, through which it is told every rank's
+//! group. When the other end closes, the guard kills the groups that have not been retired. The
+//! guard is forked without `exec`, so the library needs no helper program.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -17,8 +17,8 @@ use rustix::process::{Pid, Signal, getpid, kill_process};
 /// The maximum time that sending a message to the guard may take when its socket is full.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The launcher's handle to its guard. Dropping it ends the guard without touching any group,
-/// because the launcher has ended them.
+/// The launcher's handle to its guard. Dropping the handle ends the guard without killing any
+/// group, because the launcher has ended all groups by then.
 #[derive(Debug)]
 pub(crate) struct Guard {
     pid: Pid,
@@ -51,7 +51,7 @@ impl Guard {
         self.pid
     }
 
-    /// Returns the socket for [`enlist`] in the processes that this one forks.
+    /// Returns the socket to pass to [`enlist`] in the processes that this one forks.
     pub(crate) fn socket(&self) -> RawFd {
         self.socket.as_raw_fd()
     }
@@ -64,21 +64,21 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Kill the guard before the socket closes, because it would act on that. It is an unreaped
-        // child, so the pid is still its own.
+        // Kill the guard before the socket closes: otherwise it would kill the groups. The guard
+        // has not been reaped, so the pid is still its own.
         let _ = kill_process(self.pid, Signal::KILL);
         crate::rank::await_end(self.pid);
     }
 }
 
-/// Tells the guard about the process group that the calling process leads. A rank does so itself,
-/// before its program can start others, because the launcher might be killed before it could.
-/// Async-signal-safe.
+/// Tells the guard about the process group that the calling process leads. Each rank calls this
+/// itself, before its program can start other processes, because the launcher might be killed
+/// before it could report the rank. The function is async-signal-safe.
 pub(crate) fn enlist(guard: BorrowedFd<'_>) {
     tell(guard, getpid().as_raw_pid());
 }
 
-/// Sends a message. Errors are ignored: a dead or stuck guard only matters if the launcher is
+/// Sends a message. Errors are ignored: a dead or stuck guard matters only if the launcher is
 /// killed as well.
 fn tell(guard: BorrowedFd<'_>, message: i32) {
     let _ = send(guard, &message.to_ne_bytes(), SendFlags::NOSIGNAL);
@@ -94,7 +94,8 @@ fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
         let rest = &mut message[have..];
         // SAFETY: `rest` is valid for writes of its length.
         let count = unsafe { libc::read(socket, rest.as_mut_ptr().cast(), rest.len()) };
-        // All signals are blocked, so there is no EINTR: without bytes, the launcher is gone.
+        // All signals are blocked, so EINTR cannot occur: if `read` returns no bytes, the launcher
+        // is gone.
         let Ok(count @ 1..) = usize::try_from(count) else {
             break;
         };
@@ -110,8 +111,8 @@ fn watch(socket: RawFd, groups: &mut [i32]) -> ! {
         }
     }
     for group in groups.iter().filter(|group| **group > 1) {
-        // SAFETY: `kill` touches no memory. The group is a rank's: the launcher retires a group
-        // before it reaps the leader, so the number was not reused while the launcher lived.
+        // SAFETY: `kill` touches no memory. The launcher retires a group before it reaps the
+        // group's leader, so the number still belonged to a rank's group when the launcher died.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     // SAFETY: `_exit` ends the process without running any of the parent's code.
@@ -131,7 +132,8 @@ fn detach(socket: RawFd) {
         libc::prctl(libc::PR_SET_NAME, c"conduit-guard".as_ptr());
         let close = |from: RawFd, to: RawFd| {
             if from <= to && libc::syscall(libc::SYS_close_range, from, to, 0) != 0 {
-                // Kernels before 5.9 lack close_range; close the usual range.
+                // Kernels before 5.9 have no close_range, so close the descriptors that are likely
+                // to be open.
                 for fd in from..=to.min(4096) {
                     libc::close(fd);
                 }

@@ -23,10 +23,10 @@ use crate::terminal::Terminal;
 use crate::{Error, How, Launch, Outcome, Status, program, signals, strays};
 use ending::{Ending, Suspicion};
 
-/// A job whose ranks are running. Dropping it kills them.
+/// A job whose ranks are running. Dropping a `RunningJob` kills the ranks.
 ///
-/// It stays on the thread that started it, because the kernel kills the ranks when that thread
-/// ends.
+/// A `RunningJob` cannot move to another thread, because the kernel kills the ranks when the thread
+/// that started them ends.
 #[derive(Debug)]
 #[must_use = "dropping a running job kills it"]
 pub struct RunningJob {
@@ -46,14 +46,14 @@ pub struct RunningJob {
     /// Suspicious events whose real cause may still show up.
     suspicions: Vec<Suspicion>,
     launch: Launch,
-    /// The node's agent, which ends after the ranks.
+    /// The node's agent, which is ended after the ranks.
     _agent: Option<Agent>,
     /// Makes the type `!Send`, because the job must stay on the thread that started it.
     _thread: PhantomData<*const ()>,
 }
 
-/// Signals ranks from any thread while their job runs. It uses process descriptors, so it never
-/// signals another process that has taken over an ended rank's pid.
+/// Signals ranks from any thread while their job runs. A `Killer` uses process descriptors, so it
+/// never signals an unrelated process that has been given an ended rank's pid.
 #[derive(Debug, Clone)]
 pub struct Killer(Arc<Vec<OwnedFd>>);
 
@@ -77,7 +77,7 @@ impl RunningJob {
     ) -> Result<Self, Error> {
         let job_id = job_id();
         signals::keep_exit_codes();
-        // The agent starts before the spared children are listed, so that it is one of them.
+        // Start the agent before listing the children to spare, so that the agent is one of them.
         let agent = match &launch.agent {
             Some(program) => {
                 let path = std::env::var_os("PATH");
@@ -95,7 +95,7 @@ impl RunningJob {
                 .map_err(Error::system("becoming the reaper of all descendants"))?;
             spared = Some(strays::children());
         }
-        // The guard starts before the signal handlers are installed, so that it does not inherit
+        // Start the guard before installing the signal handlers, so that the guard does not inherit
         // them.
         let guard = Guard::start(launch.ranks).map_err(Error::system("starting the guard"))?;
         let signals = match launch.own_process {
@@ -120,7 +120,8 @@ impl RunningJob {
         }
 
         let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
-        // MPI libraries look here for the ranks of each node: all ranks are on this one.
+        // MPI libraries read from this key which ranks are on which node: all ranks are on this
+        // node.
         server.preset(
             "PMI_process_mapping",
             &format!("(vector,(0,1,{}))", launch.ranks),
@@ -152,7 +153,7 @@ impl RunningJob {
                 piped,
                 guard: job.guard.socket(),
             };
-            // On an error the job is dropped, which kills the ranks started so far.
+            // On an error, `job` is dropped, which kills the ranks started so far.
             let (rank, pidfd) = start(&plan, number, std::mem::replace(&mut stdin, Stdio::null()))?;
             if job.launch.verbose {
                 job.output
@@ -170,7 +171,7 @@ impl RunningJob {
     }
 
     /// Returns the ranks' process ids, by rank. The id of a rank that has ended may belong to
-    /// another process: see [`kill_rank`](Self::kill_rank).
+    /// another process, so use [`kill_rank`](Self::kill_rank) to signal a rank.
     pub fn pids(&self) -> Vec<u32> {
         self.ranks
             .iter()
@@ -189,8 +190,8 @@ impl RunningJob {
         Killer(Arc::clone(&self.pidfds))
     }
 
-    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended, after
-    /// which [`wait`](Self::wait) returns without waiting for any rank.
+    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended; if so,
+    /// [`wait`](Self::wait) does not wait for any rank.
     ///
     /// # Errors
     /// The system refuses to wait.
@@ -269,7 +270,7 @@ impl Drop for RunningJob {
     }
 }
 
-/// Returns a word that is unique among the jobs of this host: process id and time.
+/// Returns a word that is unique among the jobs of this host, made of the process id and the time.
 fn job_id() -> String {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)

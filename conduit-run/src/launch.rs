@@ -29,8 +29,8 @@ pub enum Bind {
     /// Rank i on the i-th processor that the launcher may use, wrapping around when there are more
     /// ranks.
     Core,
-    /// This many processors for each rank: rank 0 on the first ones that the launcher may use, rank
-    /// 1 on the next, wrapping around at the end.
+    /// This many processors for each rank: rank 0 gets the first ones that the launcher may use,
+    /// rank 1 the next ones, wrapping around at the end.
     Cores(NonZeroUsize),
 }
 
@@ -90,7 +90,7 @@ impl Launch {
         }
     }
 
-    /// Sets the program's `argv[0]`, which does not count as one of its arguments. Default: the
+    /// Sets the program's `argv[0]`, which is separate from [`args`](Self::args). Default: the
     /// program as given to [`new`](Self::new).
     pub fn arg0(mut self, name: impl AsRef<OsStr>) -> Self {
         self.arg0 = Some(name.as_ref().to_owned());
@@ -104,14 +104,15 @@ impl Launch {
         self
     }
 
-    /// Sets a variable in the ranks' environment, which is otherwise the launcher's.
+    /// Sets a variable in the ranks' environment. Ranks inherit all other variables from the
+    /// launcher.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env
             .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// Sets several variables.
+    /// Sets several variables in the ranks' environment.
     pub fn envs<N: AsRef<OsStr>, V: AsRef<OsStr>>(
         self,
         variables: impl IntoIterator<Item = (N, V)>,
@@ -120,17 +121,18 @@ impl Launch {
         variables.into_iter().fold(self, set)
     }
 
-    /// Sets whether each line of the ranks' output gets the prefix `[rank] `. Lines are then never
-    /// mixed. By default, the ranks write to the launcher's standard output directly, and the
-    /// launcher forwards standard error in whole lines.
+    /// Sets whether each line of the ranks' output gets the prefix `[rank] `. Then no line contains
+    /// output of two ranks. By default, the ranks write to the launcher's standard output directly,
+    /// and the launcher forwards standard error in whole lines.
     pub fn prefix_output(mut self, prefix: bool) -> Self {
         self.prefix_output = prefix;
         self
     }
 
-    /// Passes each line of the ranks' output (rank, stream, the line without its newline) to a
-    /// function instead of writing it to the launcher's streams. The thread that waits for the job
-    /// calls it. Lines above 64 KiB arrive in pieces.
+    /// Passes each line of the ranks' output to a function instead of writing it to the launcher's
+    /// streams. The function's arguments are the rank, the stream and the line without its newline.
+    /// The thread that waits for the job calls the function. Lines longer than 64 KiB arrive in
+    /// pieces.
     pub fn output(mut self, sink: impl FnMut(usize, Stream, &[u8]) + Send + 'static) -> Self {
         self.sink = Some(Box::new(sink));
         self
@@ -142,7 +144,7 @@ impl Launch {
         self
     }
 
-    /// Ends the job with exit code 124 if it takes longer. Default: no limit.
+    /// Sets the time limit, after which the job is ended with exit code 124. Default: no limit.
     pub fn timeout(mut self, timeout: Option<Duration>) -> Self {
         self.timeout = timeout;
         self
@@ -181,18 +183,18 @@ impl Launch {
         self
     }
 
-    /// Sets whether the launcher may take over this process, which should then do nothing else: it
-    /// catches signals and forwards them to the ranks, adopts descendants that left their rank's
-    /// process group and ends them with the job, and raises the limit of open files to the hard
-    /// limit if the ranks need it. Default: no.
+    /// Sets whether the launcher may take over this process, which should then do nothing else: the
+    /// launcher catches signals and forwards them to the ranks, adopts descendants that have left
+    /// their rank's process group and ends them with the job, and raises the limit of open files to
+    /// the hard limit if the ranks need more. Default: no.
     pub fn own_process(mut self, own: bool) -> Self {
         self.own_process = own;
         self
     }
 
-    /// Sets the program (`conduit-hsta`, looked up like the ranks' program) that starts before the
-    /// ranks as their node's agent and ends after them. They find its name in `CONDUIT_AGENT`.
-    /// Default: none.
+    /// Sets the program of the node's agent, `conduit-hsta`, which is looked up in the same way as
+    /// the ranks' program. The agent starts before the ranks and ends after them. The ranks find
+    /// the agent's name in `CONDUIT_AGENT`. Default: no agent.
     pub fn agent(mut self, program: Option<impl AsRef<OsStr>>) -> Self {
         self.agent = program.map(|program| program.as_ref().to_owned());
         self
@@ -208,9 +210,9 @@ impl Launch {
         self.spawn()?.wait()
     }
 
-    /// Starts the job. If this process ignores `SIGCHLD`, this restores the signal's default
-    /// action, because otherwise the system discards the ranks' exit codes. The launcher does its
-    /// work (PMI, output, noticing failures) only inside [`RunningJob::wait`] and
+    /// Starts the job. If this process ignores `SIGCHLD`, the call restores the signal's default
+    /// action, because otherwise the system would discard the ranks' exit codes. The launcher does
+    /// its work (PMI, output, noticing failures) only inside [`RunningJob::wait`] and
     /// [`RunningJob::wait_for`].
     ///
     /// # Errors
@@ -249,7 +251,8 @@ impl Launch {
                 name: name.to_string_lossy().into_owned(),
             });
         }
-        // Each rank takes a socket, a pidfd and its pipes; starting one briefly takes a few more.
+        // Each rank needs a descriptor for its socket, one for its pidfd and one for each pipe.
+        // Starting a rank needs a few more for a short time.
         let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count) as u64;
         let each = 2 + pipes as u64;
         let needed = (self.ranks as u64)
@@ -271,7 +274,7 @@ fn raise_descriptor_limit(ranks: u64) {
     let limit = getrlimit(Resource::Nofile);
     let needed = ranks.saturating_mul(4).saturating_add(128);
     if limit.current.is_some_and(|current| current < needed) {
-        // If the system refuses, the job may still be small enough; if not, the error says so.
+        // Errors are ignored here: `Launch::check` reports a limit that is too low for the job.
         let _ = setrlimit(
             Resource::Nofile,
             Rlimit {

@@ -1,9 +1,9 @@
 //! The launcher of Conduit jobs: starts the ranks of one host, serves them PMI-1 and manages their
 //! processes.
 //!
-//! The program is `conduit-run -n N [options] program args…`. [`cli::main`] is all of it, so
+//! The program is `conduit-run -n N [options] program args…`. It only calls [`cli::main`], so
 //! another package can build its own launcher in three lines. Tests and tools use [`Launch`], which
-//! does the same from within a process:
+//! starts a job from within a process:
 //!
 //! ```
 //! use conduit_run::{How, Launch};
@@ -19,43 +19,46 @@
 //! A rank finds these variables:
 //! - `PMI_FD` (one end of a socket pair, see [below](#access-to-the-pmi-descriptor)), `PMI_RANK`,
 //!   `PMI_SIZE`;
-//! - `CONDUIT_LAUNCHER=1`: the launcher reports dead ranks, so ranks need not;
+//! - `CONDUIT_LAUNCHER=1`, which tells ranks that the launcher reports dead ranks, so they need
+//!   not;
 //! - `CONDUIT_JOB_ID`: a word unique to the job;
-//! - `FI_OFI_RXD_MAX_UNACKED=16` unless it is already set, because libfabric's `udp;ofi_rxd` loses
-//!   messages in floods with its own default;
+//! - `FI_OFI_RXD_MAX_UNACKED=16`, unless the variable is already set, because with its own default
+//!   libfabric's `udp;ofi_rxd` loses messages in floods;
 //! - `CONDUIT_AGENT`: the name of the node's [agent](Launch::agent), if it has one.
 //!
-//! Each rank leads its own process group. Rank 0 has the launcher's standard input, if it is passed
-//! on; the others read `/dev/null`.
+//! Each rank leads its own process group. Rank 0 reads the launcher's standard input if
+//! [`Launch::inherit_stdin`] is set; otherwise, and in all other ranks, standard input is
+//! `/dev/null`.
 //!
 //! # Access to the PMI descriptor
 //! A process that holds the descriptor `PMI_FD` acts as the rank: it can put and get keys, join
-//! barriers and abort the job. The launched program needs it open, so the program's children
-//! inherit it until the rank connects, which marks it close-on-exec. Programs that a rank starts
-//! later do not get it. But a wrapper script has it before the rank, and so do other programs that
-//! the script starts, and all programs started by one that never connects. (A `fork` child has
-//! every descriptor of its rank.) An inherited copy that stays open also hides from the launcher
-//! that the rank has closed its own. A script that starts untrusted programs before the rank should
-//! close the descriptor for them: `bash -c 'other {PMI_FD}>&-; exec rank'`.
+//! barriers and abort the job. The launched program must find the descriptor open, so the program's
+//! children inherit it until the rank connects, which marks it close-on-exec. Programs that a rank
+//! starts later do not get it. But a wrapper script has it before the rank does, and so do other
+//! programs that the script starts, and all programs started by a program that never connects. (A
+//! `fork` child has every descriptor of its rank.) While an inherited copy is open, the launcher
+//! also cannot notice that the rank has closed its own. A script that starts untrusted programs
+//! before the rank should close the descriptor for them: `bash -c 'other {PMI_FD}>&-; exec rank'`.
 //!
 //! # How a job ends
 //! The exit code is 0 if all ranks exit with 0. A rank that is killed, aborts through PMI or breaks
-//! the PMI protocol ends the job with its code (128 + signal if it is killed): one message names
-//! it, and the others get `SIGTERM` and, after a grace, `SIGKILL`.
+//! the PMI protocol ends the job. The exit code is then the rank's: 128 + signal if it was killed,
+//! the code passed to the abort, or 1 for a protocol violation. One message names the rank, and the
+//! others get `SIGTERM` and, after a grace period, `SIGKILL`.
 //!
-//! A rank that exits with another code gives the others a grace to end by themselves before they
-//! get `SIGTERM`. If all ranks exit with the same code, nothing is printed. The same holds for a
-//! rank that exits with 0 before PMI's `finalize`; if other ranks have to be ended because of it,
-//! the exit code is 1. A closed connection or a barrier that cannot complete is often the
-//! consequence of a failure that the launcher has yet to see, so it waits up to thirty (connection)
-//! or ten (barrier) times the grace for that failure. The rank's output is printed before the
-//! message about the rank.
+//! If a rank exits with a code other than 0, the others have the grace period to end by themselves
+//! before they get `SIGTERM`. If all ranks exit with the same code, nothing is printed. The others
+//! have the same grace period if a rank exits with 0 before PMI's `finalize`; if they then have to
+//! be ended, the exit code is 1. A closed connection or a barrier that cannot complete is often the
+//! consequence of a failure that the launcher has yet to see, so it waits for that failure: up to
+//! thirty times the grace period after a closed connection, and up to ten times the grace period
+//! for a barrier. The rank's output is printed before the message about the rank.
 //!
 //! # Clean-up
-//! No process is left behind. A rank's process group ends with the rank. If the launcher itself is
-//! killed, the kernel kills its ranks (parent-death signal), and a guard process kills their
-//! process groups. The program `conduit-run` is the reaper of all its descendants, so it also
-//! collects processes that left their rank's group.
+//! No process is left behind. When a rank ends, the launcher kills the rest of its process group.
+//! If the launcher itself is killed, the kernel kills its ranks (parent-death signal), and a guard
+//! process kills their process groups. The program `conduit-run` is the reaper of all its
+//! descendants, so it also collects processes that left their rank's group.
 
 pub mod cli;
 

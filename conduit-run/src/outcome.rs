@@ -41,7 +41,7 @@ impl Status {
     }
 }
 
-/// Returns 128 + signal, within 8 bits: signals are below 65.
+/// Returns 128 + signal, which fits into 8 bits because signals are below 65.
 pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal.saturating_add(128)).unwrap_or(u8::MAX)
 }
@@ -52,13 +52,15 @@ pub(crate) fn code_of_signal(signal: i32) -> u8 {
 pub enum How {
     /// All ranks exited with 0.
     Completed,
-    /// A rank exited with 0 between PMI's `init` and `finalize`, without the others.
+    /// A rank exited with 0 without finishing the job: between PMI's `init` and `finalize`, or
+    /// before `init` while another rank waits for it in a barrier.
     Left {
         /// The rank.
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// Whether other ranks had to be ended because of it. If not, it is not a failure.
+        /// Whether other ranks had to be ended because this rank left. If not, the job has not
+        /// failed.
         cut_off: bool,
     },
     /// A rank exited with a code other than 0.
@@ -92,7 +94,7 @@ pub enum How {
         /// Its reason, if it passed one.
         message: Option<String>,
     },
-    /// A rank broke the PMI protocol, or waits in a barrier that cannot complete.
+    /// A rank broke the PMI protocol, or waited in a barrier that could not complete.
     Protocol {
         /// The rank.
         rank: usize,
@@ -114,7 +116,8 @@ pub enum How {
 }
 
 impl How {
-    /// Returns the rank to blame; `None` if the job ended in order or from outside.
+    /// Returns the rank that failed; `None` if the job ended without a failure, by its time limit
+    /// or by a signal to the launcher.
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
             How::Aborted { code: 0, .. } | How::Left { cut_off: false, .. } => None,
@@ -200,15 +203,16 @@ pub(crate) fn signal_text(signal: i32) -> String {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// 0 if all ranks exited with 0; 1 if other ranks had to be ended because one
-    /// [left](How::Left); the code of the first rank that failed, 128 + signal if it was killed;
-    /// 124 for the time limit.
+    /// The job's exit code: 0 if all ranks exited with 0; 1 if other ranks had to be ended because
+    /// one [left](How::Left), or a rank broke the PMI protocol; 124 if the time limit expired; 128
+    /// + signal if a signal to the launcher ended the job; otherwise the code of the first rank
+    /// that failed, which is 128 + signal if it was killed.
     pub exit_code: u8,
-    /// The first rank that failed.
+    /// The first rank that failed, if any.
     pub failed_rank: Option<usize>,
     /// The event that ended the job.
     pub how: How,
-    /// How each rank's process ended, by rank, including those that the launcher ended.
+    /// How each rank's process ended, by rank, including the processes that the launcher ended.
     pub ranks: Vec<Status>,
 }
 

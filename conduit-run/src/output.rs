@@ -8,16 +8,17 @@ use std::time::{Duration, Instant};
 
 use rustix::io::{Errno, read, write};
 
-/// Maximum bytes of a line; a longer one is split.
+/// Maximum bytes of a line; longer lines are split.
 const MAX_LINE: usize = 64 << 10;
-/// Bytes that may wait for a slow reader of the launcher's output. Beyond this the launcher stops
-/// reading the ranks' pipes, so the ranks wait too.
+/// The number of bytes that may wait for a slow reader of the launcher's output. While at least
+/// this many wait, the launcher does not read the ranks' pipes, so the ranks wait too.
 const MAX_PENDING: usize = 256 << 10;
-/// After this silence the beginning of a line is forwarded without its end, because it may be a
-/// prompt. A process that writes its lines in pieces is rarely kept from its core for this long.
+/// The time without further output after which the beginning of a line is forwarded without its
+/// end, because it may be a prompt. The time is long enough that a process that writes its lines in
+/// pieces is rarely interrupted for longer between two pieces.
 const SILENCE: Duration = Duration::from_millis(500);
-/// Bytes that any file that is ready for output accepts without blocking; a pipe accepts the least
-/// (PIPE_BUF).
+/// The number of bytes that every kind of file accepts without blocking once it is ready for
+/// output. Pipes accept the fewest (PIPE_BUF).
 const ATOMIC: usize = 4096;
 
 /// One of a rank's two output streams.
@@ -38,8 +39,9 @@ pub(crate) type LineSink = Box<dyn FnMut(usize, Stream, &[u8]) + Send>;
 
 /// The destination of the ranks' output.
 pub(crate) enum Output {
-    /// The launcher's streams: each line whole, prefixed with the rank; or only standard error, in
-    /// whole lines, while ranks inherit standard output.
+    /// The launcher's streams. With `prefix`, both streams are forwarded in whole lines, each
+    /// prefixed with the rank. Without `prefix`, only standard error is forwarded, in whole lines,
+    /// and ranks inherit standard output.
     Drained { prefix: bool, drains: [Drain; 2] },
     /// A function.
     Captured(LineSink),
@@ -60,8 +62,8 @@ impl Output {
         Output::Drained { prefix, drains }
     }
 
-    /// Returns the streams for which ranks need pipes: both, or only standard error, because errors
-    /// of several ranks come at the same time.
+    /// Returns the streams for which ranks need pipes: both, or only standard error. Standard error
+    /// always needs one, because several ranks often report errors at the same time.
     pub(crate) fn piped(&self) -> &'static [Stream] {
         match self {
             Output::Drained { prefix: false, .. } => &[Stream::Stderr],
@@ -69,7 +71,8 @@ impl Output {
         }
     }
 
-    /// Returns whether the beginning of a line waits for its end indefinitely.
+    /// Returns whether the beginning of a line is held back until its end arrives, however long
+    /// that takes.
     fn holds_lines(&self) -> bool {
         !matches!(self, Output::Drained { prefix: false, .. })
     }
@@ -116,7 +119,8 @@ impl Output {
         }
     }
 
-    /// Returns when the beginning of a line has waited long enough for its end.
+    /// Returns the time at which the beginning of a line will have waited long enough for its end;
+    /// `None` if nothing waits or lines are held until they end.
     pub(crate) fn due(&self, source: &Source) -> Option<Instant> {
         let waits = !source.partial.is_empty() && !self.holds_lines();
         waits.then(|| source.last + SILENCE)
@@ -143,7 +147,7 @@ impl Output {
     }
 }
 
-/// Text that waits for one of the launcher's streams.
+/// Text that waits to be written to one of the launcher's streams.
 #[derive(Debug)]
 pub(crate) struct Drain {
     stream: Stream,
@@ -182,7 +186,8 @@ impl Drain {
         }
     }
 
-    /// Writes a piece. Call it when the descriptor is ready.
+    /// Writes as many bytes as the stream accepts at once. Call this only when the descriptor is
+    /// ready.
     pub(crate) fn advance(&mut self) {
         let (front, _) = self.pending.as_slices();
         match write(self.fd(), &front[..front.len().min(ATOMIC)]) {
@@ -192,7 +197,8 @@ impl Drain {
         }
     }
 
-    /// Discards the text, because the stream has no reader any more.
+    /// Discards the waiting text and all later text. Call this when the stream has no reader any
+    /// more.
     pub(crate) fn give_up(&mut self) {
         self.dead = true;
         self.pending.clear();
@@ -210,7 +216,7 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// `fd` must not block.
+    /// Creates the source for a pipe. `fd` must be in non-blocking mode.
     pub(crate) fn new(fd: OwnedFd) -> Self {
         Source {
             fd,
@@ -233,7 +239,7 @@ impl Source {
         Ok(true)
     }
 
-    /// Forwards a last line without a newline.
+    /// Forwards the last line of the stream if it has no newline.
     pub(crate) fn end_line(&mut self, mut line: impl FnMut(&[u8])) {
         if !self.partial.is_empty() {
             line(&std::mem::take(&mut self.partial));

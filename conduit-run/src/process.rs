@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 
 use rustix::process::Pid;
 
-/// Returns the file that a process runs, by device and inode; `None` if the system does not report
-/// it.
+/// Returns the device and inode of the file that a process runs; `None` if the system does not
+/// report them.
 pub(crate) fn program(pid: Pid) -> Option<(u64, u64)> {
     let file = fs::metadata(format!("/proc/{}/exe", pid.as_raw_pid())).ok()?;
     Some((file.dev(), file.ino()))

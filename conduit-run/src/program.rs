@@ -9,8 +9,8 @@ use rustix::fs::{Access, access};
 
 use crate::Error;
 
-/// Returns the file for `name`: the name itself if it has a slash, else the first executable of
-/// that name in `path`, the value of `PATH`.
+/// Returns the file for `name`: the name itself if it has a slash, otherwise the first executable
+/// file of that name in the folders of `path`, which is the value of `PATH`.
 pub(crate) fn find(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Error> {
     if name.as_bytes().contains(&b'/') {
         let program = PathBuf::from(name);

@@ -19,10 +19,11 @@ use crate::control::Control;
 use crate::output::{Source, Stream};
 use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 
-/// The maximum number of packets that libfabric's `ofi_rxd` sends to a peer before it waits for an
-/// acknowledgement, unless the user sets it. The provider's default of 128 overruns a queue of
-/// `udp`, which loses completions and delivers others twice (`docs/ofi.md`). The provider reads
-/// this limit only from the environment, which a rank cannot change safely once it has threads.
+/// The variable and the value for the maximum number of packets that libfabric's `ofi_rxd` sends to
+/// a peer before it waits for an acknowledgement. A value that the user has set takes precedence.
+/// The provider's default of 128 overruns a queue of the `udp` provider, which then loses some
+/// completions and delivers others twice (`docs/ofi.md`). The provider reads this limit only from
+/// the environment, which a rank cannot change safely once it has threads.
 const RXD_WINDOW: (&str, &str) = ("FI_OFI_RXD_MAX_UNACKED", "16");
 
 /// A rank from its launcher's point of view.
@@ -30,7 +31,8 @@ const RXD_WINDOW: (&str, &str) = ("FI_OFI_RXD_MAX_UNACKED", "16");
 pub(crate) struct Rank {
     pub(crate) pid: Pid,
     pub(crate) control: Control,
-    /// Standard output and error, if they are pipes.
+    /// The launcher's ends of the pipes for standard output and standard error, in this order;
+    /// `None` for a stream without a pipe.
     pub(crate) sources: [Option<Source>; 2],
     /// The program that the rank was running when it joined the job.
     pub(crate) program: Option<(u64, u64)>,
@@ -49,7 +51,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) guard: RawFd,
 }
 
-/// Starts a rank. Its process leads its own group and is killed when this thread ends.
+/// Starts a rank and returns it with its pidfd. The rank's process leads its own group and is
+/// killed when this thread ends.
 pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank, OwnedFd), Error> {
     let spawn_error = |source: io::Error| Error::Spawn { rank, source };
     let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
@@ -61,7 +64,8 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         .args(&launch.args)
         .stdin(stdin)
         .process_group(0);
-    // Set by an outer launcher, whose job this rank does not belong to.
+    // An outer launcher may have set these variables for a job of its own, to which this rank does
+    // not belong.
     for stale in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
         command.env_remove(stale);
     }
@@ -96,8 +100,8 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         guard: plan.guard,
         processors: affinity::of_rank(plan.processors, rank, each),
     };
-    // SAFETY: between fork and exec, `Setup::apply` only makes system calls: no allocation, no
-    // locks.
+    // SAFETY: between fork and exec, `Setup::apply` only makes system calls. It neither allocates
+    // nor takes locks.
     unsafe { command.pre_exec(move || setup.apply()) };
     let child = command.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
@@ -129,7 +133,7 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
 }
 
 impl Rank {
-    /// Signals the rank and its whole process group, unless it has been reaped.
+    /// Signals the rank and its whole process group, unless the rank has been reaped.
     pub(crate) fn kill_group(&self, signal: Signal) {
         if self.status.is_none() {
             let _ = kill_process_group(self.pid, signal);

@@ -19,7 +19,7 @@ const OPTION: &str = "--env";
 pub(crate) struct Report {
     settings: Settings,
     job: Option<InJob>,
-    /// Names set by the launcher's options.
+    /// The names of the variables that `--env` options set.
     options: Vec<String>,
     warnings: Vec<Warning>,
 }
@@ -55,7 +55,7 @@ impl Report {
         })
     }
 
-    /// Returns what the user should know about the settings that are set.
+    /// Returns the warnings about the settings that the user has set.
     pub(crate) fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
@@ -94,7 +94,8 @@ impl Report {
         rows
     }
 
-    /// Returns an object with `settings`, and for a job also `ranks` and `credits`.
+    /// Returns an object with the field `settings`, and for a job also the fields `ranks` and
+    /// `credits`.
     pub(crate) fn json(&self) -> serde_json::Value {
         let settings = self.rows().into_iter().map(|row| {
             let origin = match row.is_set {
@@ -135,7 +136,8 @@ impl Report {
         report
     }
 
-    /// Writes the report to standard output; a table fits the terminal if that is one.
+    /// Writes the report to standard output. If standard output is a terminal, the table is wrapped
+    /// to its width.
     pub(crate) fn print(&self, as_json: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         match as_json {
@@ -145,7 +147,7 @@ impl Report {
     }
 }
 
-/// Returns a setting's value as JSON: byte counts are numbers, a missing value is `null`.
+/// Returns a setting's value as JSON. Byte counts are numbers, and a missing value is `null`.
 fn value(value: &Option<Value>) -> serde_json::Value {
     match value {
         Some(Value::Integer(number)) => json!(number),

@@ -1,4 +1,4 @@
-//! Turns signals to the launcher into events of its loop.
+//! Turns signals that the launcher receives into events of its loop.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,7 +15,8 @@ const CAUGHT: [i32; 9] = [
     SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD,
 ];
 
-/// Catches signals while it lives: each signal has a flag, and a socket pair wakes the loop.
+/// Catches signals until it is dropped. A handler sets the signal's flag and wakes the loop through
+/// a socket pair.
 #[derive(Debug)]
 pub(crate) struct Signals {
     wake: UnixStream,
@@ -24,8 +25,8 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Starts catching signals. `SIGHUP` stays ignored if it is, because that is what `nohup` asks
-    /// for.
+    /// Starts catching signals. If `SIGHUP` is ignored, it is not caught, because `nohup` relies on
+    /// that.
     pub(crate) fn catch() -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
@@ -39,7 +40,8 @@ impl Signals {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
-            // Handlers run in the order of registration, so the flag is set when the loop wakes.
+            // Handlers run in the order of their registration, so the flag is set before the loop
+            // wakes.
             signals
                 .handlers
                 .push(signal_hook::flag::register(signal, Arc::clone(&flag))?);
@@ -52,7 +54,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Returns the signals that arrived since the last call, each once.
+    /// Returns the signals that have arrived since the last call, each only once.
     pub(crate) fn take(&mut self) -> Vec<i32> {
         let mut bytes = [0; 64];
         while matches!(self.wake.read(&mut bytes), Ok(1..)) {}
@@ -77,19 +79,19 @@ impl Drop for Signals {
     }
 }
 
-/// Makes the system keep the exit codes of children, which it discards where `SIGCHLD` is ignored.
-/// Programs inherit that from their parent.
+/// Makes the system keep the exit codes of children, which it discards in a process that ignores
+/// `SIGCHLD`. A process may have inherited that from its parent.
 pub(crate) fn keep_exit_codes() {
     if ignored(SIGCHLD) {
-        // SAFETY: sets the default action of a valid signal.
+        // SAFETY: SIGCHLD is a valid signal, and its default action runs no code of this process.
         unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) };
     }
 }
 
 fn ignored(signal: i32) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: with a null new action, sigaction only writes the current one to `action`. If the
-    // call fails, all zeroes are a valid value.
+    // SAFETY: because the new action is null, sigaction only writes the current action to `action`.
+    // If the call fails, `action` is all zeroes, which are a valid value.
     unsafe {
         libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
         action.assume_init().sa_sigaction == libc::SIG_IGN

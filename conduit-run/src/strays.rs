@@ -8,7 +8,7 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, waitid,
 };
 
-/// How long to wait for the end of killed strays. Only the kernel can delay it.
+/// How long to wait for killed strays to end. Only the kernel can delay their end.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the children of this process.
@@ -27,8 +27,8 @@ pub(crate) fn children() -> HashSet<Pid> {
         .collect()
 }
 
-/// Returns the parent from the text of `/proc/<pid>/stat`: the second field after the name, which
-/// ends at the last `)`.
+/// Returns the parent from the text of `/proc/<pid>/stat`: the second field after the process's
+/// name. The name ends at the last `)`.
 fn parent(stat: &str) -> Option<i32> {
     stat.rsplit_once(')')?
         .1
@@ -38,7 +38,8 @@ fn parent(stat: &str) -> Option<i32> {
         .ok()
 }
 
-/// Kills and reaps all children except `spared`, the children inherited from them, and so on.
+/// Kills and reaps all children except `spared`, then the children that this process inherits from
+/// the killed ones, and so on.
 pub(crate) fn end_all(spared: &HashSet<Pid>) {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -73,8 +74,9 @@ fn await_end(child: Pid, deadline: Instant) {
 pub(crate) fn peek_ended() -> Option<Pid> {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: waitid writes at most a siginfo_t to `info`, for which all zeroes are a valid value.
-    // `si_pid` is valid after waitid has filled in the siginfo_t, and 0 otherwise.
+    // SAFETY: waitid writes at most a siginfo_t to `info`, and all zeroes are a valid siginfo_t.
+    // `si_pid` is valid once waitid has filled in the siginfo_t, and 0 if waitid has found no
+    // child.
     let pid = unsafe {
         if libc::waitid(libc::P_ALL, 0, info.as_mut_ptr(), options) != 0 {
             return None;

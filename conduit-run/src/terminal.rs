@@ -1,8 +1,8 @@
 //! Standard input of rank 0 when it is a terminal.
 //!
 //! Ranks lead their own process groups, and the terminal stops a process outside its foreground
-//! group that reads from it. The launcher, which is in that group, therefore reads the input and
-//! forwards it through a pipe.
+//! group that reads from it. The launcher is in the foreground group, so it reads the input and
+//! forwards it to rank 0 through a pipe.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,15 +17,15 @@ use rustix::termios::{isatty, tcgetpgrp};
 pub(crate) struct Terminal {
     /// The pipe to rank 0; closed at the end of input, or when rank 0 no longer reads.
     pipe: Option<OwnedFd>,
-    /// Bytes read from the terminal that rank 0 has not taken yet.
+    /// The bytes read from the terminal that the pipe has not accepted yet.
     pending: Vec<u8>,
-    /// Whether the launcher is in the background, where reading would stop it.
+    /// Whether the launcher is in the background, where reading from the terminal would stop it.
     background: bool,
     input: io::Stdin,
 }
 
 impl Terminal {
-    /// Returns the pump and rank 0's end of the pipe if standard input is a terminal.
+    /// Returns the pump and rank 0's end of the pipe; `None` if standard input is not a terminal.
     pub(crate) fn new() -> io::Result<Option<(Self, OwnedFd)>> {
         let input = io::stdin();
         if !isatty(&input) {
@@ -54,12 +54,14 @@ impl Terminal {
         }
     }
 
-    /// Resumes reading, because the launcher may have come to the foreground.
+    /// Resumes reading. Call this when the launcher is continued, because it may now be in the
+    /// foreground.
     pub(crate) fn resume(&mut self) {
         self.background = false;
     }
 
-    /// Moves as much as possible. Call it when [`poll_fd`](Self::poll_fd)'s descriptor is ready.
+    /// Reads from the terminal or writes to the pipe once. Call this when
+    /// [`poll_fd`](Self::poll_fd)'s descriptor is ready.
     pub(crate) fn advance(&mut self) {
         let Some(pipe) = &self.pipe else { return };
         if self.pending.is_empty() {

@@ -1,5 +1,5 @@
-//! `pmi-probe`: shows what a rank can learn from its launcher, with any launcher that supports
-//! PMI-1.
+//! `pmi-probe`: tests a launcher's PMI-1, with any launcher that supports it, and shows how the
+//! launcher reacts to ranks that fail.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand, ValueEnum};
 use conduit::stderr;
 use pmi::client::{Connection, Error};
 
-/// A diagnostic program that a launcher (conduit-run, mpiexec.hydra, srun) starts as ranks, which
-/// use PMI-1 as any rank does.
+/// A diagnostic program for launchers (conduit-run, mpiexec.hydra, srun): start it as the ranks of
+/// a job, and each rank uses PMI-1 as any rank does.
 #[derive(Debug, Parser)]
 #[command(name = "pmi-probe", version)]
 struct Options {
@@ -79,7 +79,8 @@ enum Way {
     Exec,
 }
 
-/// Longer than the launcher's grace, as a rank on an oversubscribed host may take.
+/// The time for which a failing rank sleeps before it exits. It exceeds the launcher's grace
+/// period, as it may for a rank on an oversubscribed host.
 const SLOW: Duration = Duration::from_millis(1500);
 
 fn main() -> ExitCode {

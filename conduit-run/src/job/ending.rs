@@ -21,9 +21,9 @@ pub(crate) struct Ending {
     forced: bool,
 }
 
-/// An event that ends the job after a delay: a failed rank, which the others get a grace to follow
-/// by themselves, or a suspicious event that is more often the consequence of a failure the
-/// launcher has yet to hear of.
+/// An event that ends the job after a delay. It is either the exit of a failed rank, after which
+/// the others have a grace period to end by themselves, or a suspicious event that usually follows
+/// from a failure that the launcher has yet to see.
 #[derive(Debug)]
 pub(crate) struct Suspicion {
     how: How,
@@ -31,11 +31,13 @@ pub(crate) struct Suspicion {
     due: Option<Instant>,
 }
 
-/// The multiple of the grace within which a rank must exit after it has closed its connection. The
-/// rank may still write much, such as a backtrace, on a core that it shares with many others.
+/// The multiple of the grace period within which a rank must exit after it has closed its
+/// connection. The time is long because the rank may still write a lot, such as a backtrace, on a
+/// core that it shares with many others.
 const CLOSED: u32 = 30;
-/// The multiple of the grace for a barrier that cannot complete: the rank that ends the job waits
-/// some seconds until all ranks have heard of it.
+/// The multiple of the grace period for which a barrier that cannot complete is tolerated. The time
+/// is long because a rank that ends the job waits some seconds until all ranks have heard of the
+/// end.
 const BARRIER: u32 = 10;
 
 impl RunningJob {
@@ -110,7 +112,7 @@ impl RunningJob {
         self.suspect(how, self.launch.grace.saturating_mul(CLOSED));
     }
 
-    /// Suspects a barrier in which a rank waits for one that will never arrive.
+    /// Handles a barrier in which a rank waits for another that will never arrive.
     pub(super) fn suspect_barrier(&mut self, error: &pmi::server::Error) {
         if let pmi::server::Error::BrokenBarrier {
             missing,
@@ -124,8 +126,8 @@ impl RunningJob {
         self.suspect(how, self.launch.grace.saturating_mul(BARRIER));
     }
 
-    /// Suspects a rank that exited with 0 before the others. The other ranks may be about to do the
-    /// same and then need not be ended.
+    /// Handles a rank that exited with 0 before the others. If the other ranks do the same within
+    /// the grace period, they need not be ended.
     fn suspect_left(&mut self, rank: usize) {
         let how = How::Left {
             rank,
@@ -135,13 +137,14 @@ impl RunningJob {
         self.suspect(how, self.launch.grace);
     }
 
-    /// Returns the first rank that failed, while the others have their grace.
+    /// Returns the first suspicion that is a rank's exit with a code other than 0. The other ranks
+    /// have their grace period meanwhile.
     fn failed(&self) -> Option<&How> {
         let mut suspected = self.suspicions.iter().map(|suspicion| &suspicion.how);
         suspected.find(|how| matches!(how, How::Exited { .. }))
     }
 
-    /// Drops suspicions about a rank's protocol, because its exit status is more informative.
+    /// Drops the suspicions that a rank has broken the protocol, because its exit status says more.
     pub(super) fn clear_protocol(&mut self, ended: usize) {
         let of_ended = |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
         self.suspicions
@@ -173,7 +176,7 @@ impl RunningJob {
         if let How::Left { cut_off, .. } = &mut how {
             *cut_off = false;
         }
-        // An exit code common to all ranks is the program's own business.
+        // If all ranks exit with the same code, the program chose it, so it is not reported.
         let is_common = matches!(how, How::Exited { code, .. }
             if self.ranks.iter().all(|rank| rank.status == Some(Status::Exited(code))));
         if !self.launch.quiet && !is_common {
@@ -240,7 +243,8 @@ impl RunningJob {
         causes.sort_by_key(precedence);
         for how in causes {
             match how {
-                // The others may be about to exit too, with output that they have not written yet.
+                // The other ranks may be about to exit too, and may have output that they have not
+                // written yet.
                 How::Exited { .. } if self.ending.is_none() => {
                     self.suspect(how, self.launch.grace);
                 }
@@ -249,9 +253,9 @@ impl RunningJob {
         }
     }
 
-    /// Ends the job for this reason, unless it is ending already. If a rank has failed before, that
-    /// is the reason, unless `how` is a kill: the killed rank more likely caused the other's
-    /// failure.
+    /// Ends the job with the reason `how`, unless the job is ending already. If a rank has exited
+    /// with an error before, that exit is the reason instead, unless `how` is a kill: a killed rank
+    /// more likely caused the other's failure.
     fn end(&mut self, how: How) {
         let how = match self.failed() {
             Some(failed) if precedence(&how) > 0 => failed.clone(),
@@ -278,11 +282,12 @@ impl RunningJob {
             }
         }
         self.ending = Some(Ending::new(how, self.launch.grace));
-        // A stopped rank receives SIGTERM only when it continues.
+        // A stopped rank receives SIGTERM only once it is continued.
         self.signal_all(Signal::CONT);
     }
 
-    /// Names ranks that a signal has stopped: the failed rank may have waited for them.
+    /// Returns a text that names the ranks that a signal has stopped, because the failed rank may
+    /// have waited for them.
     fn stopped(&self, how: &How) -> String {
         if !matches!(how, How::Exited { .. }) {
             return String::new();
@@ -317,8 +322,8 @@ impl RunningJob {
         }
     }
 
-    /// Forwards a request to end. The first one gives the ranks a grace; a second one ends the
-    /// grace.
+    /// Forwards a SIGINT or SIGTERM to the ranks. The first such signal starts the ranks' grace
+    /// period, and a second one ends it.
     fn on_end_signal(&mut self, signal: i32) {
         Signal::from_named_raw(signal)
             .into_iter()
@@ -341,7 +346,7 @@ impl RunningJob {
             Some(_) => {}
         }
         if self.all_ended() {
-            // Only output that nobody reads is left.
+            // The job only waits for a reader to take the remaining output, so discard it.
             self.output
                 .drains_mut()
                 .iter_mut()
@@ -349,20 +354,20 @@ impl RunningJob {
         }
     }
 
-    /// Returns what ended the job, once all ranks have ended.
+    /// Returns the event that ended the job. Call this once all ranks have ended.
     pub(super) fn verdict(&self, ending: &Ending) -> How {
         match &ending.how {
             How::Signalled { .. } if ending.forced => ending.how.clone(),
-            // If the ranks handled the signal well, the job is a success.
+            // If all ranks ended within their grace period and none failed, the job is a success.
             How::Signalled { .. } => ending.failed.clone().unwrap_or(How::Completed),
             how => how.clone(),
         }
     }
 }
 
-/// Orders the failures of one turn by how likely each is the cause, the likeliest lowest. It is
-/// unknown which rank ended first, but a killed rank more likely caused the other failures than the
-/// reverse.
+/// Returns the sort key of a failure among those of one turn: the likelier it is the cause, the
+/// lower. It is unknown which process ended first, but a killed one more likely caused the other
+/// failures than the reverse.
 fn precedence(how: &How) -> u8 {
     match how {
         How::Killed { .. } => 0,

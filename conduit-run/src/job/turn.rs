@@ -25,7 +25,7 @@ enum Event {
 }
 
 impl RunningJob {
-    /// Waits until something happens, at most until `until`, and handles it.
+    /// Waits for events, at most until `until`, and handles them.
     pub(super) fn turn(&mut self, until: Option<Instant>) -> Result<(), Error> {
         let sources = self
             .ranks
@@ -35,7 +35,7 @@ impl RunningJob {
         let wake = [until, self.next_deadline(), pieces];
         let wake = wake.into_iter().flatten().min();
         let ready = self.poll(wake)?;
-        // Signals come first: they must work whatever else is going on.
+        // Handle signals first: they must have an effect whatever else is going on.
         if ready
             .iter()
             .any(|(event, _)| matches!(event, Event::Signal))
@@ -133,8 +133,8 @@ impl RunningJob {
                 Incoming::Nothing => return,
                 Incoming::Closed => {
                     if self.is_active(rank) {
-                        // Most likely the rank is about to report the reason and exit, which is
-                        // more informative.
+                        // The rank is probably about to report a reason and exit, which says more
+                        // than the closed connection.
                         self.suspect_closed(rank);
                     }
                     return;
@@ -172,7 +172,8 @@ impl RunningJob {
                     code,
                     message,
                 } => self.fail_abort(rank, code, message),
-                // The server remembers it and is asked for the rank's state when the rank ends.
+                // The server remembers that the rank has called `finalize`; it is asked for the
+                // rank's state when the rank ends.
                 Action::Finalized { .. } => {
                     if let Err(error) = self.server.check_barrier() {
                         self.suspect_barrier(&error);
@@ -234,7 +235,8 @@ impl RunningJob {
         }
     }
 
-    /// Collects ranks whose processes have ended, all those of one turn before any is judged.
+    /// Reaps the ranks whose processes have ended in this turn, and judges them only once all of
+    /// them are known.
     fn on_ended(&mut self, ended: &[usize]) {
         let mut found = Vec::new();
         for &rank in ended {
@@ -243,8 +245,8 @@ impl RunningJob {
             self.ranks[rank].control.close();
             self.clear_protocol(rank);
             let pid = self.ranks[rank].pid;
-            // The order matters: until the process is reaped, its number and its group's cannot be
-            // reused.
+            // Kill the group before reaping the process: until then, neither the process's number
+            // nor its group's can be reused.
             self.ranks[rank].kill_group(Signal::KILL);
             // The rank's output is printed before the message about the rank.
             for stream in Stream::BOTH {
@@ -256,7 +258,7 @@ impl RunningJob {
                 WaitId::Pid(pid),
                 WaitIdOptions::EXITED | WaitIdOptions::NOHANG,
             ) else {
-                // Other code in this process has reaped it, so its exit code is unknown.
+                // Other code in this process has reaped the rank, so its exit code is unknown.
                 self.ranks[rank].status = Some(Status::Exited(1));
                 found.push((rank, Status::Exited(1)));
                 continue;
@@ -272,8 +274,9 @@ impl RunningJob {
     pub(super) fn reap_strays(&self) {
         let Some(spared) = &self.spared else { return };
         while let Some(child) = strays::peek_ended() {
-            // Ranks are reaped through their pidfds, the guard when it is dropped. Until then
-            // `peek_ended` keeps returning that child, and other strays have to wait.
+            // Ranks are reaped when their pidfds become ready, and the guard is reaped when its
+            // handle is dropped. Until then `peek_ended` keeps returning that child, so other
+            // strays have to wait.
             if spared.contains(&child) || self.ranks.iter().any(|rank| rank.pid == child) {
                 return;
             }
