@@ -50,7 +50,7 @@ impl SettingsError {
     }
 }
 
-/// A setting that is accepted but does not do what its name promises.
+/// A warning about a setting that is accepted but does not do what its name promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The variable.
@@ -65,7 +65,7 @@ impl Display for Warning {
     }
 }
 
-/// Maximum characters of a user's text that a message repeats.
+/// The maximum number of characters of a user's text that a message repeats.
 const MOST_SHOWN: usize = 80;
 
 /// A text in quotes, on one line and truncated.

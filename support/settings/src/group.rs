@@ -9,17 +9,18 @@ pub struct Row {
     pub name: &'static str,
     /// The values that the setting accepts.
     pub kind: ValueKind,
-    /// The behaviour while the setting has no value; empty where the default is a value.
+    /// The behaviour while the setting has no value; empty if the setting has a default value.
     pub unset: &'static str,
-    /// A warning for the user who sets it; empty for none.
+    /// A warning for the user who sets the setting; empty if there is none.
     pub warning: &'static str,
-    /// The meaning, on one line.
+    /// The setting's meaning, on one line.
     pub meaning: &'static str,
-    /// The networks on whose peers the setting has an effect, `all`, or the program that reads it.
+    /// The networks to whose peers the setting applies, or only `all`, or the program that reads
+    /// the setting.
     pub networks: &'static [&'static str],
-    /// The same as text, with further cases.
+    /// The content of `networks` as text, with further places where the setting has an effect.
     pub acts: &'static str,
-    /// A special property.
+    /// A special property, if the setting has one.
     pub attribute: Option<Attribute>,
 }
 
@@ -28,11 +29,11 @@ pub struct Row {
 pub enum Attribute {
     /// All ranks must have the same value.
     SameOnAllRanks,
-    /// Only tests need it.
+    /// Only tests need the setting.
     ForTests,
 }
 
-/// The settings of a group that came from the environment rather than from their defaults.
+/// The settings of a group whose values came from the environment rather than from their defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origins(u64);
 
@@ -52,7 +53,7 @@ impl Origins {
     }
 }
 
-/// The values of a table of settings. Made by [`group!`](crate::group!).
+/// A table of settings with their values. [`group!`](crate::group!) implements it.
 pub trait Group {
     /// Returns the table.
     fn rows(&self) -> &'static [Row];
@@ -111,10 +112,11 @@ pub trait Group {
 /// # }
 /// ```
 ///
-/// An entry consists of the variable, the field with its type and default, the [accepted
-/// values](crate::ValueKind), the behaviour while it is unset if it has no default, an optional
-/// warning for its users, its meaning, where it acts if that differs from the group, and an
-/// [`Attribute`](crate::Attribute), which also appears in the texts for users.
+/// An entry consists of the variable, the field with its type and default, and the [accepted
+/// values](crate::ValueKind), followed by the behaviour while the setting is unset (if it has no
+/// default), an optional warning for its users, its meaning, the networks on which it has an effect
+/// (if they differ from the group's), and an optional [`Attribute`](crate::Attribute), which is
+/// also mentioned in the texts for users.
 #[macro_export]
 macro_rules! group {
     (@networks $group:tt [$($own:ident),+]) => { $crate::group!(@networks [$($own),+]) };
@@ -210,8 +212,8 @@ macro_rules! group {
     };
 }
 
-/// Defines a struct of groups, which is read as a [whole](crate::Groups). A new group needs only
-/// one more line.
+/// Defines a struct with a field for each group of settings. The groups are [read
+/// together](crate::Groups). A new group needs only one more line.
 #[macro_export]
 macro_rules! compose {
     (

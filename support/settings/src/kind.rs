@@ -14,10 +14,10 @@ pub enum ValueKind {
         least: u32,
         /// The maximum.
         most: u32,
-        /// The meaning of 0 if that is also accepted, below the range.
+        /// The meaning of 0, if 0 is accepted in addition to the range.
         zero: Option<&'static str>,
     },
-    /// 0 or 1, and the words for them.
+    /// 0 or 1, or a word such as `yes` or `off`.
     Bool,
     /// A number of bytes, with suffixes for powers of 1024.
     Bytes {
@@ -25,14 +25,15 @@ pub enum ValueKind {
         least: u64,
         /// The maximum.
         most: u64,
-        /// Every value is a multiple of this.
+        /// Every value must be a multiple of this.
         multiple: u64,
     },
     /// A percentage.
     Percent,
     /// One or more of these words, separated by commas.
     Words(&'static [&'static str]),
-    /// One of these names, optionally prefixed with `SIG` and in any case, or its number.
+    /// One of these signals, given by its name, in upper or lower case and optionally prefixed with
+    /// `SIG`, or by its number.
     Signal(&'static [(&'static str, u32)]),
     /// The path of a file or directory, used verbatim.
     Path,
@@ -59,15 +60,15 @@ pub enum Value {
     Text(String),
 }
 
-/// Address space of a process on the supported machines; a bound for byte counts, far above any
-/// use.
+/// The upper bound for byte counts that have no tighter one. It exceeds the address space of any
+/// process on the supported machines.
 pub const MOST_BYTES: u64 = i64::MAX as u64;
-/// A bound for times in milliseconds: one day.
+/// The upper bound for times in milliseconds: one day.
 pub const MOST_TIME: u32 = 86_400_000;
 
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
 const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
-/// Powers of 1024 by their suffix.
+/// The suffixes of byte counts, with the exponents of their powers of two.
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
 impl ValueKind {
@@ -98,8 +99,8 @@ impl ValueKind {
         }
     }
 
-    /// Parses a value; returns `None` if the text is malformed or out of range. Blanks around it
-    /// are ignored except for paths.
+    /// Parses a value; returns `None` if the text is malformed or out of range. Leading and
+    /// trailing blanks are ignored, except in paths.
     pub fn parse(self, text: &str) -> Option<Value> {
         let given = text;
         let text = text.trim();
@@ -150,7 +151,7 @@ impl ValueKind {
                 let (name, _) = signals.iter().find(is_it)?;
                 Some(Value::Text((*name).to_owned()))
             }
-            // The replacement character shows that the variable was not UTF-8.
+            // A replacement character shows that the variable was not valid UTF-8.
             Self::Path => (!text.is_empty()
                 && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
             .then(|| Value::Path(given.to_owned())),
@@ -204,7 +205,7 @@ impl Display for ValueKind {
     }
 }
 
-/// Prints the value in the form that is parsed.
+/// Prints the value in the form that [`ValueKind::parse`] accepts.
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -232,15 +233,15 @@ impl Display for Bytes {
     }
 }
 
-/// Parses a plain number: digits only, no sign.
+/// Parses a plain number, which consists of digits only.
 fn digits(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// Parses a number, blanks, and one of `K`, `KB`, `KiB` … or `B`, in any case; all are powers of
-/// 1024.
+/// Parses a number, optional blanks and an optional unit, in upper or lower case: `B`, or `K`, `KB`
+/// or `KiB`, and the same for `M`, `G` and `T`. All units are powers of 1024.
 fn parse_bytes(text: &str) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -259,7 +260,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A field of a [group](super::Group), which converts from and to a value.
+/// A type of fields of a [group](super::Group), which can be converted from and to a [`Value`].
 pub trait Field: Sized {
     /// Converts from a value. Returns `None` if the value is of another kind or does not fit.
     fn from_value(value: Value) -> Option<Self>;
@@ -267,8 +268,8 @@ pub trait Field: Sized {
     fn to_value(&self) -> Option<Value>;
 }
 
-/// Implements [`Field`] for a type whose values are of one kind, given conversions from the value's
-/// content and to it.
+/// Implements [`Field`] for a type whose values are of one kind. `$read` converts from the value's
+/// content, and `$show` converts to it.
 macro_rules! field {
     ($type:ty, $kind:ident, $read:expr, $show:expr) => {
         impl Field for $type {

@@ -1,10 +1,10 @@
-//! Settings: environment variables with a meaning. This crate has the machinery and knows no
-//! particular setting.
+//! Settings, which are environment variables with a meaning. This crate has the code that all
+//! settings share and defines no setting itself.
 //!
 //! Each crate has its own table with the name, kind, range, default and meaning of each of its
-//! settings ([`group!`]); a program combines tables ([`compose!`]). The result has a field for each
-//! entry. It is [read](Groups::from_env) as a whole, [described](Groups::describe), and printed as
-//! a [`Table`].
+//! settings ([`group!`]). The table defines a struct with a field for each entry. A program
+//! combines several such structs ([`compose!`]), [reads](Groups::from_env) all their settings at
+//! once, [describes](Groups::describe) them, and prints them as a [`Table`].
 //!
 //! A name that has the prefix of a setting but is in no table is an error, so a misspelt setting
 //! does not go unnoticed.
@@ -21,7 +21,7 @@ pub use kind::{Field, MOST_BYTES, MOST_TIME, Value, ValueKind};
 pub use percent::Percent;
 pub use print::{Description, Table};
 
-/// The prefixes of settings' names.
+/// The prefixes of the names of settings.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
 /// Names with such a prefix that are not settings: the launcher sets them for its ranks, or clients
 /// of the node agent read them.
@@ -31,10 +31,10 @@ const INTERNAL: [&str; 4] = [
     "CONDUIT_AGENT",
     "CONDUIT_CHANNELS_LIBRARY",
 ];
-/// Prefixes of names that belong to the tests and benchmarks, and to the node agent, which a
-/// launcher may start.
+/// The prefixes of names that belong to the tests, to the benchmarks, and to the node agent, which
+/// may be started in the same environment.
 const INTERNAL_PREFIXES: [&str; 3] = ["CONDUIT_TEST_", "CONDUIT_PERF_", "CONDUIT_HSTA_"];
-/// Maximum number of edits between an unknown name and the name suggested for it.
+/// The maximum number of edits between an unknown name and the name suggested for it.
 const MOST_EDITS: usize = 4;
 
 /// One group of settings, or several that are read together.
@@ -44,14 +44,15 @@ pub trait Groups: Default {
     /// Returns all groups for modification.
     fn groups_mut(&mut self) -> Vec<&mut dyn Group>;
 
-    /// Reads the settings from this process's environment. Also returns warnings for the user.
+    /// Reads the settings from this process's environment, and returns them with warnings for the
+    /// user.
     ///
     /// # Errors
-    /// The same as for [`from_lookup`](Self::from_lookup). No setting accepts text that is not
-    /// UTF-8.
+    /// The same as for [`from_lookup`](Self::from_lookup). Text that is not UTF-8 is invalid for
+    /// every setting.
     fn from_env() -> Result<(Self, Vec<Warning>), SettingsError> {
-        // Other variables may hold anything; bytes lost from a setting's own text show up as
-        // U+FFFD.
+        // Variables that are not settings may hold any bytes. In a setting's text, bytes that are
+        // not UTF-8 become U+FFFD, which no kind accepts.
         Self::from_lookup(std::env::vars_os().map(|(name, value)| {
             (
                 name.to_string_lossy().into_owned(),
@@ -60,12 +61,13 @@ pub trait Groups: Default {
         }))
     }
 
-    /// Reads the settings from a list of variables, most of which may have nothing to do with
-    /// Conduit. If a name occurs twice, the first occurrence wins, as in `getenv`.
+    /// Reads the settings from a list of variables, and returns them with warnings for the user.
+    /// The list may contain variables that have nothing to do with Conduit. If a name occurs twice,
+    /// the first occurrence wins, as in `getenv`.
     ///
     /// # Errors
     /// Returns an error for the first variable whose name is unknown or whose value is malformed or
-    /// out of range; then for settings that contradict each other.
+    /// out of range; if there is none, for settings that contradict each other.
     fn from_lookup(
         vars: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Self, Vec<Warning>), SettingsError> {
@@ -158,7 +160,8 @@ fn is_setting(name: &str) -> bool {
 
 /// Returns the setting with the name most similar to an unknown one, if it is similar enough.
 fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // The distance takes time proportional to both lengths, and no misspelling is this long.
+    // Computing the distance takes time proportional to the product of the two lengths, and no
+    // misspelt name is this long.
     if name.len() > 64 {
         return None;
     }

@@ -8,43 +8,43 @@ use std::fmt::{self, Display, Formatter};
 pub struct Description {
     /// The environment variable.
     pub name: &'static str,
-    /// Its value; `None` while it is unset and has no default.
+    /// The setting's value; `None` if it is unset and has no default.
     pub value: Option<Value>,
-    /// The default; `None` if there is none.
+    /// The default; `None` if the setting has none.
     pub default: Option<Value>,
-    /// The value in a job of a given size, where that matters; the caller who knows the size fills
-    /// it in.
+    /// The value in a job of a given size, if it depends on the size. A caller that knows the size
+    /// fills the field in.
     pub in_job: Option<Value>,
-    /// The behaviour while the setting has no value; empty where the default is a value.
+    /// The behaviour while the setting has no value; empty if the setting has a default value.
     pub unset: &'static str,
     /// The accepted values.
     pub accepted: String,
-    /// Whether the environment has set it.
+    /// Whether the environment has set the variable.
     pub is_set: bool,
     /// The meaning, on one line.
     pub meaning: &'static str,
-    /// The networks on whose peers the setting has an effect, and other places where it acts.
+    /// The networks to whose peers the setting applies, and other places where it has an effect.
     pub acts: &'static str,
 }
 
-/// Prints all settings: a header, and for each setting an aligned line with name, value, default,
-/// origin of the value and, with a job, the value there; below it, indented, the meaning and the
-/// behaviour while it is unset.
+/// Prints all settings as a table. After a header, each setting has an aligned line with its name,
+/// value, default, value in a job (if the job's size is known) and the origin of the value. The
+/// indented lines below contain its meaning and its behaviour while it is unset.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     /// The settings, as [described](super::Groups::describe).
     pub rows: &'a [Description],
-    /// The header of the column with the values in a job, if there is one.
+    /// The header of the column with the values in a job; empty if there is no such column.
     pub in_job: &'a str,
     /// Returns the origin of a value that is set, by the setting's name.
     pub origin: &'a dyn Fn(&str) -> &'static str,
-    /// The width of the terminal, at which meanings are wrapped; `None` for no wrapping.
+    /// The width of the terminal, at which meanings are wrapped; `None` if they are not wrapped.
     pub width: Option<usize>,
 }
 
 /// The indentation of meanings.
 const INDENT: &str = "    ";
-/// Minimum width of the lines of a meaning.
+/// The minimum width at which meanings are wrapped.
 const LEAST_WIDTH: usize = 40;
 
 impl Display for Table<'_> {
@@ -93,8 +93,8 @@ impl Display for Table<'_> {
     }
 }
 
-/// Wraps the text into lines of at most `most` characters, broken at blanks; a longer word has a
-/// line of its own.
+/// Wraps the text at blanks into lines of at most `most` characters. A word that is longer than
+/// `most` gets a line of its own.
 fn wrapped(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
