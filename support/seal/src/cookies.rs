@@ -1,4 +1,4 @@
-//! Ensures that cookies of handshakes work only once.
+//! Records used cookies of handshakes, so that each cookie works only once.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::SESSION_TAG;
 /// used in one step is no longer valid two steps later.
 #[derive(Debug, Clone, Default, Hash)]
 pub struct SpentCookies {
-    /// Cookies used in this step; `old` has those of the previous step.
+    /// The cookies used in this step. `old` contains those used in the previous step.
     young: BTreeSet<u64>,
     old: BTreeSet<u64>,
     step: u64,
@@ -25,7 +25,8 @@ impl SpentCookies {
         }
     }
 
-    /// Returns the step in which there will be cookies to forget.
+    /// Returns the step to which to [advance](Self::advance) next in order to forget cookies;
+    /// `None` if none are remembered.
     pub fn due(&self) -> Option<u64> {
         (self.remembered() > 0).then_some(self.step + 1)
     }
@@ -40,7 +41,7 @@ impl SpentCookies {
         self.young.len() + self.old.len()
     }
 
-    /// Returns whether a cookie was used.
+    /// Returns whether a cookie was used in this step or in the previous one.
     pub fn contains(&self, cookie: &[u8; SESSION_TAG]) -> bool {
         let half = half(cookie);
         self.young.contains(&half) || self.old.contains(&half)

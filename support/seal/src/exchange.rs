@@ -1,21 +1,22 @@
 //! The key exchange at job start. Each rank sends the others its X25519 share (RFC 7748) over the
 //! launcher's side channel. Any two ranks that communicate derive a pair secret from their shares.
-//! An attacker who reads the side channel, then or later, learns no secret, and no rank learns
-//! another pair's.
+//! An attacker who reads the side channel, at that time or later, learns no secret, and no rank
+//! learns the secret of a pair to which it does not belong.
 //!
-//! A pair's secret is HMAC-SHA256 of the product and both shares, the lower rank's first, under the
-//! job's secret (HKDF's extract step, RFC 5869). The job's secret comes from a file and also
-//! authenticates ranks to each other: each rank's contribution ends with an HMAC under it, which
-//! covers the rank, the number of ranks and the network. Without a file the job's secret is zeros,
-//! and an attacker who can alter the side channel can be a man in the middle.
+//! A pair's secret is HMAC-SHA256 of the product of the scalar multiplication and the two shares,
+//! the lower rank's first, under the job's secret (HKDF's extract step, RFC 5869). The job's secret
+//! comes from a file and also authenticates ranks to each other: each rank's contribution ends with
+//! an HMAC under it, which covers the rank, the number of ranks and the network. Without a file,
+//! the job's secret is all zeros, and an attacker who can alter the side channel can mount a
+//! man-in-the-middle attack.
 //!
 //! Contributions from an earlier job with the same secret also have valid HMACs. Each rank
 //! therefore confirms the transcript of all contributions it has received ([`Transcript`]) to the
 //! others.
 //!
-//! A product takes 640,000 instructions, 60 µs. It is computed on the first use of a peer and then
-//! replaces the peer's share, so an attacker who spoofs packets from ranks can cause at most one
-//! product per rank.
+//! Computing a product takes 640,000 instructions, or 60 µs. A pair's product is computed when the
+//! peer is first used, and the pair's secret then replaces the peer's share. An attacker who spoofs
+//! packets from ranks can therefore cause at most one scalar multiplication per rank.
 
 mod meeting;
 
@@ -32,7 +33,7 @@ pub use meeting::{PeerError, meet};
 use crate::Secret;
 use crate::memory::{DEEP, Guarded, scrubbed};
 
-/// The setting that names the file.
+/// The setting that names the file with the job's secret.
 const SETTING: &str = "CONDUIT_SECRET_FILE";
 
 /// The reason why the key exchange failed.
@@ -64,7 +65,7 @@ pub enum ExchangeError {
     },
 }
 
-/// A rank's state of the exchange: its own private key, and its data of each peer.
+/// A rank's state of the exchange: its own private key, and what it knows of each peer.
 pub struct Exchange {
     network: &'static [u8; 3],
     rank: Rank,
@@ -74,11 +75,11 @@ pub struct Exchange {
     secret: Option<(Secret, PathBuf)>,
     /// The peers' data, by rank.
     peers: Guarded<Peer>,
-    /// Hash over the contributions of all ranks so far.
+    /// The hash over the HMACs of the contributions that have been verified so far.
     transcript: Hash,
 }
 
-/// A rank's data of a peer.
+/// What a rank knows of a peer.
 #[derive(FromZeros)]
 #[repr(C)]
 struct Peer {
@@ -89,12 +90,12 @@ struct Peer {
 }
 
 impl Exchange {
-    /// Creates the exchange of `rank` among `ranks`, over a network of this name, with the job's
-    /// secret from a file or without one.
+    /// Creates the exchange of `rank` among `ranks` ranks, over the network named `network`. The
+    /// job's secret is read from `file`, if given.
     ///
     /// # Errors
-    /// [`ExchangeError::File`] if the file cannot be used, [`ExchangeError::Random`] if the system
-    /// returns no random numbers.
+    /// Returns [`ExchangeError::File`] if the file cannot be used, and [`ExchangeError::Random`] if
+    /// the system returns no random numbers.
     pub fn new(
         network: &'static [u8; 3],
         rank: Rank,
@@ -132,7 +133,7 @@ impl Exchange {
         }
     }
 
-    /// Returns the job's secret, or zeros without one.
+    /// Returns the job's secret, or zeros if there is none.
     fn secret(&self) -> &[u8] {
         match &self.secret {
             Some((secret, _)) => secret.bytes(),
@@ -146,7 +147,7 @@ impl Exchange {
         tag.update(b"words");
         tag.update(self.network);
         tag.update(rank.to_le_bytes());
-        // The number of ranks fits into 32 bits.
+        // The cast is lossless: `of` takes the number of ranks as a `u32`.
         tag.update((self.peers.len() as u32).to_le_bytes());
         tag.update(words);
         tag
@@ -161,11 +162,12 @@ impl Exchange {
 
     /// Checks the HMAC of a peer's contribution and stores its share. Returns the contribution
     /// without the part that [`append_share`](Self::append_share) appended. Call this once for each
-    /// rank, in order.
+    /// rank, in the order of the ranks.
     ///
     /// # Errors
-    /// [`ExchangeError::Length`] and [`ExchangeError::Unauthenticated`]: the contribution was not
-    /// made by this rank with the same secret, in a job of the same size, over the same network.
+    /// Returns [`ExchangeError::Length`] if the contribution is too short, and
+    /// [`ExchangeError::Unauthenticated`] if it was not made by `peer` with the same secret, in a
+    /// job of the same size, over the same network.
     fn verify<'a>(&mut self, peer: Rank, words: &'a [u8]) -> Result<&'a [u8], ExchangeError> {
         let short = || ExchangeError::Length(words.len());
         let (said, tag) = words.split_last_chunk().ok_or_else(short)?;
@@ -196,8 +198,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the secret that this rank shares with `peer`; `None` if there is no such rank, or no
-    /// random numbers.
+    /// Returns the secret that this rank shares with `peer`; `None` if there is no such rank, or if
+    /// the system returns no random numbers when they are needed.
     pub(crate) fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; 32]> {
         if !self.peers.get(peer as usize)?.is_secret {
             scrubbed::<DEEP, _>(|| self.make(peer))?;
@@ -210,9 +212,9 @@ impl Exchange {
         let product = x25519(self.own[0], theirs);
         let mut bytes = [0; 32];
         if product == [0; 32] {
-            // The peer is this rank itself, or its share has small order (so its product is
-            // publicly known), or is zeros in a forked child: use a random secret that no other
-            // process has.
+            // The peer is this rank itself, its share has small order (so that the product is
+            // publicly known), or this is a forked child, where the keys are zeros. Use a random
+            // secret that no other process has.
             getrandom::fill(&mut bytes).ok()?;
         } else {
             let mut shares = [self.share, theirs];

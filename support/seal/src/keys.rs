@@ -1,4 +1,4 @@
-//! Keys: one for each direction of each pair of ranks, derived on demand.
+//! The keys of packets, one for each direction of each pair of ranks, derived on demand.
 //!
 //! A key and its salt are the beginning of AEGIS-256's keystream under the pair's secret, with this
 //! nonce:
@@ -11,14 +11,14 @@
 //! | 8 | the receiving rank's incarnation |
 //! | 8 | the key's use |
 //!
-//! These nonces are distinct, and with distinct nonces the keystream is a pseudo-random function: a
-//! leaked key reveals nothing about another key or the secret.
+//! No two keys have the same nonce, and under distinct nonces the keystream is a pseudo-random
+//! function: a leaked key reveals nothing about another key or about the secret.
 //!
 //! The salt is the upper half of a packet's nonce; the lower half is the packet's number, which
-//! every link counts from the same start. Without a salt, one guessed key could be tried against
-//! the packets with the same number on all links at once: with the 2^40 keys of a job of a million
-//! ranks, an attacker would find one of them after 2^88 guesses. With the salt, the attacker has to
-//! guess key and salt together, out of 2^192.
+//! every link counts from the same start. Without a salt, an attacker could try each guessed key
+//! against the packets with the same number on all links at once. A job of a million ranks has 2^40
+//! keys, so the attacker would find one of them after 2^88 guesses. With the salt, the attacker has
+//! to guess the key and the salt together, out of 2^192 pairs.
 
 use std::fmt;
 
@@ -52,8 +52,8 @@ impl From<Exchange> for Secrets {
 }
 
 impl Secrets {
-    /// Returns the secret of the link with `peer`; `None` if there is none, or in a forked child,
-    /// which finds zeros.
+    /// Returns the secret of the link with `peer`; `None` if there is none. In a forked child the
+    /// job's secret is zeros, which counts as none.
     fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
         match self {
             Self::Job(secret) => {
@@ -82,7 +82,7 @@ impl Key {
     }
 }
 
-/// Maximum number of peers whose keys are cached.
+/// The maximum number of peers whose keys are cached.
 pub(super) const CACHED: usize = 1024;
 
 /// The keys of one link.
@@ -92,19 +92,20 @@ pub(super) struct LinkKeys {
     pub(super) send: Key,
     /// The key of packets from the peer.
     pub(super) receive: Key,
-    /// The peer + 1; 0 if the entry is empty, as in a forked child.
+    /// The peer's rank + 1; 0 if the entry is empty. In a forked child all entries are empty.
     owner: u32,
 }
 
 const _: () = assert!(size_of::<LinkKeys>() == 52);
 
-/// The keys of one rank: derived on first use, and cached in a direct-mapped table.
+/// The keys of one rank. They are derived on first use and cached in a direct-mapped table.
 pub(super) struct Keys {
     secrets: Secrets,
     label: &'static [u8; 8],
     rank: Rank,
     incarnations: Vec<u64>,
-    /// The cache. Its size is a power of two; the lower bits of a rank are its index.
+    /// The cache. Its size is a power of two, and the lower bits of a peer's rank are the index of
+    /// its entry.
     cache: Guarded<LinkKeys>,
 }
 
@@ -132,7 +133,8 @@ impl Keys {
         }
     }
 
-    /// Returns the keys of the link with `peer`; `None` if there is no such rank in this job.
+    /// Returns the keys of the link with `peer`; `None` if this job has no such rank or there is no
+    /// secret for the link.
     #[inline]
     pub(super) fn of(&mut self, peer: Rank) -> Option<&LinkKeys> {
         let place = peer as usize & (self.cache.len() - 1);

@@ -1,16 +1,17 @@
-//! Authentication, encryption and keys of packets. Processes outside the job cannot forge or alter
-//! packets, nor read them if they are encrypted.
+//! Authentication and encryption of packets, and the keys for both. Processes outside the job
+//! cannot forge or alter packets, nor read them if they are encrypted.
 //!
-//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`, or AEGIS-128L for short packets:
-//! authenticated encryption without a key schedule, so a link costs only the bytes of its keys. If
-//! packets are only authenticated, the whole packet is associated data and the message is empty.
+//! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`. Packets that are only authenticated
+//! use AEGIS-128L if they are short and the MAC of AEGIS-128X4 if they are long. All three need no
+//! key schedule, so a link takes only the memory of its keys. If packets are only authenticated,
+//! the cipher's message is the packet itself as associated data, and nothing is encrypted.
 //! `docs/udp.md` has measurements and the reasons for the choice.
 //!
-//! Each pair of ranks has a key for each direction, and with it a salt (module `keys`). Both are
-//! derived from a secret that the two ranks have exchanged (`exchange`). Packet number and salt
-//! form the nonce: a number is never reused for one peer, and the salt separates packets with equal
-//! numbers on different links. The seal does not reject replays: a replayed packet opens again, so
-//! the protocol has to check its number.
+//! Each pair of ranks has a key and a salt for each direction (module `keys`), which are derived
+//! from a secret that the two ranks have exchanged (module `exchange`). A packet's number and the
+//! salt form the nonce: a number is never reused for one peer, and the salt separates packets with
+//! equal numbers on different links. The seal does not reject replays: a replayed packet opens
+//! again, so the protocol must check packet numbers.
 //!
 //! Processes that were not started together have session keys instead ([`SessionSealer`]).
 
@@ -36,52 +37,55 @@ use conduit_core::ni::Rank;
 
 use keys::{Key, Keys};
 
-/// Bytes of the authentication tag at the end of every packet.
+/// The number of bytes of the authentication tag at the end of every packet.
 pub const TAG: usize = 16;
 
 /// Seals and opens packets.
 ///
 /// A packet is `header | body | tag`. Its first `header` bytes are only authenticated (associated
 /// data); the body is authenticated and, if the job requests it, encrypted; the last [`TAG`] bytes
-/// are the tag. The caller never reuses a `number` for the same peer.
+/// are the tag. The caller must never reuse a `number` for the same peer.
 pub trait Seal {
-    /// Returns the number that identifies the sender in packets to `peer`: in a job the sender's
-    /// rank, `own`; in an open network the number that `peer` has assigned.
+    /// Returns the number that identifies the sender in packets to `peer`. In a job, this is the
+    /// sender's rank, `own`; in an open network, it is the number that `peer` has assigned to the
+    /// sender.
     #[inline(always)]
     fn sender(&self, _peer: Rank, own: Rank) -> Rank {
         own
     }
     /// Seals a packet to `peer`: encrypts its body and writes its last [`TAG`] bytes.
     fn seal(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize);
-    /// Returns the tag that [`seal`](Self::seal) would write for a packet that consists of `parts`,
-    /// for packets whose bytes are not contiguous. Returns `None` if sealing would change other
-    /// bytes too, or this length is not supported.
+    /// Returns the tag that [`seal`](Self::seal) would write for a packet that consists of `parts`
+    /// and the tag. This serves packets whose bytes are not contiguous. Returns `None` if sealing
+    /// would also change other bytes, if packets of this length are not supported, or if there is
+    /// no key for `peer`.
     fn tag_of(&mut self, _peer: Rank, _number: u64, _parts: [&[u8]; 2]) -> Option<[u8; TAG]> {
         None
     }
-    /// Checks a packet from `peer` and decrypts its body in place. Returns `false` if it was not
-    /// sealed by this incarnation of `peer` for this incarnation of this rank; its contents are
-    /// then undefined.
+    /// Checks a packet from `peer` and decrypts its body in place. Returns `false` if the packet
+    /// was not sealed by this incarnation of `peer` for this incarnation of this rank; the packet's
+    /// contents are then undefined.
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool;
 }
 
-/// The protection of a packet's body. It has to be the same on all ranks; packets with another
-/// protection do not open.
+/// The protection of a packet's body. All ranks must use the same protection, because packets with
+/// a different one do not open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Protection {
     /// Packets are authenticated but readable in transit.
     #[default]
     Authenticate,
-    /// Packets are also encrypted, except for their header: kind, length, sender's rank and packet
-    /// number.
+    /// Packets are also encrypted, except for their header, which contains the kind, the length,
+    /// the sender's rank and the packet number.
     Encrypt,
 }
 
 /// The seal of one rank's packets to and from all others.
 ///
-/// Keys are derived when a peer is first used, and cached for at most [`Sealer::CACHED`] peers. If
-/// another peer has evicted them from the cache, they are derived again (about 100 ns for both
-/// directions) from the secret that the two ranks have [exchanged](Exchange).
+/// The keys of a peer are derived when the peer is first used. The keys of at most
+/// [`Sealer::CACHED`] peers are cached. Keys that another peer's have evicted from the cache are
+/// derived again from the peer's [secret](Secrets), which takes about 100 ns for the two
+/// directions.
 #[derive(Debug)]
 pub struct Sealer {
     protection: Protection,
@@ -89,14 +93,14 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// Maximum number of peers whose keys are cached, at 52 bytes each.
+    /// The maximum number of peers whose keys are cached, at 52 bytes for each peer.
     pub const CACHED: usize = keys::CACHED;
 
-    /// Creates the seal of `rank` in a job of `incarnations.len()` ranks; `incarnations` has each
-    /// rank's [incarnation](random_incarnation).
+    /// Creates the seal of `rank` in a job of `incarnations.len()` ranks. `incarnations` contains
+    /// each rank's [incarnation](random_incarnation).
     ///
     /// # Panics
-    /// `rank` is not in the list.
+    /// `rank` is not below `incarnations.len()`.
     pub fn new(
         secrets: impl Into<Secrets>,
         protection: Protection,
@@ -114,20 +118,20 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
     Aegis128X2::new(&key.key, &key.nonce(number))
 }
 
-/// Packets that are only authenticated and shorter than this, with the tag, get the tag of
-/// AEGIS-128L. It takes a fifth less time for them because it initialises half as much state.
-/// [`LONG`] explains why two ciphers may share a key.
+/// Packets that are only authenticated and shorter than this, including the tag, get the tag of
+/// AEGIS-128L. For them, AEGIS-128L takes a fifth less time than AEGIS-128X2 because it initialises
+/// half as much state. [`LONG`] explains why several ciphers may share a key.
 const SHORT: usize = 256;
 
 fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
     Aegis128L::new(&key.key, &key.nonce(number))
 }
 
-/// Packets that are only authenticated and at least this long, with the tag, get the tag of
-/// AEGIS-128X4's MAC. It can be computed over bytes that are not contiguous, and takes a third less
-/// time on processors with AES instructions of 64 bytes (a fifth more on others). Few networks
-/// between hosts have packets this long. A packet's number is used once, so no pair of key and
-/// nonce is used with two of the three ciphers.
+/// Packets that are only authenticated and at least this long, including the tag, get the tag of
+/// AEGIS-128X4's MAC. The MAC can be computed over bytes that are not contiguous. It takes a third
+/// less time than AEGIS-128X2 on processors with AES instructions on 64 bytes, and a fifth more on
+/// others. Few networks between hosts have packets this long. Each packet number is used once, so
+/// no pair of key and nonce is used with more than one of the three ciphers.
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {

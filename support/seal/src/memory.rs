@@ -1,5 +1,5 @@
-//! Memory for secrets: separate pages that are excluded from core dumps and from forked children,
-//! and are overwritten before they are freed.
+//! Memory for secrets. It consists of separate pages that core dumps and forked children do not
+//! contain, and that are overwritten before they are freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::hint::black_box;
@@ -12,25 +12,25 @@ use rustix::mm::{Advice, madvise};
 use zerocopy::FromZeros;
 use zeroize::Zeroize;
 
-/// Values in pages of their own, initially zeroed. A forked child finds zeros there.
+/// Values in pages of their own, which are initially zeroed. A forked child finds zeros there.
 ///
-/// The pages are not locked, so they can be swapped out: locked memory is limited, and other
-/// networks need it.
+/// The pages are not locked, so they can be swapped out. They are not locked because the amount of
+/// locked memory is limited, and other networks need it.
 pub(crate) struct Guarded<T> {
     pages: Pages,
     count: usize,
     of: PhantomData<T>,
 }
 
-// SAFETY: the type owns its values in the same way as a `Box<[T]>`.
+// SAFETY: the type owns its values in the same way as a `Box<[T]>`, which is `Send` if `T` is.
 unsafe impl<T: Send> Send for Guarded<T> {}
-// SAFETY: a shared reference gives access only to shared references of the values, as with
-// `Box<[T]>`.
+// SAFETY: a shared reference gives access only to shared references to the values, in the same way
+// as one to a `Box<[T]>`, which is `Sync` if `T` is.
 unsafe impl<T: Sync> Sync for Guarded<T> {}
 
 impl<T: FromZeros> Guarded<T> {
-    /// Allocates `count` values, at least one. Like other allocations it aborts the process if
-    /// memory is exhausted.
+    /// Allocates `count` values, or one if `count` is 0. As with other allocations, the process is
+    /// aborted if memory is exhausted.
     pub(crate) fn new(count: usize) -> Self {
         const { assert!(size_of::<T>() > 0 && align_of::<T>() <= 4096 && !std::mem::needs_drop::<T>()) }
         let count = count.max(1);
@@ -40,7 +40,8 @@ impl<T: FromZeros> Guarded<T> {
         let pages = Pages::new(layout);
         let start = pages.start().as_ptr().cast();
         // SAFETY: the advice applies only to the pages just made and changes none of their bytes. A
-        // system that does not support it treats the pages like any others.
+        // system that does not support the advice returns an error and leaves the pages as they
+        // are.
         let _ = unsafe { madvise(start, pages.bytes(), Advice::LinuxDontDump) };
         Self {
             pages,
@@ -62,9 +63,9 @@ impl<T> Deref for Guarded<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: the memory lives as long as `self` and is page-aligned. Zeros, as initially and
-        // in a forked child, are values of T, as `new` requires; all other contents were written as
-        // values of T.
+        // SAFETY: the memory lives as long as `self` and is page-aligned. Initially and in a forked
+        // child it contains zeros, which are values of T because `new` requires `FromZeros`. All
+        // other contents were written as values of T.
         unsafe { slice::from_raw_parts(self.first(), self.count) }
     }
 }
@@ -72,7 +73,8 @@ impl<T> Deref for Guarded<T> {
 impl<T> DerefMut for Guarded<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: the memory is valid as for `deref`, and `&mut self` makes the borrow exclusive.
+        // SAFETY: the memory is valid for the reasons given in `deref`, and `&mut self` makes the
+        // borrow exclusive.
         unsafe { slice::from_raw_parts_mut(self.first(), self.count) }
     }
 }
@@ -80,18 +82,21 @@ impl<T> DerefMut for Guarded<T> {
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         let bytes = self.count * size_of::<T>();
-        // SAFETY: the values need no drop and are not used any more, so they may be any bytes.
+        // SAFETY: `bytes` is the size of the values. They need no drop and are not used any more,
+        // so their memory may hold any bytes.
         unsafe { slice::from_raw_parts_mut(self.first().cast::<u8>(), bytes) }.zeroize();
     }
 }
 
-/// The number of words of stack that ciphers and hashes use.
+/// The number of words of stack to overwrite after ciphers and hashes, at least as many as they
+/// use.
 pub(crate) const SHALLOW: usize = 128;
-/// The number of words of stack that scalar multiplications use.
+/// The number of words of stack to overwrite after scalar multiplications, at least as many as they
+/// use.
 pub(crate) const DEEP: usize = 2048;
 
-/// Runs `work` and then overwrites `WORDS` words of the stack that it used, because ciphers and
-/// hashes take secrets by value.
+/// Runs `work` and then overwrites `WORDS` words of the stack that `work` used. Ciphers and hashes
+/// leave copies of secrets there because they take them by value.
 pub(crate) fn scrubbed<const WORDS: usize, R>(work: impl FnOnce() -> R) -> R {
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

@@ -12,15 +12,16 @@ use zeroize::Zeroize;
 
 use crate::memory::{DEEP, Guarded, scrubbed};
 
-/// A job's secret, in its own page and overwritten when dropped.
+/// A job's secret. It has its own page and is overwritten when dropped.
 pub struct Secret(Guarded<[u8; Self::LENGTH]>);
 
 impl Secret {
-    /// The length in bytes.
+    /// The length of a secret in bytes.
     pub const LENGTH: usize = 32;
-    /// Minimum bytes of a file with a secret; the secret is no stronger than the file's randomness.
+    /// The minimum number of bytes of a file from which a secret is derived. The secret is no
+    /// stronger than the file's randomness.
     pub const LEAST_FILE: usize = 32;
-    /// Maximum bytes of such a file.
+    /// The maximum number of bytes of such a file.
     pub const MOST_FILE: usize = 4096;
 
     /// Creates a new secret from the system's random numbers.
@@ -41,11 +42,11 @@ impl Secret {
         secret
     }
 
-    /// Derives a secret from a key of any length, such as a typed one. The secret is no stronger
-    /// than the key's randomness.
+    /// Derives a secret from a key of any length, such as one that a user has typed. The secret is
+    /// no stronger than the key's randomness.
     pub fn from_key(key: &[u8]) -> Self {
         let mut secret = Self(Guarded::new(1));
-        // The HMAC key names the purpose, as for files.
+        // The label names the purpose, for the reason given in `from_file`.
         scrubbed::<DEEP, _>(|| secret.0[0] = HMAC::mac(key, b"conduit: a network's key"));
         secret
     }
@@ -53,7 +54,7 @@ impl Secret {
     /// Derives a secret from the content of a file that only this user may access.
     ///
     /// # Errors
-    /// The problem with the file; the text does not name the file.
+    /// Returns a description of the problem with the file. The text does not name the file.
     pub fn from_file(path: &Path) -> Result<Self, String> {
         // Without O_NONBLOCK opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -100,7 +101,7 @@ impl Secret {
             return Err(format!("it has more than {most} bytes, the maximum"));
         }
         let mut secret = Self(Guarded::new(1));
-        // The HMAC key names the purpose (domain separation), so that the secret differs from any
+        // The label names the purpose (domain separation), so that the secret differs from any
         // other program's hash of the file.
         scrubbed::<DEEP, _>(|| {
             secret.0[0] = HMAC::mac(&bytes[..length], b"conduit: a job's secret")
@@ -120,11 +121,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Returns a new incarnation: a random number that each process draws when it becomes the rank.
-/// Keys depend on it, so a packet from before a restart does not open after it.
+/// Returns a new incarnation, which is a random number that each process draws when it becomes a
+/// rank. Keys depend on the incarnations, so a packet sealed before a rank's restart does not open
+/// after the restart.
 ///
 /// # Errors
-/// The system returned no random numbers.
+/// The system returns no random numbers.
 pub fn random_incarnation() -> io::Result<u64> {
     Ok(getrandom::u64()?)
 }

@@ -2,18 +2,19 @@
 //!
 //! A process has its own X25519 share and incarnation, and may share a secret with the processes it
 //! talks to. Two processes begin a session with a handshake, which the network carries out. This
-//! module computes the contents of its messages, and the session's keys:
+//! module computes the contents of the handshake's messages, and the session's keys:
 //!
-//! * codes under the secret, which only processes with the secret can make;
-//! * cookies: codes under a key of this process alone, with which it recognises its own earlier
-//!   messages without storing them;
-//! * nonces, each of which is made once;
-//! * the session's keys: HMAC-SHA256 of the product of the shares and of everything that identifies
-//!   the session (its transcript), under the secret (HKDF, RFC 5869). Both sides contribute data
-//!   that they never repeat, so no two sessions have equal keys.
+//! * codes under the shared secret, which only processes with that secret can make;
+//! * cookies, which are codes under a key that only this process has. A process recognises its own
+//!   earlier messages by them without storing the messages;
+//! * nonces, none of which is made twice;
+//! * the session's keys, which are derived (HKDF, RFC 5869) from HMAC-SHA256, under the shared
+//!   secret, of the product of the scalar multiplication, the two shares and everything that
+//!   identifies the session (its transcript). Both sides contribute data that they never repeat, so
+//!   no two sessions have equal keys.
 //!
-//! Without a secret its bytes are zeros, and an attacker who can alter the network's packets can be
-//! a man in the middle.
+//! Without a shared secret, its bytes are zeros, and an attacker who can alter the network's
+//! packets can mount a man-in-the-middle attack.
 
 use std::fmt;
 
@@ -29,13 +30,13 @@ use crate::{
     Protection, Seal, Secret, TAG, has_tag_of_parts, leave_without_tag, mac, open_with, seal_with,
 };
 
-/// The length of the codes and cookies of a handshake.
+/// The length of the codes and cookies of a handshake, in bytes.
 pub const SESSION_TAG: usize = 16;
 
 /// A label that names a code's purpose, so that codes with different purposes never match.
 type Label = [u8; 8];
 
-/// Compares two codes in a time that does not depend on where they differ.
+/// Returns whether two codes are equal, in a time that does not depend on where they differ.
 pub fn is_same_tag(one: &[u8; SESSION_TAG], other: &[u8; SESSION_TAG]) -> bool {
     let differ = one.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differ) == 0
@@ -62,7 +63,7 @@ fn tag(key: &[u8; 32], label: &Label, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
 pub struct SessionKeys {
     send: Key,
     receive: Key,
-    /// The key of codes in messages of the session that are not packets.
+    /// The key of the codes in those messages of the session that are not sealed packets.
     control: [u8; 32],
     id: [u8; 8],
 }
@@ -73,7 +74,7 @@ impl SessionKeys {
         tag(&self.control, label, parts)
     }
 
-    /// Returns a number that identifies this session at both ends; it is not secret.
+    /// Returns the bytes that identify this session at both ends. They are not secret.
     pub fn id(&self) -> [u8; 8] {
         self.id
     }
@@ -114,13 +115,13 @@ struct Row {
     control: [u8; 32],
     send: Key,
     receive: Key,
-    /// The peer's number for this process.
+    /// The number by which the peer identifies this process.
     name: Rank,
-    /// Nonzero if there are keys.
+    /// Nonzero if the row contains keys.
     in_use: u32,
 }
 
-// The networks' pages document this size.
+// The pages about the networks document this size.
 const _: () = assert!(size_of::<Row>() == 88);
 
 /// The keys of one process and of its sessions, and the seal of their packets.
@@ -139,9 +140,9 @@ pub struct SessionSealer {
 }
 
 impl SessionSealer {
-    /// Creates the keys of a process without sessions. `secret` is shared with other processes, if
-    /// given; all other keys derive from `seed`, which must be known to no other process and used
-    /// once.
+    /// Creates the keys of a process without sessions. If given, `secret` is the secret shared with
+    /// other processes. All other keys are derived from `seed`, which must be used only once and
+    /// known to no other process.
     pub fn new(secret: Option<&Secret>, protection: Protection, seed: &Secret) -> Self {
         let part = |label| hmac(seed.bytes(), label, &[]);
         let mut own = Guarded::<Own>::new(1);
@@ -178,8 +179,7 @@ impl SessionSealer {
         self.incarnation
     }
 
-    /// Returns a number that was never returned before; `None` in a forked child, which has no
-    /// keys.
+    /// Returns a nonce that was never returned before; `None` in a forked child, which has no keys.
     pub fn nonce(&mut self) -> Option<[u8; SESSION_TAG]> {
         if self.own[0].private == [0; 32] {
             return None;
@@ -189,8 +189,8 @@ impl SessionSealer {
         Some(tag(&self.own[0].nonces, b"nonce   ", &[&number]))
     }
 
-    /// Returns a code under the secret shared with other processes. The label determines the
-    /// lengths of the parts.
+    /// Returns a code under the secret shared with other processes. The label must determine the
+    /// lengths of the parts, because the code covers only their concatenation.
     pub fn tag(&self, label: &Label, parts: &[&[u8]]) -> [u8; SESSION_TAG] {
         tag(&self.own[0].secret, label, parts)
     }
@@ -200,10 +200,10 @@ impl SessionSealer {
         tag(&self.own[0].cookies, b"cookie  ", parts)
     }
 
-    /// Derives the keys of a session with the process that has this share. `first` is set if this
-    /// process has begun the session. The transcript is the same on both sides and differs from
-    /// that of any other session. It takes a scalar multiplication (60 µs). Returns `None` if the
-    /// share is invalid, or in a forked child.
+    /// Derives the keys of a session with the process that has this share. `first` says whether
+    /// this process has begun the session. The transcript must be the same on both sides and differ
+    /// from that of any other session. The call takes a scalar multiplication (60 µs). Returns
+    /// `None` if the share is invalid, and in a forked child.
     pub fn derive(
         &self,
         theirs: &[u8; 32],
@@ -217,7 +217,8 @@ impl SessionSealer {
         let mut key = Zeroizing::new([0; 32]);
         let is_made = scrubbed::<DEEP, _>(|| {
             let product = Zeroizing::new(x25519(self.own[0].private, *theirs));
-            // The share has small order, so its product is publicly known.
+            // Either the share has small order, so that the product is publicly known, or this is a
+            // forked child.
             if *product == [0; 32] || self.own[0].private == [0; 32] {
                 return false;
             }
@@ -254,7 +255,8 @@ impl SessionSealer {
         })
     }
 
-    /// Makes room for the keys of this many peers; forgets the keys of further ones.
+    /// Makes room for the keys of this many peers. If the table shrinks, the keys of peers beyond
+    /// its end are forgotten.
     pub fn set_size(&mut self, peers: u32) {
         let wanted = (peers as usize).next_power_of_two();
         if wanted > self.rows.len() || wanted < self.rows.len() / 2 {
@@ -266,7 +268,7 @@ impl SessionSealer {
         }
     }
 
-    /// Seals and opens packets to and from `peer` with these keys from now on.
+    /// Sets the keys with which packets to and from `peer` are sealed and opened from now on.
     pub fn install(&mut self, peer: Rank, keys: &SessionKeys) {
         if let Some(row) = self.rows.get_mut(peer as usize) {
             let copy = |key: &Key| Key {
@@ -294,8 +296,8 @@ impl SessionSealer {
         }
     }
 
-    /// Returns a code that only the two ends of the session with `peer` can make; `None` if there
-    /// are no keys.
+    /// Returns a code that only the two ends of the session with `peer` can make; `None` if `peer`
+    /// has no keys.
     pub fn session_tag(
         &self,
         peer: Rank,
@@ -305,7 +307,7 @@ impl SessionSealer {
         Some(tag(&self.row(peer)?.control, label, parts))
     }
 
-    /// Returns the bytes of memory used for sessions.
+    /// Returns the number of bytes of memory used for sessions.
     pub fn memory(&self) -> usize {
         size_of_val(&*self.rows)
     }

@@ -1,7 +1,8 @@
 //! The meeting of a job's ranks when a network starts, over the launcher's side channel, in two
 //! rounds. In the first, each rank contributes its own data and its part of the [key
-//! exchange](Exchange), or the text of its error. In the second, each rank confirms what it has
-//! received from all, or sends the reason why it cannot start. So if one rank fails, all do.
+//! exchange](Exchange), or the text of its error. In the second, each rank confirms the
+//! contributions that it has received from all ranks, or sends the reason why it cannot start. So
+//! if one rank fails, all do.
 
 use std::fmt::Display;
 
@@ -10,7 +11,8 @@ use conduit_core::ni::Rank;
 
 use super::{Exchange, Transcript};
 
-/// The first byte of a contribution is one of these.
+/// The first byte of a contribution is `READY` if the rank can start, and otherwise `FAILED`,
+/// followed by the text of its error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -45,12 +47,12 @@ impl Exchange {
         [&[READY], &words[..]].concat()
     }
 
-    /// Reads the contributions of all ranks, in order. `read` gets each rank's own data and returns
-    /// a fault if it finds one.
+    /// Reads the contributions of all ranks, in the order of the ranks. `read` is called with each
+    /// rank's own data and returns the fault as an error if it finds one.
     ///
     /// # Errors
-    /// A rank has failed, or its contribution has a fault, is too short, or was not made by this
-    /// rank with the same secret, in a job of the same size, over the same network.
+    /// A rank has failed; or its contribution is too short, contains a fault, or was not made by
+    /// that rank with the same secret, in a job of the same size, over the same network.
     pub fn read_all(
         &mut self,
         texts: &[Vec<u8>],
@@ -74,12 +76,13 @@ impl Exchange {
     }
 }
 
-/// Meets the other ranks; collective. `prepared` is this rank's own part with its
-/// [contribution](Exchange::contribution). `assemble` turns that part and the contributions of all
-/// ranks into what starts.
+/// Meets the other ranks. This is a collective call. `prepared` is this rank's own part, together
+/// with its [contribution](Exchange::contribution). `assemble` makes the result from that part and
+/// the contributions of all ranks.
 ///
 /// # Errors
-/// The errors of the side channel, of `prepared` and of `assemble`; or another rank has failed.
+/// Returns the error of `prepared`, of `assemble` or of the side channel, or an error that names
+/// another rank that has failed.
 pub fn meet<P, T, E>(
     bootstrap: &mut dyn Bootstrap,
     prepared: Result<(P, Vec<u8>), E>,
