@@ -1,9 +1,10 @@
-//! PMI-1, the process management interface through which a rank learns about its job: its own
-//! number, the number of ranks, and data that the other ranks publish before the network is up.
+//! PMI-1, the process management interface. Through it a rank learns its own number, the number of
+//! ranks in its job, and data that the other ranks publish before the network is up.
 //!
 //! The wire format is that of MPICH's Hydra (`mpiexec.hydra`) and Slurm (`srun --mpi=pmi2`): text
 //! lines of `name=value` pairs over a socket that the launcher leaves open in the rank. A rank puts
-//! keys, enters a barrier and gets the keys of the others; there are no other data operations.
+//! key-value pairs, enters a barrier and gets the pairs of the others. PMI-1 has no other data
+//! operations.
 //!
 //! | module | contents |
 //! |---|---|

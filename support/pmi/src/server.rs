@@ -1,9 +1,10 @@
 //! The launcher's side of PMI-1: a state machine that takes the ranks' lines and returns actions.
 //!
-//! It does no I/O and keeps no clock. The launcher reads lines from the ranks' sockets
-//! ([`crate::wire::LineBuffer`] bounds them), calls [`Server::on_line`] for each and carries out
-//! the [`Action`]s. When a rank's process has ended, the launcher calls [`Server::on_end`]. An
-//! [`Error`] names the rank that broke the protocol; the job cannot continue after it.
+//! The state machine does no I/O and keeps no clock. The launcher reads lines of bounded length
+//! from the ranks' sockets (with a [`crate::wire::LineBuffer`]), calls [`Server::on_line`] for each
+//! line and carries out the [`Action`]s that the call returns. When a rank's process has ended, the
+//! launcher calls [`Server::on_end`]. An [`Error`] names the rank that broke the protocol or waits
+//! in vain; the job cannot continue after an error.
 
 mod error;
 
@@ -17,13 +18,14 @@ use crate::wire::{Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Bytes of all keys and values in the key-value space, with [`Limits::PAIR_OVERHEAD`] for each
-    /// pair. A put beyond this limit is answered with `rc=-1 msg=kvs_full`.
+    /// The maximum number of bytes of all keys and values in the key-value space, plus
+    /// [`Limits::PAIR_OVERHEAD`] for each pair. The reply to a put that would exceed this limit is
+    /// `rc=-1 msg=kvs_full`.
     pub kvs_bytes: usize,
 }
 
 impl Limits {
-    /// Bytes charged for a pair in addition to its key and value.
+    /// The number of bytes charged for a pair in addition to its key and value.
     pub const PAIR_OVERHEAD: usize = 64;
 
     /// Returns the limits with another size of the key-value space.
@@ -45,11 +47,11 @@ impl Default for Limits {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Send this line, which ends with a newline, to this rank.
+    /// Send a line to a rank.
     Send {
         /// The rank to send to.
         rank: usize,
-        /// The line.
+        /// The line, which ends with a newline.
         line: String,
     },
     /// The rank has finished the job, so its process may now end.
@@ -91,7 +93,8 @@ pub struct Server {
     limits: Limits,
     ranks: Vec<RankState>,
     in_barrier: usize,
-    /// The first rank that finalized or ended, if any; no barrier can complete after that.
+    /// The first rank that has finalized or ended, if any. Once there is one, no barrier can
+    /// complete.
     departed: Option<(usize, Departure)>,
     kvs: HashMap<String, String>,
     kvs_bytes: usize,
@@ -128,12 +131,12 @@ impl Server {
         self.ranks.get(rank).copied()
     }
 
-    /// Processes one line, with or without its newline, from `rank`.
+    /// Processes one line from `rank`, with or without its newline.
     ///
     /// # Errors
     /// The line is not a PMI-1 request, comes at the wrong time, or enters a barrier that cannot
-    /// complete. A well-formed request that cannot be met (unknown key, full space, value too long)
-    /// is not an error: it gets a reply with `rc=-1`.
+    /// complete. A well-formed request that cannot be met (unknown key, full key-value space, value
+    /// too long) is not an error: its reply has `rc=-1`.
     pub fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
@@ -177,7 +180,7 @@ impl Server {
     /// Records that the process of `rank` has ended. Repeated calls have no effect.
     ///
     /// # Errors
-    /// Other ranks wait in a barrier that can no longer complete.
+    /// Another rank waits in a barrier that can no longer complete, or there is no such rank.
     pub fn on_end(&mut self, rank: usize) -> Result<(), Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
@@ -221,7 +224,8 @@ impl Server {
                 .map_err(|source| Error::Line { rank, source })
         };
         let (version, _subversion) = (number("pmi_version")?, number("pmi_subversion")?);
-        // Minor versions only add commands, so the reply has our version and the client decides.
+        // Minor versions only add commands, so reply with this server's version and let the client
+        // decide.
         let rc = if version == 1 { "0" } else { "-1" };
         if version == 1 {
             self.ranks[rank] = RankState::Active;
@@ -344,7 +348,8 @@ impl Server {
         Ok(actions)
     }
 
-    /// Stores a pair. If it cannot, returns the reason as a word that fits into `msg=`.
+    /// Stores a pair. If that is impossible, returns the reason as a word that can be the value of
+    /// `msg`.
     fn store(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
         let bytes = key.len() + value.len() + Limits::PAIR_OVERHEAD;
         if key.is_empty() || !carries(key) || !carries(value) {

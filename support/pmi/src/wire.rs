@@ -1,24 +1,26 @@
 //! One line of PMI-1: `cmd=<command> name=value name=value …\n`.
 //!
 //! Blanks separate fields, so names and values contain none; binary data travels as hex digits. The
-//! field `message` is the exception: some clients send free text in it, so it extends to the end of
-//! its line.
+//! field `message` is an exception: some clients send free text in it, so its value extends to the
+//! end of the line.
 
 mod lines;
 
 pub use lines::LineBuffer;
 
-/// The maximum length of a line, including its newline: about four times [`MAX_REQUEST`].
+/// The maximum length of a line in bytes, including its newline. It is about four times
+/// [`MAX_REQUEST`].
 pub const MAX_LINE: usize = 4096;
-/// The maximum length of a request, including its newline: Slurm truncates longer requests.
+/// The maximum length of a request in bytes, including its newline. Slurm truncates longer
+/// requests.
 pub const MAX_REQUEST: usize = 1023;
 /// The maximum number of fields in a line. The longest command of PMI-1 other than spawn has five.
 pub const MAX_FIELDS: usize = 32;
-/// The maximum length of a key (Hydra's limit).
+/// The maximum length of a key in bytes (Hydra's limit).
 pub const MAX_KEY: usize = 64;
-/// The maximum length of a value (Hydra's limit).
+/// The maximum length of a value in bytes (Hydra's limit).
 pub const MAX_VALUE: usize = 1024;
-/// The maximum length of the name of a key-value space (Hydra's limit).
+/// The maximum length of the name of a key-value space in bytes (Hydra's limit).
 pub const MAX_KVSNAME: usize = 256;
 
 /// The field whose value is the rest of the line.
@@ -34,21 +36,21 @@ pub enum Error {
     /// The bytes are not UTF-8 text.
     #[error("a PMI line is not text: {0}")]
     NotText(String),
-    /// More than [`MAX_FIELDS`] fields.
+    /// A line has more than [`MAX_FIELDS`] fields.
     #[error("a PMI line has more than {MAX_FIELDS} fields")]
     TooManyFields,
-    /// A field without `=`, or without a name before it.
+    /// A field has no `=`, or no name before the `=`.
     #[error("PMI field {0} is not of the form name=value")]
     NotAField(String),
-    /// The same name twice in one line.
+    /// A line has two fields with the same name.
     #[error("PMI field {0} occurs twice in one line")]
     Duplicate(String),
-    /// A blank, a control character or, in a name, `=`.
+    /// A name or value contains a blank or a control character, or a name contains `=`.
     #[error(
         "{0} contains a character that PMI cannot carry (blank, control character, or '=' in a name)"
     )]
     BadCharacter(String),
-    /// A field that the command needs is absent.
+    /// The line lacks a field that the command needs.
     #[error("PMI command {command:?} lacks the field {field:?}")]
     Missing {
         /// The command of the line.
@@ -56,7 +58,7 @@ pub enum Error {
         /// The absent field.
         field: &'static str,
     },
-    /// A field that should be a number is not one or is out of range.
+    /// A field that must be a number is not a number or is out of range.
     #[error("PMI field {field:?} is {value}, not a number in range")]
     NotANumber {
         /// The field's name.
@@ -66,7 +68,7 @@ pub enum Error {
     },
 }
 
-/// Prepares text from a peer for a message: quoted, escaped and truncated.
+/// Returns text from a peer in a form for messages, which is quoted, escaped and truncated.
 pub(crate) fn quoted(text: &str) -> String {
     const SHOWN: usize = 60;
     let cut: String = text.chars().take(SHOWN).collect();
@@ -142,7 +144,7 @@ impl<'a> Line<'a> {
     /// Returns the value of a required field.
     ///
     /// # Errors
-    /// [`Error::Missing`].
+    /// Returns [`Error::Missing`] if the line does not have the field.
     pub fn require(&self, field: &'static str) -> Result<&'a str, Error> {
         self.get(field).ok_or_else(|| Error::Missing {
             command: self.command().chars().take(MAX_KEY).collect(),
@@ -153,7 +155,8 @@ impl<'a> Line<'a> {
     /// Returns the value of a required field that is a number.
     ///
     /// # Errors
-    /// [`Error::Missing`], [`Error::NotANumber`].
+    /// Returns [`Error::Missing`] if the line does not have the field, and [`Error::NotANumber`] if
+    /// it is not a number in the range of `T`.
     pub fn number<T: std::str::FromStr>(&self, field: &'static str) -> Result<T, Error> {
         let value = self.require(field)?;
         value.parse().map_err(|_| Error::NotANumber {
@@ -168,7 +171,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns whether `text` can be a value: no blank, no control character.
+/// Returns whether `text` can be a value, which contains neither blanks nor control characters.
 pub(crate) fn carries(text: &str) -> bool {
     !text.contains(|c: char| c == ' ' || c.is_control())
 }
@@ -176,8 +179,9 @@ pub(crate) fn carries(text: &str) -> bool {
 /// Formats a line, including its newline, ready for one write.
 ///
 /// # Errors
-/// [`Error::BadCharacter`] if a name or value cannot be carried, [`Error::Duplicate`],
-/// [`Error::TooManyFields`], [`Error::TooLong`].
+/// Returns [`Error::BadCharacter`] if PMI cannot carry a name or value, [`Error::Duplicate`] if two
+/// names are equal, and [`Error::TooManyFields`] or [`Error::TooLong`] if the line would exceed a
+/// limit.
 pub fn format(command: &str, fields: &[(&str, &str)]) -> Result<String, Error> {
     if fields.len() >= MAX_FIELDS {
         return Err(Error::TooManyFields);

@@ -2,8 +2,8 @@
 //!
 //! A blob is encoded as hex digits (PMI values are text without blanks), preceded by its length in
 //! 8 hex digits, and split into values. The key of a value is `<tag>.<allgather>.<rank>.<part>`,
-//! with numbers in hex. The allgather's number keeps keys unique when a tag is reused. The tag
-//! exposes ranks that disagree about which allgather this is.
+//! with numbers in hex. The number of the allgather keeps keys unique when a tag is reused. Because
+//! keys contain the tag, ranks that disagree about which allgather this is get an error.
 
 use std::time::Instant;
 
@@ -18,10 +18,10 @@ pub const MAX_TAG: usize = 24;
 const LENGTH_DIGITS: usize = 8;
 
 impl Connection {
-    /// Sends `bytes` to all ranks and returns the bytes of all ranks, by rank. Collective: all
-    /// ranks call it with the same tag, and all call allgathers and barriers in the same order.
-    /// Sizes may differ between ranks. A tag names the purpose (ASCII letters, digits, `-`, `_`; at
-    /// most [`MAX_TAG`] bytes) and may be reused.
+    /// Sends `bytes` to all ranks and returns the bytes of all ranks, by rank. This is a collective
+    /// call: all ranks must call it with the same tag, and all must call allgathers and barriers in
+    /// the same order. Sizes may differ between ranks. A tag names the purpose of the allgather and
+    /// may be reused. It consists of 1 to [`MAX_TAG`] ASCII letters, digits, `-` and `_`.
     ///
     /// # Errors
     /// Returns an error if the tag is bad, if there are more than [`MAX_BLOB`] bytes, if ranks

@@ -1,7 +1,7 @@
 //! Distinguishes a rank from a program that a rank has started.
 //!
 //! Both find the launcher's variables. But a rank marks its descriptor close-on-exec when it
-//! connects, so the programs that the rank starts later find the variables without the connection.
+//! connects, so programs that the rank starts later find the variables but not the connection.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::OFlags;
 
-/// The variables by which a launcher distinguishes ranks.
+/// The variables that together identify a rank of a launcher.
 const NAMES: [&str; 3] = ["PMI_FD", "PMI_RANK", "CONDUIT_JOB_ID"];
 
 /// Returns whether the environment's `PMI_FD` is the connection of an ancestor of this process. An

@@ -1,4 +1,4 @@
-//! Requests and replies, one outstanding at a time.
+//! The encoding of requests and the decoding of replies. One request can be outstanding at a time.
 
 use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_REQUEST, MAX_VALUE, format, quoted};
 
@@ -6,17 +6,17 @@ use crate::wire::{self, Line, MAX_KEY, MAX_KVSNAME, MAX_REQUEST, MAX_VALUE, form
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request<'a> {
-    /// Join the job; the first request.
+    /// Join the job. This is the first request.
     Init,
     /// Ask for the launcher's limits.
     Maxes,
-    /// Ask for the name of the key-value space; needed before puts and gets.
+    /// Ask for the name of the key-value space. Puts and gets are possible only afterwards.
     KvsName,
     /// Ask for the maximum number of processes that could run.
     UniverseSize,
-    /// Ask for the program's number among those of one launch.
+    /// Ask for this program's number among the programs that were launched together.
     AppNum,
-    /// Store a pair, which the others can get after a barrier.
+    /// Store a pair, which the other ranks can get after a barrier.
     Put {
         /// The key: at most `keylen_max - 1` bytes, never used before in the job.
         key: &'a str,
@@ -30,7 +30,7 @@ pub enum Request<'a> {
     },
     /// Wait until all ranks have made this request.
     Barrier,
-    /// Leave the job; the last request.
+    /// Leave the job. This is the last request.
     Finalize,
 }
 
@@ -55,8 +55,8 @@ impl Request<'_> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Response {
-    /// Success, for [`Request::Init`], [`Request::Put`], [`Request::Barrier`] and
-    /// [`Request::Finalize`].
+    /// The reply to [`Request::Init`], [`Request::Put`], [`Request::Barrier`] and
+    /// [`Request::Finalize`] if they succeed.
     Done,
     /// The reply to [`Request::Maxes`].
     Maxes(Maxes),
@@ -95,7 +95,7 @@ pub enum CodecError {
         /// The command received, quoted and truncated.
         got: String,
     },
-    /// The reply does not belong to any request.
+    /// A reply arrived while no request was outstanding.
     #[error("the launcher sent the unsolicited reply {0}")]
     Unasked(String),
     /// The launcher's `rc` is not 0.
@@ -106,13 +106,14 @@ pub enum CodecError {
         /// The launcher's message, quoted and truncated.
         reason: String,
     },
-    /// A request at the wrong time: before init, after finalize, or while a reply is outstanding.
+    /// The request comes at the wrong time: before init, after finalize, or while a reply is
+    /// outstanding.
     #[error("not possible {0}")]
     OutOfOrder(&'static str),
-    /// A key or value longer than the launcher accepts.
+    /// A key, value or request is longer than the launcher accepts.
     #[error("a {what} of {length} bytes is longer than the launcher's limit of {limit}")]
     TooLong {
-        /// `"key"` or `"value"`.
+        /// `"key"`, `"value"` or `"request"`.
         what: &'static str,
         /// Its length in bytes.
         length: usize,
@@ -128,7 +129,7 @@ enum CodecState {
     Finalized,
 }
 
-/// The outstanding request, without its keys, which decoding the reply does not need.
+/// The outstanding request. It has no key or value, because decoding the reply does not need them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Init,
@@ -167,7 +168,7 @@ impl Default for Codec {
 }
 
 impl Codec {
-    /// Creates the state before the first request.
+    /// Creates a codec for a connection on which no request has been sent.
     pub fn new() -> Self {
         let maxes = Maxes {
             kvsname: MAX_KVSNAME,
@@ -264,7 +265,7 @@ impl Codec {
                 got: quoted(line.command()),
             });
         }
-        // Not every launcher sends `rc` in every reply; if absent, the request succeeded.
+        // Not every launcher sends `rc` in every reply. If it is absent, the request has succeeded.
         let rc = if line.get("rc").is_some() {
             line.number("rc")?
         } else {
@@ -303,9 +304,9 @@ impl Codec {
         })
     }
 
-    /// Returns the line that ends the job with `code`. It has no reply, and no request may follow
-    /// it. In the message, blanks and characters that PMI cannot carry become `_`; the message is
-    /// truncated to 512 bytes.
+    /// Returns the line that asks the launcher to end the job with `code`. There is no reply to it,
+    /// and no request may follow it. Blanks and characters that PMI cannot carry become `_` in the
+    /// message, which is truncated to 512 characters.
     pub fn abort(&mut self, code: i32, message: &str) -> String {
         const MAX_MESSAGE: usize = 512;
         self.state = CodecState::Finalized;
@@ -338,7 +339,7 @@ impl Codec {
     }
 }
 
-/// Checks that a C string of this text fits into `max` bytes.
+/// Checks that the text fits into `max` bytes as a C string, that is, with a terminating zero.
 fn fits(what: &'static str, text: &str, max: usize) -> Result<(), CodecError> {
     let (length, limit) = (text.len(), max.saturating_sub(1));
     if length > limit {

@@ -18,8 +18,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 ///
 /// Every call blocks until the launcher has replied or the time limit of
 /// [`set_timeout`](Self::set_timeout) expires. Barriers and allgathers are collective: all ranks
-/// call them in the same order. Dropping the connection without [`finalize`](Self::finalize) closes
-/// it, which launchers take for a failure of the rank.
+/// must call them in the same order. Dropping the connection without calling
+/// [`finalize`](Self::finalize) closes it, which launchers take for a failure of the rank.
 #[derive(Debug)]
 pub struct Connection {
     codec: Codec,
@@ -33,15 +33,17 @@ pub struct Connection {
 
 impl Connection {
     /// Connects to the launcher named by the environment: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`,
-    /// else `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` without these variables, and in
-    /// programs that [a rank has started](super::descends_from_rank), because they are jobs of
-    /// their own.
+    /// or otherwise `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` if these variables are not
+    /// set, and in programs that [a rank has started](super::descends_from_rank), because such
+    /// programs are jobs of their own.
     ///
-    /// Takes over the descriptor `PMI_FD` and marks it close-on-exec, so that programs started by
-    /// the rank do not keep the connection open. It therefore succeeds only once in a process.
+    /// The call takes over the descriptor `PMI_FD` and marks it close-on-exec, so that programs
+    /// started by the rank do not keep the connection open. The call therefore succeeds only once
+    /// in a process.
     ///
     /// # Errors
-    /// Returns an error for an unusable variable, a second call, or a launcher that violates PMI-1.
+    /// Returns an error if a variable is unusable, if this process has called this before, if the
+    /// launcher cannot be reached, or if it violates PMI-1.
     pub fn from_env() -> Result<Option<Self>, Error> {
         Self::from_env_within(None)
     }
@@ -167,19 +169,20 @@ impl Connection {
         self.codec.maxes()
     }
 
-    /// Limits the total time of each later call; `None` (the default) waits forever. After a call
-    /// has timed out, only [`abort`](Self::abort) may be called.
+    /// Limits the total time of each later call. With `None`, calls wait forever. After a call has
+    /// timed out, only [`abort`](Self::abort) may be called.
     pub fn set_timeout(&mut self, timeout: Option<Duration>) {
         self.timeout = timeout;
     }
 
     /// Stores a pair, which other ranks can [`get`](Self::get) after a [`barrier`](Self::barrier).
-    /// A key has at most 63 bytes and is used once in a job; a value has at most 1023 bytes and
-    /// contains no blanks. (Launchers may have smaller limits, see [`maxes`](Self::maxes).)
+    /// A key must have at most 63 bytes and be used only once in a job. A value must have at most
+    /// 1023 bytes and contain no blanks. (Launchers may have lower limits, see
+    /// [`maxes`](Self::maxes).)
     ///
     /// # Errors
-    /// The pair exceeds a limit, the launcher refuses it (key in use, space full), or the
-    /// connection fails.
+    /// The pair exceeds a limit, the launcher refuses it (the key is in use or the key-value space
+    /// is full), or the connection fails.
     pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
         self.call(Request::Put { key, value }, self.deadline())
             .map(drop)
@@ -208,8 +211,8 @@ impl Connection {
         self.call(Request::Barrier, self.deadline()).map(drop)
     }
 
-    /// Returns how many processes could run at most according to the launcher; `None` if it does
-    /// not know.
+    /// Returns the maximum number of processes that could run according to the launcher; `None` if
+    /// the launcher does not know.
     ///
     /// # Errors
     /// Returns an error if the connection fails.
@@ -229,8 +232,8 @@ impl Connection {
         self.call(Request::Finalize, self.deadline()).map(drop)
     }
 
-    /// Asks the launcher to end the whole job with exit code `code`, and returns at once: the
-    /// caller still has to exit. Blanks in `message` become `_`.
+    /// Asks the launcher to end the whole job with exit code `code`. The call does not end this
+    /// process, so the caller still has to exit. Blanks in `message` become `_`.
     ///
     /// # Errors
     /// Returns an error if the connection fails; the caller should exit anyway.
@@ -282,8 +285,8 @@ impl Connection {
 }
 
 impl AsFd for Connection {
-    /// Returns the socket. Between calls it is never readable, so a hang-up (`POLLHUP`,
-    /// `POLLRDHUP`, or readability) means that the launcher has ended.
+    /// Returns the socket. Between calls the launcher sends nothing, so if the socket is readable
+    /// or reports `POLLHUP` or `POLLRDHUP`, the launcher has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.fd.as_fd()
     }
@@ -293,7 +296,8 @@ fn deadline(timeout: Option<Duration>) -> Option<Instant> {
     timeout.and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
-/// Connects to one of a host's addresses. Each attempt gets an equal share of the remaining time.
+/// Connects to the first of a host's addresses that can be reached. Each attempt gets an equal
+/// share of the remaining time.
 fn reach(address: &str, deadline: Option<Instant>) -> io::Result<TcpStream> {
     let mut addresses: Vec<_> = address.to_socket_addrs()?.rev().collect();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
@@ -352,13 +356,14 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
     if fd <= 2 {
         return Err(unusable());
     }
-    // SAFETY: the descriptor is only examined while it is borrowed; a number that is not open
-    // returns EBADF.
+    // SAFETY: the borrowed descriptor is only passed to system calls. If the number is not open,
+    // they return EBADF.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::net::sockopt::socket_type(borrowed).map_err(|_| unusable())?;
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).map_err(|_| unusable())?;
-    // SAFETY: the descriptor is open and has no other owner in this process: by PMI_FD, launcher
-    // and rank agree that it is for PMI only, and `TAKEN` lets only one connection take it.
+    // SAFETY: the calls above have succeeded, so the descriptor is open. It has no other owner in
+    // this process: the launcher sets PMI_FD to a descriptor that is for PMI only, and `TAKEN` lets
+    // only one connection take it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -1,4 +1,4 @@
-//! The environment variables through which a launcher tells a rank how to reach it.
+//! The environment variables with which a launcher tells a rank how to reach the launcher.
 
 use std::os::fd::RawFd;
 

@@ -60,7 +60,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// The request is impossible, or the reply is invalid or a refusal.
+    /// The request is impossible, or the launcher's reply is invalid or refuses the request.
     #[error("rank {rank}: PMI {operation}: {source}")]
     Request {
         /// This rank.
@@ -70,9 +70,9 @@ pub enum Error {
         /// The cause.
         source: CodecError,
     },
-    /// The bytes for an allgather are more than [`super::MAX_BLOB`], or the tag is empty, longer
-    /// than [`super::MAX_TAG`], or contains a character other than ASCII letters, digits, `-` and
-    /// `_`.
+    /// An allgather is impossible: its data has more than [`super::MAX_BLOB`] bytes, its tag is not
+    /// 1 to [`super::MAX_TAG`] ASCII letters, digits, `-` and `_`, or the launcher's limit for
+    /// values is too low.
     #[error("rank {rank}: PMI allgather {tag:?}: {what}")]
     Allgather {
         /// This rank.

@@ -1,4 +1,4 @@
-//! The ways ranks break the protocol.
+//! Violations of the protocol by ranks.
 
 use crate::wire;
 
@@ -6,7 +6,7 @@ use crate::wire;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The caller's rank is not in `0..size`.
+    /// The rank that the caller passed is not in `0..size`.
     #[error("there is no rank {rank} in a job of {size}")]
     NoSuchRank {
         /// The rank given.

@@ -4,12 +4,13 @@ use super::{Error, MAX_LINE, quoted};
 
 /// Collects bytes as they arrive and returns whole lines.
 ///
-/// It holds at most one chunk more than [`MAX_LINE`] bytes if its owner takes all lines out after
-/// each [`push`](Self::push). After an error the line boundaries are lost: close the stream.
+/// If its owner takes out all lines after each [`push`](Self::push), the buffer never holds more
+/// than [`MAX_LINE`] bytes and one chunk. After an error the line boundaries are lost, so the
+/// stream must be closed.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Bytes before this index have been returned.
+    /// The number of bytes at the start that have been returned already.
     taken: usize,
 }
 
