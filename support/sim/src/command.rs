@@ -46,7 +46,8 @@ pub struct TableFormat {
 }
 
 impl TableFormat {
-    /// Writes results as JSON if requested, else as their table, in Markdown or as a record.
+    /// Writes results in the requested format: as JSON, as a record of their table, or as their
+    /// table in Markdown.
     ///
     /// # Errors
     /// Writing to `out` fails, or a record's date cannot be determined.
@@ -61,7 +62,8 @@ impl TableFormat {
         self.write_or(out, results, &table, |out| writeln!(out, "{table}"))
     }
 
-    /// Writes a result like [`write`](Self::write), but with `show` as the human-readable form.
+    /// Writes results in the requested format: as JSON, as a record of `table`, or in the form that
+    /// `show` writes.
     ///
     /// # Errors
     /// The same as for `write`.

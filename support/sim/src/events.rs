@@ -10,8 +10,8 @@ pub const US: Nanos = 1_000;
 /// A millisecond.
 pub const MS: Nanos = 1_000_000;
 
-/// An event with its time and number, ordered only by these. The earliest event is the greatest,
-/// because a `BinaryHeap` pops the greatest first.
+/// An event with its time and number, which alone determine the order. The earliest event is the
+/// greatest, because a `BinaryHeap` pops the greatest first.
 #[derive(Debug)]
 struct Scheduled<E>(Nanos, u64, E);
 
@@ -66,7 +66,7 @@ impl<E> EventQueue<E> {
         self.scheduled - self.events.len() as u64
     }
 
-    /// Schedules an event at a time not before [`now`](Self::now).
+    /// Schedules an event. Its time must not be before [`now`](Self::now).
     pub fn schedule(&mut self, at: Nanos, event: E) {
         debug_assert!(at >= self.now, "{at} is before {}", self.now);
         self.events.push(Scheduled(at, self.scheduled, event));

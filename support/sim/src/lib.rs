@@ -1,6 +1,7 @@
-//! Common parts of the simulators: simulated time with a queue of [events](EventQueue), [random
-//! numbers](random) derived from a seed, [many runs](sweep) on all processors, and
-//! [command-line](command) output. The feature `model` adds the common parts of model checks.
+//! The parts that the simulators share: simulated time with a queue of [events](EventQueue),
+//! [random numbers](random) derived from a seed, [runs of many seeds](sweep()) on all processors,
+//! and [command-line](command) options and output. The feature `model` adds the parts that model
+//! checks share.
 //!
 //! ```
 //! let mut events = sim::EventQueue::default();

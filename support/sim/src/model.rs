@@ -1,4 +1,4 @@
-//! Model checks: visit every state of worlds that are small enough.
+//! Model checks, which visit every state of worlds that are small enough.
 
 use std::fmt::{Debug, Write};
 use std::hash::Hash;
@@ -12,15 +12,15 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model};
 pub struct Report {
     /// The number of distinct states.
     pub states: usize,
-    /// The number of steps between them.
+    /// The number of steps taken between states.
     pub steps: usize,
-    /// The number of steps of the longest run.
+    /// The maximum number of states on the way to a state.
     pub longest: usize,
     /// The time taken.
     pub time: Duration,
     /// Violated properties, each with a shortest run to a state that violates it.
     pub failures: Vec<(&'static str, String)>,
-    /// Events expected to happen in some state that never did.
+    /// The events that were expected to happen in some state and never did.
     pub missing: Vec<&'static str>,
 }
 
@@ -30,7 +30,7 @@ impl Report {
         self.failures.iter().map(|&(name, _)| name)
     }
 
-    /// For tests: prints the extent of the search.
+    /// For tests: checks the report and prints the extent of the search.
     ///
     /// # Panics
     /// A property is violated, or an expected event never happened.
@@ -50,7 +50,8 @@ impl Report {
     }
 }
 
-/// Visits the states of a world: all of them, or until `enough` is reached.
+/// Visits the states of a world. The search ends when all states are visited, or when the
+/// discoveries satisfy `enough`.
 #[must_use]
 pub fn explore<M>(model: M, enough: HasDiscoveries) -> Report
 where
@@ -91,8 +92,9 @@ where
     }
 }
 
-/// Checks worlds one after another, the small ones or with `--large` the large ones, and prints the
-/// number of states of each. Fails if a world violates a property or lacks an expected event.
+/// Checks the small worlds or, with `--large`, the large ones, one after another, and prints the
+/// number of states of each. Returns exit code 1 if a world violates a property or lacks an
+/// expected event.
 pub fn main<W>(
     program: &'static str,
     small: fn() -> Vec<W>,

@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use record::{Record, SIMULATED};
 use serde_json::Value;
 
-/// Time limit in seconds: far longer than any test's run takes on a busy machine.
+/// The time limit of a run in seconds. It far exceeds the time that any test's run takes on a busy
+/// machine.
 const LIMIT: &str = "7200";
 
 /// A program, identified by its path: `Program(env!("CARGO_BIN_EXE_…"))`.
@@ -50,14 +51,15 @@ impl Program {
         serde_json::from_str(&text).expect("it prints JSON")
     }
 
-    /// Repeats the wanted ones of the commands that produced this program's figures in
-    /// `docs/figures`, and compares their rows. `CONDUIT_TEST_WRITE=1` renews files that differ.
+    /// Among the commands that produced this program's figures in `docs/figures`, repeats those for
+    /// which `is_wanted` returns `true`, and compares the rows. With `CONDUIT_TEST_WRITE=1` in the
+    /// environment, writes the files that differ.
     ///
-    /// A file may name several commands, separated by "; ". It then has the same number of rows
-    /// from each.
+    /// A file may name several commands, separated by "; ". Then each of them must have produced
+    /// the same number of rows.
     ///
     /// # Panics
-    /// Figures differ, or no command is wanted.
+    /// Figures differ and `CONDUIT_TEST_WRITE` is not set, or no command is wanted.
     pub fn renews_figures(self, is_wanted: impl Fn(&str) -> bool) {
         let program = Path::new(self.0).file_name().unwrap_or_default();
         let program = format!("{} ", program.to_string_lossy());
@@ -89,7 +91,7 @@ impl Program {
     /// Checks that the program fails and prints only an error that contains `message`.
     ///
     /// # Panics
-    /// It does not.
+    /// The program succeeds, panics, prints another error, or writes to standard output.
     pub fn fails_with(self, arguments: &str, message: &str) {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

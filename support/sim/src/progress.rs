@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A progress bar on standard error, if that is a terminal, until it is dropped. All threads of a
-/// run may advance it.
+/// A progress bar on standard error, which is shown only on a terminal and is removed when it is
+/// dropped. All threads of a run may advance it.
 #[derive(Debug)]
 pub struct Progress {
     bar: ProgressBar,

@@ -1,4 +1,4 @@
-//! Random numbers derived from a seed: the same in every run on every machine.
+//! Random numbers that are derived from a seed and are the same in every run on every machine.
 
 pub use fastrand::Rng;
 
@@ -11,8 +11,8 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Returns one of several values with equal probability; list a value more than once to make it
-/// likelier.
+/// Returns one of several values, each with equal probability. A value that is listed more than
+/// once is likelier.
 ///
 /// # Panics
 /// `of` is empty.
@@ -20,8 +20,8 @@ pub fn pick<T: Copy>(random: &mut Rng, of: &[T]) -> T {
     of[random.usize(..of.len())]
 }
 
-/// Returns a number from `low`, which is at least 1, to `high`; every order of magnitude is equally
-/// likely.
+/// Returns a number from `low` to `high`, where every order of magnitude is equally likely. `low`
+/// must be at least 1.
 pub fn magnitude(random: &mut Rng, low: u64, high: u64) -> u64 {
     let (low, high) = ((low as f64).ln(), (high as f64).ln());
     (low + random.f64() * (high - low)).exp() as u64

@@ -1,4 +1,4 @@
-//! Many runs, each determined by its number.
+//! Sweeps over many runs, each of which is determined by its number.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -8,24 +8,24 @@ use rayon::prelude::*;
 
 use crate::Progress;
 
-/// Maximum number of failing runs that are shown.
+/// The maximum number of failing runs that are shown.
 const SHOWN: usize = 20;
 
 /// Runs that failed, with the reasons, in the order of their numbers.
 pub type Failing = Vec<(u64, String)>;
 
-/// The result of a run, or of several.
+/// The result of one run or the sum of the results of several.
 pub trait Tally: Default + Send {
-    /// Adds the results of the runs that follow.
+    /// Adds the results of the runs that follow this one's in the order of their numbers.
     fn add(&mut self, others: Self);
 
     /// Returns the runs that failed.
     fn failing(&mut self) -> &mut Failing;
 }
 
-/// Runs all numbers on all processors and adds up the results in the order of the numbers. A panic
-/// counts as a failure of its run. `run` reports finished items to `progress`; this function
-/// reports failures.
+/// Calls `run` with each number, on all processors, and adds up the results in the order of the
+/// numbers. A panic counts as a failure of its run. `run` has to report finished items to
+/// `progress`; `sweep` itself reports failures.
 pub fn sweep<T: Tally>(
     numbers: impl IntoParallelIterator<Item = u64>,
     progress: &Progress,
@@ -47,8 +47,8 @@ pub fn sweep<T: Tally>(
     numbers.into_par_iter().map(one).reduce(T::default, add)
 }
 
-/// Prints the first failing runs, each with the command that repeats it. `kind` names what their
-/// numbers stand for.
+/// Prints the first failing runs, each with the command that repeats it. `kind` is the word printed
+/// before a run's number, such as `seed`.
 ///
 /// # Errors
 /// Writing to `out` fails.
@@ -64,7 +64,7 @@ pub fn show_failing(
     Ok(())
 }
 
-/// Parses a range of seeds, `A..B`, without `B`.
+/// Parses a range of seeds, `A..B`, which does not include `B`.
 ///
 /// # Errors
 /// The text is not such a range; the error explains why.
