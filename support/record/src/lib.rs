@@ -1,8 +1,9 @@
-//! Figures with their origin: a table, and the date, processor, commit and command that produced
-//! it.
+//! Records of figures. A record consists of a table and its origin: the date, the processor, the
+//! commit, and the command that produced the table.
 //!
-//! Measuring programs print a [`Record`] with `--record`. The folder [`FOLDER`] has one file for
-//! each table of figures in the pages. The pages show the table between [markers](fill).
+//! Programs that measure or simulate print a [`Record`] if they are called with `--record`. The
+//! folder [`FOLDER`] contains one file for each table of figures in the pages. The pages show the
+//! tables between [markers](fill).
 
 #![forbid(unsafe_code)]
 
@@ -122,11 +123,13 @@ impl Record {
         format!("{{\n{}  \"rows\": [\n    {rows}\n  ]\n}}\n", head.concat())
     }
 
-    /// For tests: compares with the file of this name. With `CONDUIT_TEST_WRITE` in the
-    /// environment, writes figures that differ, with today's date and this commit.
+    /// For tests: compares the figures with those in the file of this name. If they differ and
+    /// `CONDUIT_TEST_WRITE` is in the environment, writes the new figures to the file, with today's
+    /// date and this commit.
     ///
     /// # Panics
-    /// Figures differ, or the file cannot be read or written.
+    /// The figures differ and `CONDUIT_TEST_WRITE` is not set, or the file cannot be read or
+    /// written.
     pub fn renew(mut self, name: &str) {
         let old = Self::read(name).expect("docs/figures can be read");
         if (&self.columns, &self.rows) == (&old.columns, &old.rows) {
@@ -141,8 +144,8 @@ impl Record {
         self.write(name).expect("docs/figures can be written");
     }
 
-    /// Returns the table for a page, and a line below it that links to the file. Columns of numbers
-    /// are right-aligned.
+    /// Returns the Markdown of the table for a page, with a line below it that links to the file.
+    /// Columns of numbers are right-aligned.
     #[must_use]
     pub fn markdown(&self, name: &str) -> String {
         let line = |cells: &[String]| {
@@ -227,12 +230,13 @@ fn json(value: &impl Serialize) -> String {
     to_string(value).expect("strings are JSON")
 }
 
-/// Returns the date, and the commit if known: it is unknown outside a checkout.
+/// Returns the date and the commit; the latter is `unknown` outside a checkout.
 fn now() -> io::Result<(String, String)> {
     let date = output("date", &["--utc", "+%F"])?;
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
-    // Changes to pages do not count as changes: they are not measured, and the shell truncates the
-    // record's file before the program runs.
+    // Changes in `docs` do not make the commit dirty: pages have no effect on figures, and if the
+    // shell redirects the output to the record's file, that file has changed before the program
+    // runs.
     let changes = ["diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"];
     let commit = match (commit, output("git", &changes)) {
         (Err(_), _) => "unknown".to_owned(),

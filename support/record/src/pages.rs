@@ -1,4 +1,4 @@
-//! The pages show the contents of the files in `docs/figures`. When a file has changed,
+//! Tests that the pages show the contents of the files in `docs/figures`. When a file has changed,
 //! `CONDUIT_TEST_WRITE=1 cargo test -p record` updates the pages.
 
 use std::collections::BTreeSet;
@@ -37,7 +37,8 @@ fn the_pages_show_the_figures() {
     assert!(unshown.is_empty(), "no page shows {unshown:?}");
 }
 
-/// Checks that a record names its origin, and that each of its rows has a cell for each column.
+/// Checks that a record names its origin, that each of its rows has a cell for each column, and
+/// that its file is formatted as programs format it.
 fn check(name: &str) {
     let record = Record::read(name).unwrap_or_else(|error| panic!("{name}: {error}"));
     let date = record.date.split('-').map(str::len);
