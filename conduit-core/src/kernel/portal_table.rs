@@ -4,7 +4,7 @@ use am::select;
 
 use crate::ni::RegionId;
 
-/// The portal table: one index per queue (`facts`: a target's queue belongs to its index).
+/// The portal table: one index per queue (in Portals, a target queue belongs to its index).
 pub(crate) mod index {
     use crate::ni::PtIndex;
     /// The segment, for puts and gets. No queue.
