@@ -1,8 +1,9 @@
 //! The C interface, `libconduit_channels.so`, which the Python package uses.
 //!
-//! Functions that can fail return the number of a [`Code`], 0 for success. Times are in
-//! nanoseconds; 0 tries once, and negative times are unlimited. A descriptor has [`DESCRIPTOR`]
-//! bytes. Several threads may share a client.
+//! Functions that can fail return the number of a [`Code`], which is 0 for success, except for
+//! [`conduit_channels_open`]. Time limits are in nanoseconds: 0 means to try once, and a negative
+//! number means no limit. A descriptor has [`DESCRIPTOR`] bytes. Several threads may share a
+//! client.
 
 use std::ffi::{CStr, c_char};
 use std::ptr;
@@ -37,36 +38,39 @@ fn code(result: Result<(), Code>) -> u32 {
 }
 
 /// # Safety
-/// `client` is from [`conduit_channels_open`] and not closed, and `descriptor` points to
-/// [`DESCRIPTOR`] bytes.
+/// `client` must be from [`conduit_channels_open`] and not be closed, and `descriptor` must point
+/// to [`DESCRIPTOR`] bytes.
 unsafe fn channel(client: *const Client, descriptor: *const u8) -> Result<Channel, Code> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `client` is open and that `descriptor` points to
+    // `DESCRIPTOR` bytes.
     let (client, bytes) = unsafe { (&*client, std::slice::from_raw_parts(descriptor, DESCRIPTOR)) };
     let descriptor = Descriptor::from_bytes(bytes).map_err(|_| Code::INVALID_ARGUMENT)?;
     Ok(client.attach(descriptor))
 }
 
-/// Writes a text with a terminating zero, truncated to `room` bytes.
+/// Writes a text with a terminating zero. The text is truncated so that both fit into `room` bytes.
 ///
 /// # Safety
-/// `into` points to `room` bytes.
+/// `into` must point to `room` bytes that are valid for writes.
 unsafe fn write(text: &str, into: *mut c_char, room: usize) {
     let Some(most) = room.checked_sub(1) else {
         return;
     };
     let length = text.len().min(most);
-    // SAFETY: guaranteed by the caller; `length` is less than `room`.
+    // SAFETY: the caller guarantees that `into` points to `room` writable bytes, and `length` is
+    // less than `room`.
     unsafe {
         into.cast::<u8>().copy_from(text.as_ptr(), length);
         into.add(length).write(0);
     }
 }
 
-/// Connects to the agent of this name, or, if `name` is null, to the one that the environment
-/// names. Returns null on failure, with a message in `error`.
+/// Connects to the agent named `name`, or, if `name` is null, to the agent that the environment
+/// names. On failure, returns null and writes a message to `error`.
 ///
 /// # Safety
-/// `name` is null or a C string, and `error` points to `room` bytes.
+/// `name` must be null or a C string, and `error` must point to `room` bytes that are valid for
+/// writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_open(
     name: *const c_char,
@@ -75,13 +79,13 @@ unsafe extern "C" fn conduit_channels_open(
 ) -> *mut Client {
     let opened = match name.is_null() {
         true => Client::open(),
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `name` is a C string if it is not null.
         false => Client::to(&unsafe { CStr::from_ptr(name) }.to_string_lossy()),
     };
     match opened {
         Ok(client) => Box::into_raw(Box::new(client)),
         Err(why) => {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that `error` points to `room` writable bytes.
             unsafe { write(&why.to_string(), error, room) };
             ptr::null_mut()
         }
@@ -95,34 +99,35 @@ unsafe extern "C" fn conduit_channels_open(
 /// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_settle(client: *const Client) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `client` is open.
     unsafe { &*client }.settle();
 }
 
 /// Closes a client.
 ///
 /// # Safety
-/// `client` is from [`conduit_channels_open`] and is not used again.
+/// `client` must be from [`conduit_channels_open`] and must not be used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_close(client: *mut Client) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `client` is from `conduit_channels_open`, which made it with
+    // `Box::into_raw`, and that it is not used again.
     drop(unsafe { Box::from_raw(client) });
 }
 
-/// Writes the description of a code.
+/// Writes the description of a code to `text`.
 ///
 /// # Safety
-/// `text` points to `room` bytes.
+/// `text` must point to `room` bytes that are valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_describe(code: u32, text: *mut c_char, room: usize) {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text` points to `room` writable bytes.
     unsafe { write(&Code(code).to_string(), text, room) }
 }
 
-/// Creates a channel and writes its descriptor.
+/// Creates a channel and writes its descriptor to `descriptor`.
 ///
 /// # Safety
-/// The same as for [`channel`].
+/// The same as for [`channel`]. In addition, `descriptor` must be valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_create(
     client: *const Client,
@@ -136,10 +141,10 @@ unsafe extern "C" fn conduit_channels_create(
         block,
         outlives,
     };
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `client` is open.
     code(unsafe { &*client }.create(&options).map(|channel| {
         let bytes = channel.descriptor().to_bytes();
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `descriptor` points to `DESCRIPTOR` writable bytes.
         unsafe { descriptor.copy_from(bytes.as_ptr(), bytes.len()) };
     }))
 }
@@ -150,7 +155,7 @@ unsafe extern "C" fn conduit_channels_create(
 /// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_destroy(client: *const Client, descriptor: *const u8) -> u32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller gives the guarantees that `channel` requires.
     code(unsafe { channel(client, descriptor) }.and_then(|channel| channel.destroy()))
 }
 
@@ -160,14 +165,16 @@ unsafe extern "C" fn conduit_channels_destroy(client: *const Client, descriptor:
 /// The same as for [`channel`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_handle(client: *const Client) -> u64 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `client` is open.
     unsafe { &*client }.1.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Sends a message. Modes: 0 immediately, 1 buffered, 2 deposited, 3 received, 4 none.
+/// Sends a message. `mode` is the number of a [`ReturnMode`](crate::ReturnMode): 0 for
+/// `Immediately`, 1 for `Buffered`, 2 for `Deposited`, 3 for `Received`, 4 for `None`.
 ///
 /// # Safety
-/// The same as for [`channel`]; `bytes` points to `length` bytes.
+/// The same as for [`channel`]. In addition, `bytes` must point to `length` bytes, unless `length`
+/// is 0.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_send(
     client: *const Client,
@@ -179,11 +186,11 @@ unsafe extern "C" fn conduit_channels_send(
     mode: u8,
     time: i64,
 ) -> u32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller gives the guarantees that `channel` requires.
     let channel = unsafe { channel(client, descriptor) };
     let bytes = match length {
         0 => &[][..],
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `bytes` points to `length` bytes.
         _ => unsafe { std::slice::from_raw_parts(bytes, length) },
     };
     code(channel.and_then(|channel| {
@@ -192,10 +199,11 @@ unsafe extern "C" fn conduit_channels_send(
     }))
 }
 
-/// Takes the next message, whose bytes the caller has to [free](conduit_channels_free).
+/// Takes the next message from the channel. The caller has to [free](conduit_channels_free) the
+/// message's bytes.
 ///
 /// # Safety
-/// The same as for [`channel`]; `message` is valid for writes.
+/// The same as for [`channel`]. In addition, `message` must be valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_receive(
     client: *const Client,
@@ -203,12 +211,12 @@ unsafe extern "C" fn conduit_channels_receive(
     time: i64,
     message: *mut CMessage,
 ) -> u32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller gives the guarantees that `channel` requires.
     let channel = unsafe { channel(client, descriptor) };
     let received = channel.and_then(|channel| channel.receive(timeout(time)));
     code(received.map(|received| {
         let bytes = Box::into_raw(received.bytes.into_boxed_slice());
-        // SAFETY: guaranteed by the caller.
+        // SAFETY: the caller guarantees that `message` is valid for writes.
         unsafe {
             message.write(CMessage {
                 length: bytes.len(),
@@ -223,18 +231,21 @@ unsafe extern "C" fn conduit_channels_receive(
 /// Frees the bytes of a message.
 ///
 /// # Safety
-/// `bytes` and `length` are from [`conduit_channels_receive`], and are not used again.
+/// `bytes` and `length` must be from one message of [`conduit_channels_receive`], and must not be
+/// used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_free(bytes: *mut u8, length: usize) {
-    // SAFETY: guaranteed by the caller; `conduit_channels_receive` allocated them as a boxed slice.
+    // SAFETY: the caller guarantees that `bytes` and `length` are from `conduit_channels_receive`,
+    // which allocated them as a boxed slice, and that they are not used again.
     drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(bytes, length)) });
 }
 
-/// Waits for a state, given by its number: 1 in, 2 out, 3 either, 4 empty, 5 full, 6 size, 8
-/// capacity.
+/// Waits for a state of the channel and writes its value to `value`. `state` is the number of a
+/// [`Poll`](crate::Poll): 1 for `In`, 2 for `Out`, 3 for `InOrOut`, 4 for `Empty`, 5 for `Full`, 6
+/// for `Size`, 8 for `Capacity`.
 ///
 /// # Safety
-/// The same as for [`channel`]; `value` is valid for writes.
+/// The same as for [`channel`]. In addition, `value` must be valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_poll(
     client: *const Client,
@@ -243,12 +254,12 @@ unsafe extern "C" fn conduit_channels_poll(
     time: i64,
     value: *mut u64,
 ) -> u32 {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller gives the guarantees that `channel` requires.
     let channel = unsafe { channel(client, descriptor) };
     let kind = FrameKind::Poll { mask: state };
     let polled = channel.and_then(|channel| {
         (channel.start(kind, timeout(time), None, |ended| ended.value))?.wait()
     });
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `value` is valid for writes.
     code(polled.map(|polled| unsafe { value.write(polled) }))
 }

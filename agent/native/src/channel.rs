@@ -28,12 +28,12 @@ pub(crate) mod mask {
 #[derive(Debug)]
 pub(crate) struct Queue {
     capacity: usize,
-    /// Messages of up to this many bytes, and all of up to [`SHORT`] bytes, are kept in the
-    /// channel's own memory. Longer ones stay in their pool.
+    /// The maximum size, in bytes, of messages that are kept in the channel's own memory. Messages
+    /// of up to [`SHORT`] bytes are always kept there. Longer messages stay in their pool.
     block: usize,
-    /// Messages with their receipts.
+    /// The messages, each with the receipt to report once it has been received, if any.
     messages: VecDeque<(Message<Memory>, Option<u64>)>,
-    /// The numbers that the next change reports.
+    /// The numbers of the watchers to notify of the channel's next change.
     watchers: BTreeSet<u32>,
 }
 
@@ -73,7 +73,7 @@ impl Queue {
         if self.messages.len() >= self.capacity {
             return Attempt::Blocked(Code::CHANNEL_FULL);
         }
-        // An earlier call has sent the message.
+        // An earlier call has already taken the message.
         let Some(mut message) = message.take() else {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         };
@@ -93,8 +93,9 @@ impl Queue {
         Attempt::Done(message)
     }
 
-    /// Checks whether the channel is in a state. The value is the capacity for [`mask::CAPACITY`],
-    /// the remaining capacity for [`mask::OUT`], and otherwise the number of messages.
+    /// Checks whether the channel is in the state that `mask` selects. The value is the capacity
+    /// for [`mask::CAPACITY`], the remaining capacity for [`mask::OUT`], and otherwise the number
+    /// of messages.
     pub(crate) fn poll(&self, mask: u16) -> Attempt<(u64, Code)> {
         let count = self.messages.len();
         let room = self.capacity - count;
@@ -258,7 +259,8 @@ mod tests {
             expected.extend(lost);
             expected.extend(watchers.into_iter().map(Told::Changed));
             prop_assert_eq!(told(&mut events), expected);
-            // All memory of the pool is free again: two blocks of the maximum length fit.
+            // All memory of the pool must be free again: it has room for two blocks of the maximum
+            // length.
             let all = [(); 2].map(|()| Memory::allocate(pool.longest(), &pool).unwrap());
             drop(all);
         }

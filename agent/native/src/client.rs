@@ -1,4 +1,4 @@
-//! The client's side: channels of this node and of others.
+//! The client's side, with access to the channels of this node and of others.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ pub const AGENT: &str = "CONDUIT_AGENT";
 /// The agent's default name, if [`AGENT`] is not set.
 pub const DEFAULT_AGENT: &str = "conduit-agent";
 
-/// How long an operation is tried.
+/// The time for which an operation is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Timeout {
-    /// Tried once, at the channel's node.
+    /// The operation is tried once, at the channel's node.
     Once,
-    /// Tried for this time. It ends up to a round trip later, or a second later if the agent does
-    /// not respond.
+    /// The operation is tried for this time. The call returns up to a round trip later, or a second
+    /// later if the agent does not respond.
     After(Duration),
-    /// Tried without limit.
+    /// The operation is tried without a time limit.
     Never,
 }
 
@@ -49,11 +49,11 @@ impl Timeout {
 pub enum Poll {
     /// The channel has messages. The value is their number.
     In,
-    /// The channel has room. The value is the number of messages it has room for.
+    /// The channel has room. The value is the number of further messages that it has room for.
     Out,
-    /// Either. The value is the number of messages.
+    /// The channel has messages or has room. The value is the number of messages.
     InOrOut,
-    /// The channel is empty.
+    /// The channel is empty. The value is 0.
     Empty,
     /// The channel is full. The value is the number of messages.
     Full,
@@ -80,11 +80,11 @@ impl Poll {
 /// The properties of a new channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The number of messages it has room for, from 1 to 2²⁰.
+    /// The number of messages that the channel has room for, from 1 to 2²⁰.
     pub capacity: u32,
-    /// The size, in bytes, of the messages that it has its own room for, up to 1 MiB. Longer
-    /// messages share memory with those of all other channels of the node, which may be exhausted
-    /// at times.
+    /// The maximum size, in bytes, of messages for which the channel reserves memory of its own; at
+    /// most 1 MiB. Longer messages use memory that all channels of the node share, which may be
+    /// exhausted at times.
     pub block: u32,
     /// Whether the channel outlives the client that created it, until it is destroyed or the agent
     /// ends.
@@ -113,14 +113,15 @@ pub struct Received {
 }
 
 /// A connection to this node's agent, which any number of threads may share. Clones share the
-/// connection. When the last one, including those in channels and senders, is dropped, its requests
-/// are given up and its channels end; before that the drop waits, for at most ten seconds, until
-/// the agent has taken the messages that were sent without waiting.
+/// connection, and channels and senders contain clones. Dropping the last clone waits, for at most
+/// ten seconds, until the agent has taken the messages that were sent without waiting. Then the
+/// connection is closed: its pending requests are given up, and channels that it created without
+/// [`Options::outlives`] end.
 ///
 /// When the agent ends, open requests fail with [`Code::FAILURE`]. Later requests go to the next
-/// agent of that name; the channels of the former one are gone.
+/// agent of the same name. The channels of the former agent are gone.
 ///
-/// A child process after `fork` needs its own client: all calls of this one fail there with
+/// A forked child needs a client of its own: all calls through an inherited client fail with
 /// [`Code::FAILURE`].
 #[derive(Clone)]
 pub struct Client(Arc<Connection>, pub(crate) Arc<AtomicU64>);
@@ -153,7 +154,8 @@ impl Client {
     }
 
     /// Waits, for at most ten seconds, until the agent has taken the messages that were sent
-    /// without waiting. For a process that is about to end without dropping the client.
+    /// without waiting. A process that is about to end without dropping the client should call
+    /// this.
     pub fn settle(&self) {
         self.0.settle();
     }
@@ -161,8 +163,9 @@ impl Client {
     /// Creates a channel on this node.
     ///
     /// # Errors
-    /// [`Code::INVALID_ARGUMENT`]: an option is out of range. [`Code::OUT_OF_SPACE`]: there are too
-    /// many channels, or all together need too much memory.
+    /// Returns [`Code::INVALID_ARGUMENT`] if an option is out of range, [`Code::OUT_OF_SPACE`] if
+    /// the node has too many channels or they reserve too much memory, [`Code::GATEWAY_FULL`] if
+    /// the agent accepts no more requests, and [`Code::FAILURE`] if the agent is gone.
     pub fn create(&self, options: &Options) -> Result<Channel, Code> {
         let kind = FrameKind::Create {
             capacity: options.capacity.into(),
@@ -183,8 +186,8 @@ impl Client {
         }))
     }
 
-    /// Returns the channel that a descriptor names, on any node. Whether it exists shows on first
-    /// use.
+    /// Returns the channel that a descriptor names, on any node. This does not check that the
+    /// channel exists; if it does not, its first use fails.
     pub fn attach(&self, descriptor: Descriptor) -> Channel {
         Channel {
             client: self.clone(),
@@ -193,8 +196,8 @@ impl Client {
     }
 }
 
-/// A channel: a bounded queue of messages on some node, to which any client of the job can send and
-/// from which any can receive.
+/// A channel, which is a bounded queue of messages on some node. Any client of the job can send to
+/// it and receive from it.
 #[derive(Debug, Clone)]
 pub struct Channel {
     client: Client,
@@ -207,7 +210,7 @@ impl Channel {
         self.descriptor
     }
 
-    /// Returns a handle for sending. Messages of one handle stay in order.
+    /// Returns a handle for sending. Messages that are sent with one handle stay in order.
     pub fn sender(&self) -> Sender {
         Sender {
             handle: self.client.1.fetch_add(1, Ordering::Relaxed),
@@ -218,17 +221,20 @@ impl Channel {
     /// Takes the next message.
     ///
     /// # Errors
-    /// [`Code::TIMEOUT`]; [`Code::CHANNEL_EMPTY`] if tried once; [`Code::OBJECT_DESTROYED`];
-    /// [`Code::NOT_FOUND`]: the job has no such node; [`Code::FAILURE`]: the channel's node or an
-    /// agent is gone; [`Code::GATEWAY_FULL`].
+    /// Returns [`Code::TIMEOUT`] if the time limit has passed, [`Code::CHANNEL_EMPTY`] if the
+    /// channel is empty and the operation is tried once, [`Code::OBJECT_DESTROYED`] if the channel
+    /// does not exist any more, [`Code::NOT_FOUND`] if the job has no such node, [`Code::FAILURE`]
+    /// if the channel's node or an agent is gone, and [`Code::GATEWAY_FULL`] if this node's agent
+    /// accepts no more requests.
     pub fn receive(&self, timeout: Timeout) -> Result<Received, Code> {
         self.start_receive(timeout)?.wait()
     }
 
-    /// Begins to take the next message. Receives of one client from one channel complete in order.
+    /// Begins to take the next message. One client's receives from one channel complete in order.
     ///
     /// # Errors
-    /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
+    /// Returns [`Code::GATEWAY_FULL`] if this node's agent accepts no more requests, and
+    /// [`Code::FAILURE`] if this process is a forked child.
     pub fn start_receive(&self, timeout: Timeout) -> Result<Pending<Received>, Code> {
         self.start(FrameKind::Get, timeout, None, |ended| Received {
             bytes: ended.bytes,
@@ -240,9 +246,9 @@ impl Channel {
     /// Waits for a state and returns its value.
     ///
     /// # Errors
-    /// The same as for [`receive`](Self::receive). A state that is tried once and does not hold
-    /// gives [`Code::CHANNEL_EMPTY`] if the channel has too few messages for it, and
-    /// [`Code::CHANNEL_FULL`] if it has too many.
+    /// The same as for [`receive`](Self::receive), except that an operation that is tried once
+    /// while the state does not hold fails with [`Code::CHANNEL_EMPTY`] if the channel has too few
+    /// messages for the state, and with [`Code::CHANNEL_FULL`] if it has too many.
     pub fn poll(&self, state: Poll, timeout: Timeout) -> Result<u64, Code> {
         self.start_poll(state, timeout)?.wait()
     }
@@ -250,7 +256,8 @@ impl Channel {
     /// Begins to wait for a state.
     ///
     /// # Errors
-    /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
+    /// Returns [`Code::GATEWAY_FULL`] if this node's agent accepts no more requests, and
+    /// [`Code::FAILURE`] if this process is a forked child.
     pub fn start_poll(&self, state: Poll, timeout: Timeout) -> Result<Pending<u64>, Code> {
         let kind = FrameKind::Poll { mask: state.mask() };
         self.start(kind, timeout, None, |ended| ended.value)
@@ -260,8 +267,10 @@ impl Channel {
     /// [`Code::OBJECT_DESTROYED`].
     ///
     /// # Errors
-    /// [`Code::OBJECT_DESTROYED`]: it was destroyed before. [`Code::INVALID_ARGUMENT`]: it is on
-    /// another node, and only a client there can destroy it. [`Code::FAILURE`].
+    /// Returns [`Code::OBJECT_DESTROYED`] if the channel was destroyed before,
+    /// [`Code::INVALID_ARGUMENT`] if it is on another node (only clients on its node can destroy
+    /// it), [`Code::GATEWAY_FULL`] if the agent accepts no more requests, and [`Code::FAILURE`] if
+    /// the agent is gone.
     pub fn destroy(&self) -> Result<(), Code> {
         let pending = self.start(FrameKind::Destroy, Timeout::Never, None, drop)?;
         pending.wait()
@@ -286,7 +295,7 @@ impl Channel {
     }
 }
 
-/// A handle that sends to a channel, in order.
+/// A handle for sending to a channel. Messages that are sent with it stay in order.
 #[derive(Debug)]
 pub struct Sender {
     pub(crate) channel: Channel,
@@ -294,24 +303,24 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Sends a message and waits until it is complete as its mode defines:
-    /// [`Immediately`](ReturnMode::Immediately) when the agent has it;
-    /// [`Buffered`](ReturnMode::Buffered) when it is on its way;
-    /// [`Deposited`](ReturnMode::Deposited) when it is in the channel;
+    /// Sends a message and waits until the send is complete. The mode defines when that is: with
+    /// [`Immediately`](ReturnMode::Immediately) when the agent has the message, with
+    /// [`Buffered`](ReturnMode::Buffered) when the message is on its way, with
+    /// [`Deposited`](ReturnMode::Deposited) when it is in the channel, and with
     /// [`Received`](ReturnMode::Received) when it has been taken from the channel. With
-    /// [`None`](ReturnMode::None) the call does not even wait for the agent.
+    /// [`None`](ReturnMode::None) the call does not wait for anything.
     ///
     /// # Errors
-    /// [`Code::TIMEOUT`], [`Code::CHANNEL_FULL`] (if tried once), [`Code::OBJECT_DESTROYED`],
-    /// [`Code::NOT_FOUND`], [`Code::FAILURE`] as for [`Channel::receive`]; [`Code::OUT_OF_SPACE`]:
-    /// the message exceeds a node's memory; [`Code::GATEWAY_FULL`]: this node's agent accepts no
-    /// more requests; [`Code::INVALID_ARGUMENT`]: a send that returns when buffered cannot be tried
-    /// once. Failures after completion are logged by the agents.
+    /// The same as for [`Channel::receive`], except that a send that is tried once fails with
+    /// [`Code::CHANNEL_FULL`] if the channel is full. In addition, returns [`Code::OUT_OF_SPACE`]
+    /// if the message exceeds a node's memory, and [`Code::INVALID_ARGUMENT`] if the mode is
+    /// [`Buffered`](ReturnMode::Buffered) and the send is tried once, which is not possible. Agents
+    /// log failures that occur after completion.
     pub fn send(&self, bytes: &[u8], mode: ReturnMode, timeout: Timeout) -> Result<(), Code> {
         self.send_with(bytes, 0, mode, timeout)
     }
 
-    /// Sends a message as [`send`](Self::send) does, with a number for the receiver.
+    /// Sends a message as [`send`](Self::send) does, with `hints`, a number for the receiver.
     ///
     /// # Errors
     /// The same as for [`send`](Self::send).
@@ -328,7 +337,9 @@ impl Sender {
     /// Begins to send a message. The bytes are copied.
     ///
     /// # Errors
-    /// [`Code::GATEWAY_FULL`], [`Code::FAILURE`].
+    /// Returns [`Code::GATEWAY_FULL`] if this node's agent accepts no more requests,
+    /// [`Code::OUT_OF_SPACE`] if the message has more than [`u32::MAX`] bytes, and
+    /// [`Code::FAILURE`] if this process is a forked child.
     pub fn start(
         &self,
         bytes: &[u8],
@@ -345,14 +356,14 @@ impl Sender {
     }
 }
 
-/// A pending operation. Dropping it gives the operation up: it may or may not have been done, and a
-/// message that was just taken is lost.
+/// A pending operation. Dropping a `Pending` gives the operation up: it may or may not have taken
+/// place, and if it has just taken a message, that message is lost.
 #[must_use = "dropping it gives the operation up"]
 pub struct Pending<T> {
     connection: Arc<Connection>,
     id: u32,
     limit: Limit,
-    /// A reply is expected and has not been taken yet.
+    /// Whether a reply is expected and has not been taken yet.
     is_awaited: bool,
     /// Converts the reply to the result.
     of: fn(Ended) -> T,

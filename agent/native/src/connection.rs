@@ -1,8 +1,8 @@
-//! A client's connection to its agent, with the requests that wait for replies.
+//! A client's connection to its agent, including the requests that wait for replies.
 //!
-//! One of the waiting threads makes progress for all of them, and hands this task to another thread
-//! when its own reply has arrived. If the first thread sleeps when another makes a request that the
-//! rings cannot take at once, the other rings a doorbell to wake it.
+//! One of the waiting threads makes progress for all of them. When its own reply has arrived, it
+//! hands this task to another thread. If the thread with the task sleeps while another thread makes
+//! a request that the rings cannot take at once, the latter rings a doorbell to wake the former.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -30,13 +30,14 @@ use crate::wire::{FrameKind, REQUEST, Reply, Request};
 const RING: usize = 128 << 10;
 /// The maximum number of requests that wait for room in the rings.
 const MAX_QUEUE: usize = 64;
-/// How long a waiting thread polls before it sleeps.
+/// The time for which a waiting thread polls before it sleeps.
 const SPIN: Nanos = 20_000;
-/// How long an agent may take for its first response.
+/// The time that an agent may take for its first response.
 const CONNECT: Nanos = 10_000_000_000;
-/// How long an agent may take to report that a request has timed out. A stopped agent never does.
+/// The time that an agent may take to report that a request has timed out. An agent that a signal
+/// has stopped never reports it.
 const ANSWER: Nanos = 1_000_000_000;
-/// How long the agent may take to accept the last messages of an ending client.
+/// The time that the agent may take to accept the last messages of an ending client.
 const LINGER: Nanos = 10_000_000_000;
 
 /// The reason why a connection failed.
@@ -56,7 +57,7 @@ pub enum OpenError {
     /// The system refuses a file descriptor.
     #[error("cannot connect to the agent: {0}")]
     System(#[from] std::io::Error),
-    /// No agent answers.
+    /// No agent of this name responds.
     #[error("this user has no agent named {name:?} on this host")]
     NoAgent {
         /// The name.
@@ -68,7 +69,7 @@ pub enum OpenError {
 #[derive(Debug)]
 enum ConnectionState {
     Open,
-    /// The reply is no longer awaited.
+    /// No thread waits for the reply any more.
     Abandoned,
     Ended(Result<Ended, Code>),
 }
@@ -86,7 +87,7 @@ pub(crate) struct Ended {
 struct Queued {
     id: u32,
     header: [u8; REQUEST],
-    /// The message of a send.
+    /// The message, if the request is a send.
     bytes: Option<Box<[u8]>>,
 }
 
@@ -96,7 +97,7 @@ struct Requests {
     next: u32,
     states: HashMap<u32, ConnectionState>,
     queue: VecDeque<Queued>,
-    /// Messages that the rings have not completely read, by token.
+    /// The messages that have not been completely copied to the rings, by token.
     sending: Slab<Box<[u8]>>,
     arriving: Slab<(Reply, Vec<u8>)>,
 }
@@ -104,7 +105,7 @@ struct Requests {
 struct Inner {
     local: Local,
     requests: Requests,
-    /// Whether a thread makes progress for all.
+    /// Whether a thread is making progress for all threads.
     is_driven: bool,
     /// Whether that thread sleeps.
     is_asleep: bool,
@@ -119,7 +120,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the agent with this name.
+    /// Connects to the agent named `name`.
     pub(crate) fn open(name: &str) -> Result<Self, OpenError> {
         let mut local = Local::start(&LocalConfig {
             ring: RING,
@@ -152,7 +153,7 @@ impl Connection {
                 .map_err(std::io::Error::from)?,
             standing: Standing::new(),
         };
-        // Any request reveals whether there is an agent.
+        // The reply to any request, even an invalid one, shows that there is an agent.
         let none = Descriptor {
             node: 0,
             epoch: 0,
@@ -169,7 +170,7 @@ impl Connection {
     }
 
     /// Makes a request and returns its number. If there is no room for the request, waits for room
-    /// until `limit`.
+    /// until `limit`, or fails at once if `limit` is [`Limit::Once`].
     pub(crate) fn ask(
         &self,
         kind: FrameKind,
@@ -218,14 +219,14 @@ impl Connection {
         Ok(id)
     }
 
-    /// Waits for the reply to a request. `limit` is the limit that the request was made with, which
-    /// the agent enforces.
+    /// Waits for the reply to a request. `limit` must be the limit with which the request was made;
+    /// the agent enforces it.
     pub(crate) fn wait(&self, id: u32, limit: Limit) -> Result<Ended, Code> {
         let mut inner = self.inner.lock();
         let ended = self.drive(&mut inner, limit, |inner| inner.requests.take(id));
         ended.unwrap_or_else(|| {
-            // The agent reports the time-out of a request that it has received. A request that is
-            // still queued here ends here.
+            // The agent reports the timeout of a request that it has received. If the request is
+            // still in this queue, end it here.
             let requests = &mut inner.requests;
             let before = requests.queue.len();
             requests.queue.retain(|queued| queued.id != id);
@@ -246,7 +247,7 @@ impl Connection {
         })
     }
 
-    /// Returns whether the reply to a request has arrived.
+    /// Returns whether a request has ended, after making progress if no other thread does.
     pub(crate) fn has_ended(&self, id: u32) -> bool {
         let mut inner = self.inner.lock();
         if !inner.is_driven {
@@ -294,15 +295,16 @@ impl Connection {
         self.flush(&mut inner);
     }
 
-    /// Waits until the agent has taken all messages. For a process that ends without closing this
-    /// connection.
+    /// Waits until the agent has taken all messages, for at most [`LINGER`]. A process that ends
+    /// without closing the connection calls this.
     pub(crate) fn settle(&self) {
         if !self.standing.is_child() {
             self.inner.lock().settle();
         }
     }
 
-    /// Hands queued requests to the rings, without receiving, and rings the doorbell if necessary.
+    /// Hands queued requests to the rings without receiving replies. If some remain and the thread
+    /// that makes progress sleeps, rings the doorbell.
     fn flush(&self, inner: &mut Inner) {
         inner.flush();
         if inner.is_asleep && inner.has_more() {
@@ -319,7 +321,7 @@ impl Connection {
         find: impl FnMut(&mut Inner) -> Option<T>,
     ) -> Option<T> {
         let found = self.drive_until(inner, limit, find);
-        // Another thread takes over.
+        // Let another waiting thread take over the task of making progress.
         self.ended.notify_one();
         found
     }
@@ -374,7 +376,8 @@ impl Connection {
         let Some(readable) = descriptors.pop() else {
             return;
         };
-        // The duplicate can be polled without a borrow of `inner`, which is unlocked meanwhile.
+        // The duplicate can be polled without a borrow of `inner`, which is unlocked during the
+        // sleep.
         let Ok(readable) = rustix::io::fcntl_dupfd_cloexec(readable, 0) else {
             return std::thread::yield_now();
         };
@@ -407,15 +410,16 @@ fn ring(bell: &OwnedFd) {
 }
 
 impl Inner {
-    /// Receives replies and hands queued requests to the rings. Returns whether anything arrived.
+    /// Receives replies and hands queued requests to the rings. Returns whether anything has
+    /// arrived.
     fn progress(&mut self) -> bool {
         let any = self.local.receive(&mut self.requests);
         self.flush();
         any
     }
 
-    /// Waits until the agent has taken everything sent, for at most [`LINGER`]. The end of the
-    /// session may discard the rest.
+    /// Waits until the agent has taken everything that was sent, for at most [`LINGER`]. What it
+    /// has not taken by then may be lost when the session ends.
     fn settle(&mut self) {
         let end = now() + LINGER;
         let is_taken =
@@ -440,7 +444,7 @@ impl Inner {
                 None => Payload::Copied(&[]),
                 Some(bytes) => Payload::Read {
                     token: requests.sending.vacant_key() as u64,
-                    // Fits: checked when the request was made.
+                    // The cast is lossless: `ask` has checked the length.
                     length: bytes.len() as u32,
                 },
             };
@@ -530,7 +534,8 @@ impl FragmentHandler for Requests {
     }
 
     fn begin(&mut self, _: Rank, header: &[u8], length: usize) -> Option<u64> {
-        // A malformed reply gets an id that no request has, so it is ignored.
+        // A malformed reply gets id 0 and a failure code. The number 0 is used only after 2³²
+        // requests, so the reply is ignored.
         let none = Reply {
             id: 0,
             code: Code::FAILURE.0,

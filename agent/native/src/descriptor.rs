@@ -1,4 +1,4 @@
-//! Descriptors, which name a channel anywhere in the job.
+//! Descriptors, each of which names a channel anywhere in the job.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,20 @@ use std::str::FromStr;
 /// The length of a descriptor in bytes.
 pub const DESCRIPTOR: usize = 32;
 
-/// The first bytes of every descriptor: its type and the version of its layout.
+/// The first bytes of every descriptor, which state its type and the version of its layout.
 const MAGIC: [u8; 8] = *b"CNDCHAN1";
 
-/// The name of a channel: its node, the instance of the node's agent that created it, and its
-/// number there. Any holder of the descriptor can attach to the channel.
+/// The name of a channel. It consists of the channel's node, the instance of the node's agent that
+/// created the channel, and the channel's number in that instance. Any holder of the descriptor can
+/// attach to the channel.
 ///
-/// As bytes ([`to_bytes`](Self::to_bytes)) it always has [`DESCRIPTOR`] of them; as text it is
-/// their hexadecimal digits.
+/// A descriptor is always [`DESCRIPTOR`] bytes long in [binary form](Self::to_bytes). As text it
+/// consists of the hexadecimal digits of those bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Descriptor {
     /// The host id of the channel's node.
     pub node: u64,
-    /// Identifies one of the agents that the node has had.
+    /// The number that identifies one of the successive agents of the node.
     pub epoch: u64,
     /// The channel's number, unique within the epoch.
     pub number: u64,
@@ -50,7 +51,7 @@ impl Descriptor {
     /// Decodes [bytes](Self::to_bytes).
     ///
     /// # Errors
-    /// Returns an error unless they are a descriptor of this version.
+    /// Returns an error unless the bytes are a descriptor of this version.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MalformedDescriptor> {
         let bytes: &[u8; DESCRIPTOR] = bytes.try_into().map_err(|_| MalformedDescriptor)?;
         let (words, _) = bytes.as_chunks::<8>();

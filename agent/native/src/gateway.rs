@@ -1,4 +1,4 @@
-//! The agent's side: implements [`agent::host`] for clients of this crate.
+//! The agent's side, which implements [`agent::host`] for clients of this crate.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::descriptor::Descriptor;
 use crate::pool::{Memory, Pool, SHORT, Share};
 use crate::sessions::Sessions;
 
-/// The approximate overhead of a message, in bytes.
+/// The approximate memory overhead of a message, in bytes.
 const OVERHEAD: usize = 128;
 
 /// The configuration of an agent's gateway.
@@ -26,21 +26,21 @@ pub struct GatewayConfig {
     pub name: String,
     /// The host id of the gateway's node.
     pub node: u64,
-    /// Bytes of memory for long messages from clients, and as much again each for those in
-    /// channels, for those to clients, and for short ones on their way into channels. One message
-    /// may use half of that.
+    /// The number of bytes of memory for long messages from clients. The same amount each is
+    /// available for long messages in channels, for long messages to clients, and for short
+    /// messages on their way into channels. One message may use half of this amount.
     pub pool: usize,
-    /// The maximum bytes of all channels' blocks.
+    /// The maximum number of bytes of the memory that all channels reserve for their own messages.
     pub reserve: u64,
-    /// Whether the memory for long messages is in huge pages, if the system has any.
+    /// Whether to use huge pages for the memory for long messages, if the system has any.
     pub huge_pages: bool,
     /// The maximum number of simultaneous clients.
     pub clients: u32,
 }
 
 impl GatewayConfig {
-    /// Returns a configuration with the defaults: 64 MiB for long messages of each kind, 1 GiB for
-    /// channels' blocks, 4096 clients.
+    /// Returns a configuration with the defaults: a `pool` of 64 MiB, a `reserve` of 1 GiB,
+    /// ordinary pages, and at most 4096 clients.
     pub fn new(name: impl Into<String>, node: u64) -> Self {
         Self {
             name: name.into(),
@@ -53,7 +53,7 @@ impl GatewayConfig {
     }
 }
 
-/// Why opening a gateway failed.
+/// The reason why a gateway could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum GatewayError {
     /// The name is invalid, or the system refuses.
@@ -70,10 +70,10 @@ pub struct Gateway {
     local: Local,
     sessions: Sessions,
     in_channels: Pool,
-    /// Bytes of short messages on their way into channels, and their limit.
+    /// The number of bytes of short messages on their way into channels. The maximum is `transit`.
     in_transit: Arc<AtomicUsize>,
     transit: usize,
-    /// Whether the sessions have made progress since `next` last returned `None`.
+    /// Whether `next` has received from the clients since it last returned `None`.
     has_looked: bool,
 }
 
@@ -204,7 +204,8 @@ impl Host for Gateway {
             return Some(false);
         }
         let may_sleep = self.local.prepare_sleep();
-        // A client is to be retried soon, or a request that the agent has not taken may time out.
+        // The gateway must wake up soon if a client is to be retried, or if a request that the
+        // agent has not taken yet may time out.
         let is_due = self.local.timeout().is_some() || !self.sessions.waiting.is_empty();
         (!may_sleep || !is_due).then_some(may_sleep)
     }
@@ -212,7 +213,8 @@ impl Host for Gateway {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Sends the last replies. Clients with full rings only notice the end.
+        // Send the last replies. Clients whose rings are full do not get theirs; they only notice
+        // that the session has ended.
         self.sessions.progress(&mut self.local);
         self.local.leave();
     }

@@ -1,13 +1,13 @@
-//! Channels for processes that have neither Dragon nor a launcher: bounded queues of messages on
-//! any node of a job, accessed through each node's [agent].
+//! Channels for processes that have neither Dragon nor a launcher. A channel is a bounded queue of
+//! messages on some node of a job. Processes access channels through their node's [agent].
 //!
-//! A [`Client`] connects to its node's agent. It creates [channels](Channel), or attaches to those
-//! of others by their [descriptors](Descriptor), and sends, receives and polls, whichever node they
-//! are on. The [`Gateway`] is the agent's side.
+//! A [`Client`] connects to its node's agent. It creates [channels](Channel), or attaches to
+//! existing ones by their [descriptors](Descriptor). It can send to, receive from and poll channels
+//! on any node. The [`Gateway`] is the agent's side.
 //!
-//! Clients and agent share memory: the rings of a [local network](conduit_shm::peers) session,
-//! which ends with either of them. Channels and their messages belong to the agent, so a client
-//! that dies or misbehaves takes only its own state with it.
+//! A client and its agent share memory, namely the rings of a session of the [local
+//! network](conduit_shm::peers). The session ends when either of them ends. Channels and their
+//! messages belong to the agent, so when a client dies or misbehaves, only its own state is lost.
 //!
 //! ```no_run
 //! use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Memory of long messages, mapped once and allocated by the buddy system (Knowlton, "A fast
-//! storage allocator", CACM 1965).
+//! The memory for messages. Long messages are in pools, which are mapped once and allocated by the
+//! buddy system (Knowlton, "A fast storage allocator", CACM 1965).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,7 +12,8 @@ use agent::host::{self, NoMemory};
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The longest message that is allocated from the heap; longer ones are in a pool.
+/// The maximum size, in bytes, of messages that are allocated from the heap. Longer messages are in
+/// a pool.
 pub(crate) const SHORT: usize = 1024;
 /// The size of the smallest block, in bytes.
 const LEAST: usize = 2048;
@@ -43,14 +44,14 @@ impl Memory {
         })
     }
 
-    /// Attaches the share to which the memory counts.
+    /// Attaches the share that counts the memory against a limit.
     pub(crate) fn shared(mut self, share: Share) -> Self {
         self._share = Some(share);
         self
     }
 
-    /// Converts the memory to that of a message in a channel with its own room for messages of up
-    /// to `block` bytes.
+    /// Converts the memory to that of a message in a channel that reserves memory for messages of
+    /// up to `block` bytes.
     pub(crate) fn deposited(self, block: usize) -> Self {
         use host::Memory as _;
         let length = self.length();
@@ -83,8 +84,8 @@ impl host::Memory for Memory {
             Bytes::Long(block) => {
                 let start = block.at(offset, into.len());
                 // SAFETY: `at` has checked that the bytes are within the block, which has no other
-                // owner and is initialized (`Region`); `into` is a Rust reference, so it lies
-                // elsewhere.
+                // owner. The region of the block is initialised with zeros. `into` is a Rust
+                // reference, so it does not overlap the block.
                 unsafe {
                     start.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len());
                 }
@@ -97,14 +98,16 @@ impl host::Memory for Memory {
             Bytes::Short(bytes) => bytes[offset..][..from.len()].copy_from_slice(from),
             Bytes::Long(block) => {
                 let start = block.at(offset, from.len());
-                // SAFETY: as for `read`; `&mut self` excludes other accesses.
+                // SAFETY: `at` has checked that the bytes are within the block, `from` is a Rust
+                // reference and does not overlap the block, and `&mut self` excludes other
+                // accesses.
                 unsafe { start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) }
             }
         }
     }
 }
 
-/// The memory for messages of one kind.
+/// The memory for the long messages of one kind, such as those in channels.
 #[derive(Debug, Clone)]
 pub(crate) struct Pool(Arc<Inner>);
 
@@ -114,7 +117,7 @@ struct Inner {
     buddies: Mutex<Buddies>,
 }
 
-/// A message's part of a pool, which is freed when this is dropped.
+/// A message's part of a pool. Dropping a `Block` frees the part.
 #[derive(Debug)]
 struct Block {
     pool: Pool,
@@ -123,7 +126,7 @@ struct Block {
     length: usize,
 }
 
-/// A part of some memory, counted against a limit until this is dropped.
+/// A number of bytes that counts against a limit until the `Share` is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     held: Arc<AtomicUsize>,
@@ -131,13 +134,13 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Takes `bytes` more bytes. Returns `None` if the total would exceed `limit`.
+    /// Adds `bytes` to the count `held`. Returns `None` if the total would exceed `limit`.
     pub(crate) fn take(held: &Arc<AtomicUsize>, bytes: usize, limit: usize) -> Option<Self> {
         let held = Arc::clone(held);
         let sum = held
             .fetch_add(bytes, Ordering::Relaxed)
             .saturating_add(bytes);
-        // Dropping it undoes the count.
+        // If the total exceeds the limit, dropping the share undoes the addition.
         let share = Self { held, bytes };
         (sum <= limit).then_some(share)
     }
@@ -193,7 +196,7 @@ impl Block {
             end.is_some_and(|end| end <= self.length),
             "the range exceeds the message"
         );
-        // SAFETY: within the block, and so within the region.
+        // SAFETY: the range is within the block, and the block is within the region.
         unsafe { self.pool.0.region.start.add(self.offset + offset) }
     }
 }
@@ -205,16 +208,16 @@ impl Drop for Block {
     }
 }
 
-/// Memory private to this process, initialized with zeros.
+/// A region of memory that is private to this process and is initialised with zeros.
 #[derive(Debug)]
 struct Region {
     start: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: memory that no thread owns; each of its blocks has one owner.
+// SAFETY: the memory does not belong to any thread, and each of its blocks has one owner.
 unsafe impl Send for Region {}
-// SAFETY: as above; the memory is only accessed through blocks.
+// SAFETY: the memory is accessed only through blocks, each of which has one owner.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -231,11 +234,12 @@ impl Region {
         };
         let start = match reserved {
             Ok(start) => start,
-            // Pages are allocated on first access.
+            // NORESERVE: the system allocates pages on first access.
             Err(_) => map(MapFlags::NORESERVE)?,
         };
         if huge && let Err(reserved) = reserved {
-            // SAFETY: the region just mapped, which is not in use yet.
+            // SAFETY: `start` and `bytes` are the region that was just mapped and is not in use
+            // yet.
             match unsafe { madvise(start, bytes, Advice::LinuxHugepage) } {
                 Ok(()) => tracing::warn!(
                     bytes,
@@ -254,18 +258,19 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: mapped with this length, and no blocks are left, because each keeps the pool
-        // alive.
+        // SAFETY: the region was mapped with this length. No blocks are left, because each keeps
+        // the pool alive.
         if let Err(error) = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) } {
             tracing::debug!(%error, "cannot unmap memory");
         }
     }
 }
 
-/// The free blocks: each has `2^order` places, and starts at a multiple of that.
+/// The free blocks of a pool. A block of order `n` consists of `2^n` places and starts at a
+/// multiple of `2^n`.
 #[derive(Debug)]
 struct Buddies {
-    /// By order.
+    /// The first places of the free blocks, by order.
     free: Vec<BTreeSet<usize>>,
 }
 
@@ -277,7 +282,8 @@ impl Buddies {
         Self { free }
     }
 
-    /// Takes the first free block, so that the remaining ones stay together.
+    /// Takes the first free block that is large enough, so that the remaining ones stay together,
+    /// and returns its place.
     fn take(&mut self, order: u32) -> Option<usize> {
         let sizes = order as usize..self.free.len();
         let mut from = sizes

@@ -1,8 +1,8 @@
-//! An agent's clients, and their requests until these have ended.
+//! The sessions of an agent's clients, with their unfinished requests.
 //!
-//! Clients are not trusted: malformed requests end the session, excess requests wait in the
-//! client's ring or are refused with a code, and all that a client had is released with its
-//! session.
+//! Clients are not trusted: a malformed request ends the session, excess requests wait in the
+//! client's ring or are refused with a code, and everything that a client holds is released when
+//! its session ends.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,11 +28,12 @@ use crate::gateway::GatewayConfig;
 use crate::pool::{Memory, Pool, SHORT, Share};
 use crate::wire::{FrameKind, Reply, Request};
 
-/// The maximum number of sends that wait for the agent to take them.
+/// The maximum number of requests to send that wait for the agent to take them.
 const MAX_WAITING: usize = 2048;
-/// The maximum number of unfinished requests of all clients.
+/// The maximum number of unfinished requests of all clients together.
 const MAX_REQUESTS: usize = 1 << 16;
-/// The maximum number of a client's requests that are unfinished or whose reply has not been sent.
+/// The maximum number of one client's requests that are unfinished or whose reply has not been
+/// sent.
 pub(crate) const MAX_OPEN: usize = 1024;
 /// The maximum number of channels of a node.
 const MAX_CHANNELS: usize = 1 << 16;
@@ -41,21 +42,21 @@ const MAX_CAPACITY: u64 = 1 << 20;
 /// The maximum size of a channel's block, in bytes.
 const MAX_BLOCK: u64 = 1 << 20;
 
-/// The longest message, in bytes, that travels inside a reply.
+/// The maximum length, in bytes, of a message that is sent in the same fragment as its reply.
 const INLINE: usize = MAX_TINY - size_of::<Reply>();
 
-/// A client.
+/// A connected client.
 #[derive(Debug)]
 struct Client {
-    /// Unique among all sessions.
+    /// The number of the client's session, unique among all sessions.
     session: u64,
-    /// The keys of unfinished requests, by the client's numbers.
+    /// The keys of the client's unfinished requests in [`Sessions::open`], by the client's numbers.
     open: HashMap<u32, u32>,
-    /// Replies that its rings have no room for yet.
+    /// The replies that the client's rings have no room for yet, each with its message, if any.
     replies: VecDeque<(Reply, Option<Memory>)>,
-    /// Bytes of long messages from it, and to it.
+    /// The number of bytes of long messages from the client and to it, by [`Way`].
     held: [Arc<AtomicUsize>; 2],
-    /// Channels that end with it.
+    /// The channels that end with the client.
     channels: BTreeSet<u64>,
 }
 
@@ -79,8 +80,8 @@ enum Way {
 #[derive(Debug)]
 struct Arriving {
     client: Rank,
-    /// The request with the message's memory, or the reason that it has none. `None` discards the
-    /// message.
+    /// The request, with the message's memory or the code with which the request will be refused.
+    /// If this is `None`, the message is discarded.
     message: Option<(Request, Result<Memory, Code>)>,
 }
 
@@ -93,22 +94,23 @@ pub(crate) struct Sessions {
     next_session: u64,
     open: Slab<Open>,
     pub(crate) events: Events,
-    /// Requests to send, in order.
+    /// Requests to send that the agent has not taken yet, in order.
     pub(crate) waiting: VecDeque<agent::host::Request<Memory>>,
-    /// The earliest deadline of those requests.
+    /// The earliest deadline of the requests in `waiting`.
     due: Nanos,
     arriving: Slab<Arriving>,
-    /// Messages that clients' rings read, and their clients.
+    /// Messages that have not been completely copied to a client's rings, with that client.
     outgoing: Slab<(Rank, Memory)>,
     pub(crate) channels: HashMap<u64, Queue>,
     next_channel: u64,
-    /// Bytes that the channels reserve for their own room.
+    /// The number of bytes that the channels reserve for their own messages.
     reserved: u64,
-    /// The limit of that.
+    /// The maximum of `reserved`.
     reserve: u64,
-    /// Memory of long messages, by direction.
+    /// The memory for long messages from clients and to them, by [`Way`].
     pools: [Pool; 2],
-    /// Clients that have violated the protocol, and clients that are gone.
+    /// Clients that have violated the protocol. `gone` contains the clients whose sessions have
+    /// ended.
     broken: Vec<Rank>,
     gone: Vec<Rank>,
     /// Clients with pending replies.
@@ -140,7 +142,7 @@ impl Sessions {
         })
     }
 
-    /// Receives and sends.
+    /// Receives requests, ends sessions and sends replies.
     pub(crate) fn progress(&mut self, local: &mut Local) {
         use conduit_portals::transport::open::OpenTransport;
         local.receive(self);
@@ -151,7 +153,7 @@ impl Sessions {
             self.part(client);
         }
         for client in std::mem::take(&mut self.gone) {
-            // It may have connected again.
+            // Do not close the connection if the client has connected again.
             if !self.clients.contains_key(&client) {
                 local.close(client);
             }
@@ -182,7 +184,8 @@ impl Sessions {
         })
     }
 
-    /// Allocates memory for a message from a client, or to it. Each client may use half of a pool.
+    /// Allocates memory for a message from a client or to it. Each client may use half of each
+    /// pool.
     fn allocate(&mut self, client: Rank, bytes: usize, way: Way) -> Result<Memory, NoMemory> {
         let held = Arc::clone(&self.client(client).held[way as usize]);
         let pool = &self.pools[way as usize];
@@ -199,7 +202,7 @@ impl Sessions {
         request: u64,
         bytes: usize,
     ) -> Result<Memory, NoMemory> {
-        // Fits: a key of the slab.
+        // The cast is lossless, because the number is a key of the slab.
         let open = self.open.get(request as usize);
         match open.map(|open| (open.client, open.session)) {
             Some((client, session)) if self.is_there(client, session) => {
@@ -214,7 +217,7 @@ impl Sessions {
         (self.clients.get(&client)).is_some_and(|client| client.session == session)
     }
 
-    /// Returns whether there is no room for another request of a client.
+    /// Returns whether the limits forbid another request of this kind from a client.
     fn is_full(&mut self, rank: Rank, kind: FrameKind) -> bool {
         let is_send = matches!(kind, FrameKind::Send { .. });
         let all = self.open.len() >= MAX_REQUESTS || (is_send && self.waiting.len() >= MAX_WAITING);
@@ -222,8 +225,9 @@ impl Sessions {
         all || client.open.len() + client.replies.len() >= MAX_OPEN
     }
 
-    /// Returns whether a request is taken from the client's ring, even if only to be refused. A
-    /// request that cannot be refused waits there.
+    /// Returns whether to take a request from the client's ring now, even if only to refuse it. A
+    /// request that cannot be refused, because it has no reply, waits in the ring while there is no
+    /// room for it.
     fn is_taken(&mut self, client: Rank, kind: FrameKind) -> bool {
         let can_refuse = kind.is_awaited() || kind == FrameKind::Abandon;
         self.client(client).replies.len() < 2 * MAX_OPEN
@@ -284,7 +288,7 @@ impl Sessions {
             id,
             is_answered: request.kind.is_awaited(),
         };
-        // Fits: the number of requests is limited.
+        // The cast is lossless, because there are at most `MAX_REQUESTS` requests.
         let key = self.open.insert(open) as u32;
         self.client(rank).open.insert(id, key);
         let request = agent::host::Request {
@@ -306,8 +310,8 @@ impl Sessions {
         }
     }
 
-    /// Ends requests to send that have timed out before the agent has taken them. For those it has
-    /// taken, the agent enforces the time.
+    /// Ends requests to send that have timed out before the agent has taken them. The agent
+    /// enforces the time limits of those that it has taken.
     fn expire(&mut self, now: Nanos) {
         if now < self.due {
             return;
@@ -332,7 +336,7 @@ impl Sessions {
 
     fn abandon(&mut self, client: Rank, id: u32) {
         let Some(&key) = self.client(client).open.get(&id) else {
-            // It has ended in the meantime.
+            // The request has ended in the meantime.
             return;
         };
         let before = self.waiting.len();
@@ -345,7 +349,7 @@ impl Sessions {
 
     /// Handles the end of a request.
     pub(crate) fn complete(&mut self, request: u64, outcome: Outcome<Memory>) {
-        // Fits: a key of the slab.
+        // The cast is lossless, because the number is a key of the slab.
         let Some(open) = self.open.try_remove(request as usize) else {
             return;
         };
@@ -410,7 +414,8 @@ impl Sessions {
             let length = memory.as_ref().map_or(0, |memory| memory.length());
             let sent = if length > INLINE {
                 let entry = self.outgoing.vacant_entry();
-                // Fits: a message is shorter than its pool, whose size fits.
+                // The casts are lossless: a key is a `usize`, and no client can send a message of
+                // more than `u32::MAX` bytes.
                 let (token, length) = (entry.key() as u64, length as u32);
                 let payload = Payload::Read { token, length };
                 let sent = local.send(rank, &Fragment { header, payload });
@@ -435,7 +440,7 @@ impl Sessions {
                     self.replying.insert(rank);
                     return;
                 }
-                // The session's end will be reported soon.
+                // The session has failed; `failed` will be called soon.
                 Err(_) => return client.replies.clear(),
             }
         }
@@ -447,7 +452,7 @@ impl Sessions {
         if !(1..=MAX_CAPACITY).contains(&capacity) || block > MAX_BLOCK {
             return self.answer(rank, id, Code::INVALID_ARGUMENT);
         }
-        // Fits: just checked.
+        // The casts are lossless, because the maxima were just checked.
         let queue = Queue::new(capacity as u32, block as u32);
         let reserved = self.reserved + queue.reserve();
         if reserved > self.reserve || self.channels.len() >= MAX_CHANNELS {
@@ -494,7 +499,8 @@ impl Sessions {
 
     // ---- the end of a client ----
 
-    /// Releases all that a client had, except messages that were reported to it as sent.
+    /// Releases everything that a client holds, except messages that were reported to it as sent or
+    /// that it sent without waiting.
     fn part(&mut self, rank: Rank) {
         self.outgoing.retain(|_, (client, _)| *client != rank);
         self.arriving.retain(|_, arriving| arriving.client != rank);
@@ -606,13 +612,13 @@ impl FragmentHandler for Sessions {
     }
 
     fn room(&self) -> usize {
-        // Arrivals are bounded by `begin`.
+        // `begin` bounds the data that is arriving.
         1 << 30
     }
 }
 
 impl Sessions {
-    /// Refuses a request.
+    /// Refuses a request. If the request has no reply, only logs the code.
     fn refuse(&mut self, client: Rank, request: &Request, code: Code) {
         match request.kind.is_awaited() {
             true => self.answer(client, request.id, code),

@@ -1,18 +1,20 @@
-//! The protocol between clients and their agent: headers of fragments of the local network.
+//! The protocol between clients and their agent. Its messages are headers of the local network's
+//! fragments.
 //!
-//! A client numbers each of its requests, and gets one reply with that number. Sends travel on the
-//! data channel with the message's bytes, so that a client's sends stay in order; all other
-//! requests travel on the command channel.
+//! A client numbers each of its requests. A request gets one reply, which has the request's number,
+//! unless its kind has none ([`FrameKind::is_awaited`]). Requests to send travel on the data
+//! channel with the message's bytes, so that a client's sends stay in order. All other requests
+//! travel on the command channel.
 //!
-//! Both sides are processes of one host and of the same version, which each request states, so
-//! numbers are in native byte order.
+//! Numbers are in native byte order, because both sides are processes of one host. Each request
+//! states the version of the protocol, which must be the same on both sides.
 
 use agent::host::{Limit, ReturnMode};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::descriptor::Descriptor;
 
-/// Sent in every request.
+/// The version of the protocol, which every request contains.
 const VERSION: u8 = 1;
 
 /// The kind of a request.
@@ -21,7 +23,7 @@ pub(crate) enum FrameKind {
     /// Sends a message to a channel.
     Send {
         mode: ReturnMode,
-        /// The client's handle.
+        /// The client's handle; sends with the same handle stay in order.
         handle: u64,
         hints: u64,
     },
@@ -37,7 +39,8 @@ pub(crate) enum FrameKind {
     },
     /// Destroys a channel.
     Destroy,
-    /// Gives up waiting for the reply to the request with this number. Has no reply.
+    /// Gives up waiting for the reply to the request with the same number. This request has no
+    /// reply.
     Abandon,
 }
 
@@ -73,14 +76,15 @@ struct RequestHeader {
     zero: u16,
     id: u32,
     zero_too: u32,
-    /// Nanoseconds; 0 for once, the maximum for unlimited.
+    /// The deadline in nanoseconds. 0 stands for [`Limit::Once`] and the maximum for
+    /// [`Limit::Never`].
     limit: u64,
     node: u64,
     epoch: u64,
     number: u64,
-    /// The handle, or the capacity.
+    /// The handle of a send, or the capacity of a new channel.
     first: u64,
-    /// The hints, or the size of a block.
+    /// The hints of a send, or the block size of a new channel.
     second: u64,
 }
 
@@ -95,9 +99,9 @@ const MODES: [ReturnMode; 5] = [
     ReturnMode::None,
 ];
 
-/// Returns the number of a mode, which is also Dragon's.
+/// Returns the number of a mode. Dragon uses the same numbers.
 pub(crate) fn mode_number(mode: ReturnMode) -> u8 {
-    // Fits: there are five modes.
+    // The cast is lossless, because there are five modes.
     MODES.iter().position(|other| *other == mode).unwrap_or(0) as u8
 }
 
@@ -197,16 +201,17 @@ impl Request {
     }
 }
 
-/// The result of a request, sent to its client. The bytes of a get's message follow it.
+/// The result of a request, which is sent to the client. The reply to a get is followed by the
+/// message's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub(crate) struct Reply {
     pub(crate) id: u32,
     /// The number of a [`Code`](agent::Code).
     pub(crate) code: u32,
-    /// The value of a poll, the hints of a message, or the number of a created channel.
+    /// The value of a poll, the hints of a received message, or the number of a created channel.
     pub(crate) value: u64,
-    /// The sender of a message, or the epoch of a created channel.
+    /// The sender of a received message, or the epoch of a created channel.
     pub(crate) second: u64,
     /// The node of a created channel.
     pub(crate) node: u64,
