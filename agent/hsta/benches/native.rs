@@ -1,13 +1,14 @@
-//! Measures clients of two agents on the loopback interface, over UDP:
-//! `cargo bench -p pgas-conduit-hsta`.
+//! Measures clients of two agents that communicate over UDP on the loopback interface. Run it with
+//! `cargo bench -p pgas-conduit-hsta`. It measures:
 //!
-//! - Round trips of 8 bytes between two processes through two agents, alternating with round trips
-//!   through two relays over TCP, which show the minimum cost of an agent over TCP.
-//! - Messages of 1 MiB that one process sends to a channel of the other node without waiting, and
-//!   another process receives.
+//! - The time of round trips of 8 bytes between two processes through the two agents. They
+//!   alternate with round trips through two relays over TCP, which show the minimum cost of any
+//!   agents over TCP.
+//! - The throughput of messages of 1 MiB. One process sends them to a channel of the other node
+//!   without waiting, and another process receives them.
 //! - The rate of messages of 8 bytes that 1 to 64 processes of one node send to channels of the
-//!   other, and how many share a buffer. Each process waits until its message is deposited before
-//!   it sends the next one, or none waits.
+//!   other node, and the number of messages that share a buffer. In one run each process waits
+//!   until its message is deposited before it sends the next one; in another run no process waits.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -22,16 +23,16 @@ const LONG: Timeout = Timeout::After(Duration::from_secs(300));
 const TRIPS: u32 = 2_000;
 const ROUNDS: usize = 5;
 const MESSAGES: u32 = 32_768;
-/// Messages of 1 MiB per round.
+/// The number of messages of 1 MiB per round.
 const LARGE: u32 = 500;
-/// Selects the part of a child process.
+/// The variable that selects the part that a child process plays.
 const PART: &str = "CONDUIT_TEST_PART";
 
 struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -71,7 +72,8 @@ fn name(node: u32) -> String {
     format!("bench-{process}-{node}")
 }
 
-/// Ends an agent. Returns the number of buffers it has sent, and of the entries in them.
+/// Ends an agent. Returns the number of buffers that it has sent, and the number of entries in
+/// them.
 fn end(mut agent: Process) -> (u64, u64) {
     drop(agent.0.stdin.take());
     let mut text = String::new();
@@ -283,7 +285,7 @@ fn rate(mode: &str) {
         }
         let start = Instant::now();
         for _ in &senders {
-            // The first senders may fill the gateway.
+            // The first processes to send may fill the gateway.
             let go = || go.sender().send(b"", ReturnMode::Deposited, LONG);
             while go() == Err(Code::GATEWAY_FULL) {}
         }

@@ -1,5 +1,5 @@
-//! `conduit-hsta`, a node's transport agent. Dragon starts it instead of its own `dragon-hsta`, or
-//! it runs on its own for clients of Conduit's channels.
+//! `conduit-hsta`, a node's transport agent. Either Dragon starts it instead of its own
+//! `dragon-hsta`, or it serves clients of Conduit's channels without Dragon (`--native`).
 
 mod native;
 mod settings;
@@ -17,7 +17,7 @@ use dragon::startup::{self, Purpose, Startup};
 use dragon::{Gateway, Library};
 use networks::open::{Choice, Family};
 
-/// Set for an agent that runs under another program.
+/// The variable that is set for an agent that already runs under valgrind or perf.
 const UNDER: &str = "CONDUIT_HSTA_UNDER";
 
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ fn run() -> Result<(), Error> {
     let (own, network) = network(&settings, &told, gateway.node())?;
     let agents = startup::agents();
     if told.purpose == Purpose::User && nic < agents && agents > 1 {
-        // Each agent can work on its own.
+        // Continue after a failure: each agent can work without the others.
         if let Err(error) = gateway.join_siblings(told.port, nic, agents) {
             tracing::warn!("agent {nic} cannot share work with the node's other agents: {error}");
         }
@@ -115,8 +115,8 @@ fn run() -> Result<(), Error> {
     })
 }
 
-/// Runs the agent of node `own`. `begin` is called when all is ready, and returns the condition
-/// that ends the agent.
+/// Runs the agent of node `own`. `begin` is called when the agent is ready. It returns a function
+/// whose result `true` ends the agent.
 fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
     (own, nodes): (u32, Vec<Node>),
     settings: &settings::AgentSettings,
@@ -138,7 +138,7 @@ fn serve<H: Host, E: FnMut() -> bool, F: From<ConnectError>>(
     Ok(())
 }
 
-/// Re-executes this program under valgrind or perf, if a setting asks for it.
+/// Re-executes this program under valgrind or perf if a setting requests it. Otherwise returns.
 fn under(settings: &settings::AgentSettings) -> Result<(), Error> {
     let me = std::env::current_exe()?;
     let process = std::process::id();
@@ -198,7 +198,7 @@ fn network(
         host: place,
         source,
     })?;
-    // Fits: the number of nodes is limited.
+    // The cast is lossless, because the number of nodes is limited.
     Ok((own as u32, network))
 }
 
@@ -215,6 +215,6 @@ fn nodes(told: &Startup, network: &networks::open::Network) -> Result<Vec<Node>,
 }
 
 fn seed() -> u64 {
-    // Any seed will do where the system has no random numbers.
+    // If the system returns no random numbers, any seed will do.
     getrandom::u64().unwrap_or_else(|_| std::process::id().into())
 }

@@ -1,4 +1,4 @@
-//! An agent for clients of [`conduit_channels`], started from the command line.
+//! The agent for clients of [`conduit_channels`], which is started from the command line.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -15,10 +15,10 @@ use crate::settings::AgentSettings;
 
 /// A node's transport agent.
 ///
-/// Without arguments, Dragon starts it and passes everything through the environment and standard
-/// input. With `--native` it serves processes that use Conduit's own channels (the crate
-/// conduit-channels, or the Python package conduit_channels). It prints `CONDUIT_AGENT=NAME` when
-/// it is ready, and ends on SIGTERM or SIGINT.
+/// Dragon starts the agent without arguments and passes everything through the environment and
+/// standard input. With `--native`, the agent serves processes that use Conduit's own channels (the
+/// crate conduit-channels, or the Python package conduit_channels). Such an agent prints
+/// `CONDUIT_AGENT=NAME` when it is ready, and ends on SIGTERM, SIGINT or SIGHUP.
 #[derive(Debug, Parser)]
 #[command(name = "conduit-hsta", version)]
 pub(crate) struct Options {
@@ -26,8 +26,8 @@ pub(crate) struct Options {
     #[arg(long, required = true)]
     native: bool,
 
-    /// The agents of all nodes of the job, in the same order on each [default: this node alone,
-    /// without a network]
+    /// The addresses of the agents of all nodes of the job, in the same order on each node
+    /// [default: this node alone, without a network]
     #[arg(
         long,
         value_name = "ADDRESS:PORT,...",
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = DEFAULT_AGENT)]
     name: String,
 
-    /// End when standard input ends, that is, with the process that started the agent
+    /// End when standard input ends, so that the agent ends with the process that started it
     #[arg(long)]
     until_eof: bool,
 }
@@ -97,7 +97,7 @@ pub(crate) fn run(
     })
 }
 
-/// Opens the network. Returns it with all nodes.
+/// Opens the network. Returns the network and all nodes of the job.
 fn network(
     options: &Options,
     settings: &AgentSettings,
@@ -147,7 +147,8 @@ fn network(
     Ok((network, nodes))
 }
 
-/// Returns whether standard input has ended. Discards its content.
+/// Reads from standard input if it is readable, and discards what was read. Returns whether
+/// standard input has ended.
 fn has_input_ended() -> bool {
     let input = std::io::stdin();
     let mut asked = [PollFd::new(&input, PollFlags::IN)];

@@ -1,4 +1,4 @@
-//! The agent's settings, most of which Dragon's users know from its own agent.
+//! The agent's settings, most of which are also settings of Dragon's own agent.
 
 use agent::{Limits, Transfer};
 use networks::open::FarKind;

@@ -1,4 +1,4 @@
-//! Tests of `conduit-hsta`, started as its users start it.
+//! Tests of `conduit-hsta`, which they start in the way that users do.
 
 mod dragon;
 mod native;

@@ -1,5 +1,5 @@
-//! Tests `conduit-hsta` with unmodified Dragon's clients on one host. The cases are in Python, in
-//! `agent/dragon/tests`.
+//! Tests `conduit-hsta` with the clients of an unmodified Dragon on one host. The cases are Python
+//! scripts in `agent/dragon/tests`.
 
 #[path = "../../../dragon/tests/package/mod.rs"]
 mod package;
@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The time limit of all cases of a script, in seconds. They take half a minute on two busy cores.
+/// The time limit, in seconds, of all cases of a script together. The cases take half a minute on
+/// two busy cores.
 const LIMIT: &str = "600";
 
 #[test]
@@ -39,7 +40,7 @@ fn run(script: &str) {
     println!("{}", String::from_utf8_lossy(&output.stderr));
     let left = left(&name);
     for file in &left {
-        // Left by an aborted script; other scripts have to clean up themselves.
+        // An aborted script leaves these behind; other scripts have to clean up themselves.
         let _ = fs::remove_file(file);
     }
     assert!(output.status.success(), "{}", output.status);

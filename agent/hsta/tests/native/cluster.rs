@@ -1,4 +1,4 @@
-//! Agents and clients as processes that end with the test.
+//! Processes of agents and clients, which are killed when the test ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -15,10 +15,10 @@ use super::LIMIT;
 
 /// The agent's program.
 pub(super) const PROGRAM: &str = env!("CARGO_BIN_EXE_conduit-hsta");
-/// Selects the part of another process of this program.
+/// The variable that selects the part that another process of this program plays.
 pub(super) const PART: &str = "CONDUIT_TEST_PART";
 
-/// A process that is killed when this is dropped.
+/// A process that is killed when its `Process` is dropped.
 pub(super) struct Child(std::process::Child);
 
 impl Child {
@@ -51,7 +51,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -66,7 +66,7 @@ pub(super) fn agent() -> Command {
     command
 }
 
-/// Runs a program to its end. Returns its exit code and its output.
+/// Runs a program until it exits. Returns its exit code and its output.
 pub(super) fn run_to_end(mut command: Command) -> (i32, String) {
     command
         .stdin(Stdio::null())
@@ -104,7 +104,7 @@ impl Cluster {
 
     /// Starts a cluster with additional settings for each node.
     pub(super) fn start_with(nodes: usize, set: impl Fn(usize, &mut Command) + 'static) -> Self {
-        // Addresses that only this cluster uses, so that the ports are free.
+        // Only this cluster uses these addresses, so the ports are free.
         let address = |number: u32, node| {
             let process = std::process::id();
             let (high, low) = (1 + process / 250 % 250, process % 250);
@@ -171,7 +171,7 @@ impl Cluster {
         Client::to(&self.names[node]).expect("an agent")
     }
 
-    /// Starts a client process at a node, with the given part.
+    /// Starts a client process that plays the given part at a node.
     pub(super) fn spawn(&self, node: usize, part: &str) -> Child {
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         command
@@ -210,7 +210,7 @@ fn libfabric() -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfabric");
     fs::create_dir_all(&folder).expect("a folder");
     let link = folder.join("libfabric.so.1");
-    // Another run of these tests may be using it.
+    // Another run of these tests may be using the existing link.
     if fs::read_link(&link).ok().as_ref() != Some(&library) {
         let _ = fs::remove_file(&link);
         symlink(&library, &link).expect("a link to the library");

@@ -1,8 +1,8 @@
-//! Agents on the loopback interface, with clients in several processes.
+//! Tests of agents on the loopback interface, with clients in several processes.
 //!
-//! Other processes run the test [`client`] of this program; the environment selects their part.
-//! Nothing waits longer than [`LIMIT`], and agents end when their standard input does, that is,
-//! with the test.
+//! The other processes run the test [`client`] of this program; a variable of the environment
+//! selects the part that each of them plays. No wait exceeds [`LIMIT`]. Agents end when their
+//! standard input ends, so they end with the test.
 
 mod cluster;
 
@@ -34,7 +34,8 @@ fn of_capacity(capacity: u32) -> Options {
     }
 }
 
-/// The part of another process, which [`PART`] names, followed by the descriptors of channels.
+/// Plays the part of another process. The variable [`PART`] contains the part's name, followed by
+/// the descriptors of channels.
 #[test]
 fn client() {
     let Ok(part) = std::env::var(PART) else {
@@ -61,7 +62,7 @@ fn client() {
     }
 }
 
-/// Number of messages in a stream.
+/// The number of messages in a stream.
 const STREAM: u64 = 60;
 
 fn content(number: u64) -> Vec<u8> {
@@ -74,7 +75,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + number) as u8).collect()
 }
 
-/// Alternates between three handles of a process, and between modes.
+/// Sends a stream of messages, alternating between three handles and between modes.
 fn send_streams(to: &Channel) {
     let senders = [to.sender(), to.sender(), to.sender()];
     let mut pending = Vec::new();
@@ -107,7 +108,7 @@ fn they_do_so_by_a_dragonfly_too() {
     streams(&cluster, [1, 2, 3, 3]);
 }
 
-/// Starts processes on these nodes that send to a channel of the first node.
+/// Starts a process on each of these nodes that sends to a channel of the first node.
 fn streams(cluster: &Cluster, nodes: [usize; 4]) {
     let client = cluster.client(0);
     let channel = client.create(&of_capacity(7)).unwrap();
@@ -164,7 +165,7 @@ fn all_operations_work_on_another_nodes_channel() {
     assert!(!receipt.has_ended());
     assert_eq!(channel.receive(LONG).unwrap().bytes, [1; 5000]);
     receipt.wait().unwrap();
-    // An incoming message completes a waiting get.
+    // An incoming message completes a pending receive.
     let get = channel.start_receive(LONG).unwrap();
     let long = vec![9; 2_000_000];
     own.sender()
@@ -204,7 +205,7 @@ fn what_is_no_channel_is_a_named_error() {
             },
             Code::OBJECT_DESTROYED,
         ),
-        // Its client is gone, and so is the channel.
+        // The channel has ended with its client.
         (made.unwrap().descriptor(), Code::OBJECT_DESTROYED),
     ];
     for (descriptor, code) in cases {
@@ -215,7 +216,7 @@ fn what_is_no_channel_is_a_named_error() {
             assert_eq!(nothing.sender().send(b"x", mode, LONG), Err(code));
         }
     }
-    // More than the target's memory, and more than the sender's.
+    // One message exceeds the target's memory, and the other exceeds the sender's.
     let sender = client.attach(channel).sender();
     for bytes in [1 << 20, (32 << 20) + 1] {
         let sent = sender.send(&vec![1; bytes], ReturnMode::Deposited, LONG);
@@ -258,7 +259,7 @@ fn a_channel_that_is_destroyed_ends_all_that_waits_for_it() {
     assert_eq!(get.wait(), Err(gone));
 }
 
-/// Leaves requests of all kinds open, reports its own channel, and waits for its death.
+/// Leaves requests of all kinds open, reports its own channel, and waits to be killed.
 fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
     let gets: Vec<Pending<Received>> = (0..3).map(|_| empty.start_receive(LONG).unwrap()).collect();
     let poll = empty.start_poll(Poll::In, LONG).unwrap();
@@ -267,7 +268,7 @@ fn linger(client: &Client, empty: &Channel, full: &Channel, ready: &Channel) {
         .zip(MODES)
         .map(|(hints, mode)| sender.start(b"left", hints, mode, LONG).unwrap())
         .collect();
-    // A long message is sent only when the target requests it.
+    // A long message is sent only once the target requests it.
     let long = full.sender();
     let long = long
         .start(&vec![8; 500_000], 9, ReturnMode::Deposited, LONG)
@@ -300,7 +301,8 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
         let its = client.attach(Descriptor::from_bytes(&name).unwrap());
         let ends = its.start_poll(Poll::Full, LONG).unwrap();
         child.kill();
-        // The channel has gone with its client, whose requests the agent has given up before that.
+        // The channel has ended with its client. The agent gave up the client's requests before
+        // that.
         assert_eq!(ends.wait(), Err(Code::OBJECT_DESTROYED));
         let to_empty = client.attach(empty.descriptor()).sender();
         for hints in 0..3 {
@@ -312,7 +314,8 @@ fn a_killed_client_blocks_nobody_and_leaves_nothing() {
             assert_eq!(empty.receive(LONG).unwrap().hints, hints, "node {node}");
         }
         assert_eq!(full.receive(LONG).unwrap().bytes, b"first");
-        // Sends that were reported as complete or expect no report are done; the others are not.
+        // Sends that were reported as complete, or for which no report was requested, take place.
+        // The others do not.
         let left: Vec<u64> = (0..3).map(|_| full.receive(LONG).unwrap().hints).collect();
         assert_eq!(left, [0, 1, 2], "node {node}");
         full.sender()
@@ -351,7 +354,7 @@ fn a_killed_agent_is_an_error_and_its_successor_begins_anew() {
     let poll = to_full.start_poll(Poll::Out, LONG).unwrap();
     let get = to_empty.start_receive(LONG).unwrap();
     let own = empty.start_receive(LONG).unwrap();
-    // A stream from the node whose agent dies: each message arrives at most once.
+    // The node whose agent dies sends a stream, of which each message must arrive at most once.
     let stream = near.attach(kept.descriptor()).sender();
     let sent: Vec<_> = (0..300)
         .map(|hints| {
@@ -403,7 +406,8 @@ fn a_full_gateway_is_an_error_and_drains() {
     });
     let (near, far) = (cluster.client(0), cluster.client(1));
     let channel = near.create(&of_capacity(4)).unwrap();
-    // More than channel, agents and rings hold; each client has its share of the gateway.
+    // Send more than the channel, the agents and the rings hold. Each client can use only its share
+    // of the gateway.
     let fill = |client: Client| {
         let sender = client.attach(channel.descriptor()).sender();
         for hints in 0..5_000 {
@@ -424,12 +428,12 @@ fn a_full_gateway_is_an_error_and_drains() {
         let end = Instant::now() + LIMIT / 2;
         while probe() != Err(Code::GATEWAY_FULL) {
             if Instant::now() > end {
-                // Ends the waits of the other clients.
+                // Kill the other clients, which would wait forever.
                 channel.destroy().unwrap();
                 panic!("the gateway never fills up");
             }
         }
-        // Receives are still accepted, and served in order.
+        // Receives are still accepted, and are served in order.
         let mut next: BTreeMap<u64, u64> = BTreeMap::new();
         for _ in 0..20 {
             let received = full.receive(LONG).unwrap();
@@ -449,7 +453,7 @@ fn a_full_gateway_is_an_error_and_drains() {
     });
 }
 
-/// More messages than a client's share of the gateway and its rings hold.
+/// The number of messages, which exceeds what a client's share of the gateway and its rings hold.
 const LEFT: u64 = 3_000;
 
 #[test]
@@ -540,7 +544,7 @@ fn rank() {
 fn python_programs_use_channels() {
     let python = Command::new("python3").arg("--version").output();
     if !python.is_ok_and(|output| output.status.success()) {
-        // Visible with --nocapture, and in the output of a failed run.
+        // The line is visible with --nocapture, and in the output of a failed run.
         println!("skipped: there is no python3");
         return;
     }
