@@ -1,4 +1,4 @@
-//! Builds with cargo.
+//! Builds programs and libraries with cargo.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -16,11 +16,11 @@ use crate::command;
 /// A threading mode of GASNet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
-    /// One thread.
+    /// The program has one thread.
     Seq,
-    /// Several threads, one of them inside the library at a time.
+    /// The program has several threads, of which one at a time calls the library.
     Parsync,
-    /// Several threads.
+    /// The program has several threads, which may call the library at the same time.
     Par,
 }
 
@@ -39,18 +39,18 @@ impl fmt::Display for Mode {
 pub enum Library {
     /// An archive.
     Static,
-    /// A library loaded when a program starts or later.
+    /// A shared library, which is loaded when a program starts or later.
     Shared,
 }
 
-/// Builds the library of one of this workspace's packages in cargo's profile `dev`, once per
-/// process.
+/// Builds the library of one of this workspace's packages in cargo's profile `dev`, and returns its
+/// path. Each library is built only once per process.
 ///
 /// # Errors
 /// Returns an error if cargo fails or builds no such library.
 pub fn library(package: &'static str, kind: Library) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<(&str, bool), PathBuf>> = Mutex::new(BTreeMap::new());
-    // The lock is held during the build, so that a second thread waits for the first one's library.
+    // Hold the lock during the build, so that a second thread waits for the first one's library.
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (package, kind == Library::Shared);
     if let Some(library) = built.get(&key) {
@@ -61,7 +61,7 @@ pub fn library(package: &'static str, kind: Library) -> Result<PathBuf> {
     Ok(library)
 }
 
-/// Cargo, in this workspace.
+/// Runs cargo in this workspace.
 #[derive(Debug)]
 pub(crate) struct Cargo {
     program: OsString,
@@ -75,7 +75,8 @@ pub(crate) struct Launchers {
     pub(crate) gasnetrun: PathBuf,
 }
 
-/// One of cargo's messages: the one that reports a built artifact.
+/// One of cargo's messages. All fields except `reason` are those of messages that report a built
+/// artifact.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Message {
     reason: String,
@@ -112,7 +113,7 @@ impl Cargo {
         &self.root
     }
 
-    /// Builds the static library of a threading mode.
+    /// Builds GASNet's static library for a threading mode.
     pub(crate) fn gasnet(&self, mode: Mode, profile: &str) -> Result<PathBuf> {
         let features: &[&str] = match mode {
             Mode::Seq => &[],
@@ -122,7 +123,7 @@ impl Cargo {
         self.library("pgas-gasnet", Library::Static, features, profile)
     }
 
-    /// Builds the static library of the portable tools.
+    /// Builds the static library of GASNet's portable tools.
     pub(crate) fn tools(&self, profile: &str) -> Result<PathBuf> {
         self.library("pgas-gasnet-tools", Library::Static, &[], profile)
     }
@@ -211,8 +212,8 @@ impl Message {
     }
 }
 
-/// The prefix of packages for use outside the workspace. Their libraries and programs do not have
-/// it.
+/// The prefix of the names of packages for use outside the workspace. The names of their libraries
+/// and programs lack the prefix.
 const PREFIX: &str = "pgas-";
 
 /// Runs a command that builds a package's library and returns the library, found by its file

@@ -1,17 +1,18 @@
-//! Runs programs, with errors that name them.
+//! Runs programs. Errors name the command line.
 
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Returns the command line as typed in a shell if no word needs quotes.
+/// Returns the command line without quotes: a shell accepts it if no word needs them.
 pub(crate) fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let words: Vec<_> = words.map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// Runs a command and returns its standard output; its standard error is this process's.
+/// Runs a command and returns its standard output. The command shares this process's standard
+/// error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let Output { status, stdout, .. } = command
         .stdin(Stdio::null())

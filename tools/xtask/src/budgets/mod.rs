@@ -1,7 +1,7 @@
-//! `cargo xtask budgets`: compares the instructions of each hot path with its budget.
+//! `cargo xtask budgets`: compares the number of instructions of each hot path with its budget.
 //!
-//! - [`table`]: counts, the tools that they depend on, and the file with both;
-//! - [`verdict`]: comparison of counts with their budgets.
+//! - [`table`] has the counts, the tools that they depend on, and the format of the file with both;
+//! - [`verdict`] compares counts with their budgets.
 
 mod table;
 mod verdict;
@@ -20,21 +20,22 @@ use crate::build::Mode;
 use crate::command;
 use crate::install::{Conduit, Install};
 
-/// The committed budgets, in the workspace's folder.
+/// The file with the committed budgets, relative to the workspace's folder.
 const FILE: &str = "tools/conduit-perf/budgets.tsv";
-/// The prefix of the C library, in the workspace's folder; `.ci/run` uses the same.
+/// The prefix under which the C library is installed, relative to the workspace's folder. `.ci/run`
+/// uses the same prefix.
 const PREFIX: &str = "target/prefix";
 
 /// Count the instructions of each hot path and compare them with the budgets
 ///
 /// Builds conduit-perf and the optimised C library, and counts with valgrind. Fails if a count is
 /// more than 2 % above its budget in tools/conduit-perf/budgets.tsv. Counts do not depend on the
-/// machine's load, but on the compilers, the C library and the processor's extensions. Where these
-/// differ from those recorded in the file, the tolerance is 10 %.
+/// machine's load, but they do depend on the compilers, the C library and the processor's
+/// extensions. If these differ from the ones recorded in the file, the tolerance is 10 %.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Budgets {
-    /// Operations, by name or the first words of it; all if none is named. The C library is built
-    /// only if operations through the C headers (c) are included
+    /// The operations to count, given by their names or the first words of their names [default:
+    /// all]. The C library is built only if operations through the C headers (c) are among them
     #[arg(conflicts_with = "write")]
     operations: Vec<String>,
 
@@ -75,9 +76,9 @@ impl Budgets {
         Ok(())
     }
 
-    /// Builds the measured programs and counts.
+    /// Builds the programs to measure and counts their instructions.
     fn count(&self, cargo: &Cargo) -> Result<Table> {
-        // Checked first, because building takes minutes.
+        // Check for valgrind first, because building takes minutes.
         command::output(Command::new("valgrind").arg("--version"))
             .context("counting instructions needs valgrind; install the package of that name")?;
         let program = cargo.program("conduit-perf", "release")?;

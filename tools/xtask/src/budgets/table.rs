@@ -1,5 +1,5 @@
-//! Instructions by operation, and the tools that they depend on. The file lists the tools, a blank
-//! line, and then the operations.
+//! The number of instructions of each operation, and the tools that the numbers depend on. The file
+//! lists the tools, then a blank line, and then the operations.
 
 use std::fmt;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::build::Cargo;
 use crate::command;
 use crate::install::c_compiler;
 
-/// Names and versions of the tools that counts depend on, besides the code.
+/// The names and versions of the tools that counts depend on, besides the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tools(pub(super) Vec<(String, String)>);
 
@@ -23,7 +23,7 @@ pub(super) struct Table {
     pub(super) counts: Vec<Count>,
 }
 
-/// Instructions of one operation.
+/// The number of instructions of one operation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct Count {
     pub(super) name: String,
@@ -49,7 +49,7 @@ impl Tools {
         Ok(Self(tools.map(owned).into()))
     }
 
-    /// Describes each tool whose version is not the one in `others`.
+    /// Describes each tool whose version differs from the one in `others`.
     pub(super) fn differences(&self, others: &Self) -> Vec<String> {
         let version = |of: &Self, name: &str| {
             let found = of.0.iter().find(|(known, _)| known == name);
@@ -77,9 +77,9 @@ impl Tools {
     }
 }
 
-/// Returns the architecture, and the extension by which C libraries choose how to copy. Other
-/// properties do not matter: valgrind presents the same few processors to the program on every
-/// machine.
+/// Returns the processor's architecture, and the extension by which C libraries choose how to copy.
+/// Other properties do not matter, because valgrind presents one of the same few processors to the
+/// program on every machine.
 fn processor() -> String {
     #[cfg(target_arch = "x86_64")]
     if std::arch::is_x86_feature_detected!("avx2") {
@@ -88,14 +88,14 @@ fn processor() -> String {
     std::env::consts::ARCH.to_owned()
 }
 
-/// Returns whether `asked` is the operation's name or the first words of it.
+/// Returns whether `asked` is the operation's name or consists of its first words.
 pub(super) fn means(asked: &str, name: &str) -> bool {
     let rest = name.strip_prefix(asked);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
 impl Table {
-    /// Keeps the requested operations; all if none was requested.
+    /// Keeps only the requested operations, or all of them if none was requested.
     pub(super) fn only(mut self, asked: &[String]) -> Self {
         let is_asked = |count: &Count| asked.iter().any(|asked| means(asked, &count.name));
         self.counts
@@ -109,7 +109,8 @@ pub(super) fn read_counts(lines: &str) -> Result<Vec<Count>> {
     let count = |line: &str| {
         let mut count: Count =
             serde_json::from_str(line).with_context(|| format!("invalid count: {line}"))?;
-        // Rounded as in the file, so that a count equals the budget written from it.
+        // Round the number in the same way as in the file, so that a count equals the budget
+        // written from it.
         count.instructions = (count.instructions * 100.0).round() / 100.0;
         Ok(count)
     };

@@ -4,10 +4,10 @@ use std::fmt;
 
 use super::table::{Count, Table};
 
-/// Tolerance above and below a budget, in percent.
+/// The tolerance above and below a budget, in per cent.
 const TOLERANCE: f64 = 2.0;
-/// Tolerance where the tools differ from those of the budgets, because other compilers yield other
-/// counts.
+/// The tolerance if the tools differ from those with which the budgets were counted, in per cent.
+/// It is larger because other compilers yield other counts.
 const OTHER_TOOLS: f64 = 10.0;
 
 /// All counts beside their budgets.
@@ -36,7 +36,8 @@ enum Verdict {
 }
 
 impl Row {
-    /// Returns the change from the budget, in percent.
+    /// Returns the change from the budget, in per cent; `None` if the budget or the count is
+    /// missing.
     fn change(&self) -> Option<f64> {
         let (budget, now) = (self.budget?, self.now?);
         match now == budget {
@@ -86,7 +87,7 @@ impl Judged {
         verdicts.filter(|found| *found == verdict).count()
     }
 
-    /// Returns whether every operation has a budget and is not above it.
+    /// Returns whether every operation has a budget and a count, and no count is above its budget.
     pub(super) fn is_good(&self) -> bool {
         [Verdict::Above, Verdict::NoBudget, Verdict::NotCounted]
             .iter()

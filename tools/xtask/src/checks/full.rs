@@ -17,13 +17,13 @@ use crate::build::Cargo;
 use crate::build::Mode;
 use crate::install::Install;
 
-/// The number of concurrent test programs, and of concurrent tests in each. Oversubscribing the
-/// processors fills the time in which tests wait.
+/// The number of test programs that run concurrently. More tests run at the same time than there
+/// are processors, to use the time in which tests wait.
 const PROGRAMS: usize = 2;
-/// See [`PROGRAMS`].
+/// The number of tests that run concurrently in each test program.
 const THREADS: usize = 2;
 
-/// The longest test programs, which start first.
+/// The test programs that take longest, which start first.
 const LONGEST: [&str; 5] = [
     "tests/jobs",
     "tests/conformance",
@@ -56,7 +56,7 @@ pub struct Full {
     pub json: PathBuf,
 }
 
-/// A part of the full run, which can run on a separate machine.
+/// A part of the full run. Parts can run on different machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Part {
     /// Formatting, clippy, documentation and the book.
@@ -151,7 +151,7 @@ pub(super) fn tests(
 
 pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> Result<()> {
     steps.command("the tour", cargo.task("run").arg("--release"))?;
-    // The prefix where make and pkg-config find the library.
+    // Install the library under this prefix, where make and pkg-config find it.
     let prefix = cargo.root().join("target/prefix");
     let install = Install {
         modes: vec![Mode::Seq, Mode::Par],
@@ -171,7 +171,7 @@ pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> 
         .args(["-p", "pgas-credits", "--lib"])
         .env("RUSTFLAGS", "--cfg loom")
         .env("CARGO_TARGET_DIR", cargo.root().join("target/loom"));
-    // Model checks visit all orders, so optimising them pays off.
+    // Model checks visit all interleavings, so they are worth optimising.
     for package in [
         "loom",
         "generator",
@@ -183,7 +183,7 @@ pub(super) fn release(cargo: &Cargo, steps: &mut Steps, sample: Option<u64>) -> 
         loom.args(["--config", &optimised]);
     }
     loom.arg("loom");
-    // Run both at the same time, because each alone leaves a processor idle.
+    // Run the two commands at the same time, because each of them alone leaves a processor idle.
     steps.step("optimised headers, model checks", || {
         thread::scope(|scope| {
             let checks = scope.spawn(|| run(&mut loom));

@@ -46,7 +46,7 @@ struct Target {
 }
 
 impl Members {
-    /// Queries cargo.
+    /// Reads the packages from `cargo metadata`.
     pub(super) fn read(cargo: &Cargo) -> Result<Self> {
         let mut command = cargo.task("metadata");
         let text = command::output(command.args(["--format-version", "1", "--no-deps"]))?;
@@ -84,7 +84,7 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    /// Returns whether the package has unit tests.
+    /// Returns whether the package has a library with unit tests.
     pub(super) fn has_library(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|member| member.has_library)
     }

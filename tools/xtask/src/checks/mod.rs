@@ -1,9 +1,9 @@
-//! The checks of a change: [`Quick`] during development, [`Full`] before it lands, and [`Nightly`]
-//! for searches that take longer.
+//! The checks of a change: [`Quick`] runs during development, [`Full`] before the change lands, and
+//! [`Nightly`] every night, for searches that take longer.
 //!
-//! - [`steps`]: commands that run in sequence, with their times;
-//! - [`programs`]: test programs, several at a time, with the time of each test;
-//! - [`members`]: the workspace's packages and their dependencies on each other.
+//! - [`steps`] runs commands in sequence and records their times;
+//! - [`programs`] runs several test programs at a time and records the time of each test;
+//! - [`members`] finds the workspace's packages and their dependencies on each other.
 
 mod full;
 mod members;

@@ -1,4 +1,4 @@
-//! `cargo xtask nightly`: searches and simulations that take too long for each change.
+//! `cargo xtask nightly`: searches and simulations that take too long to run for each change.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,11 +8,12 @@ use super::programs::Results;
 use super::steps::Steps;
 use crate::build::Cargo;
 
-/// Run searches, simulations and models that take too long for each change
+/// Run searches, simulations and models that take too long to run for each change
 #[derive(Debug, Clone, Args)]
 pub struct Nightly {}
 
-/// Each step: its title, the words of a cargo command, and a variable.
+/// The steps. Each consists of its title, the words of a cargo command, and an environment variable
+/// with its value.
 const WORK: [(&str, &str, (&str, &str)); 10] = [
     (
         "large figures",
@@ -66,9 +67,9 @@ const WORK: [(&str, &str, (&str, &str)); 10] = [
     ),
 ];
 
-/// The tests that run under AddressSanitizer: those of memory that is given up or lost with a
-/// killed rank, and of data in pieces. C programs are excluded because their compiler would need
-/// the same runtime.
+/// The steps with tests that run under AddressSanitizer. These are tests of memory that is given up
+/// or that is lost with a killed rank, and of data in pieces. C programs are excluded because their
+/// compiler would need the same sanitizer runtime.
 const UNDER_ASAN: [(&str, &str); 2] = [
     (
         "AddressSanitizer: engine",
@@ -81,10 +82,11 @@ const UNDER_ASAN: [(&str, &str); 2] = [
 ];
 
 /// The environment for AddressSanitizer builds. The target is set explicitly so that build scripts
-/// and macros are built without the sanitizer. Programs export only the functions of the
-/// sanitizer's runtime to the libraries that they load, such as the double of Portals 4, because
-/// several copies of those libraries have symbols of the same names. Leak detection is off because
-/// a library's self-test and exiting processes leave memory allocated on purpose.
+/// and macros are built without the sanitizer. To the libraries that they load, such as the test
+/// double of Portals 4, programs export only the functions of the sanitizer's runtime. Exporting
+/// more would be wrong because several copies of those libraries have symbols with the same names.
+/// Leak detection is off because a library's self-test and exiting processes leave memory allocated
+/// on purpose.
 const ASAN: [(&str, &str); 6] = [
     ("RUSTC_BOOTSTRAP", "1"),
     (
@@ -105,7 +107,7 @@ impl Nightly {
     pub fn run(&self) -> Result<()> {
         let cargo = Cargo::new();
         let mut steps = Steps::default();
-        // All tests, where a full run uses a sample.
+        // Run all tests; a full run uses a sample.
         let mut first = full::tests(&cargo, &mut steps, None, &mut Results::default());
         first = first.and(full::release(&cargo, &mut steps, None));
         for (title, words, (name, value)) in WORK {

@@ -1,5 +1,5 @@
-//! Finds the test programs that cargo has built and runs several at a time, with the time of each
-//! test.
+//! Finds the test programs that cargo has built, runs several of them at a time, and records the
+//! time of each test.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,16 +16,17 @@ use serde::Serialize;
 use super::steps::processor_seconds;
 use crate::build::Message;
 
-/// The variable with which tests sample large sets of cases: `tests/src/sample.rs`.
+/// The variable that makes tests sample large sets of cases (see `tests/src/sample.rs`). Its value
+/// is the seed.
 pub(super) const SAMPLE: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable with which the conformance suite samples its cases: `COUNT,SEED`.
+/// The variable that makes the conformance suite sample its cases. Its value is `COUNT,SEED`.
 const CASES: &str = "CONDUIT_TEST_CASES";
 
 /// A test program.
 #[derive(Debug)]
 pub(super) struct Program {
-    /// Its package and target.
+    /// The folder of the program's package and the name of its target, separated by a slash.
     pub(super) name: String,
     path: PathBuf,
     folder: PathBuf,
@@ -33,7 +34,7 @@ pub(super) struct Program {
     variable: Option<(&'static str, String)>,
 }
 
-/// A test that ran.
+/// A test that has run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Test {
     pub(super) program: String,
@@ -50,7 +51,7 @@ enum Outcome {
     Ignored,
 }
 
-/// The outcome of a program.
+/// The result of running one program.
 struct Run {
     tests: Vec<Test>,
     processor_seconds: f64,
@@ -58,14 +59,15 @@ struct Run {
     output: Option<String>,
 }
 
-/// The results of several programs.
+/// The results of running several programs.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) tests: Vec<Test>,
     failed: Vec<String>,
 }
 
-/// Returns the test programs among the artifacts that cargo has built in this workspace's folder.
+/// Returns the test programs among the artifacts that cargo has built. `root` is the workspace's
+/// folder.
 pub(super) fn found(messages: &[Message], root: &Path) -> Vec<Program> {
     let program = |message: &Message| {
         let target = message.target.as_ref()?;
@@ -90,8 +92,8 @@ impl Program {
         self
     }
 
-    /// Restricts the run to `count` of the tests, sampled with a seed: for programs that accept at
-    /// most one name.
+    /// Restricts the run to `count` cases, which the program samples with the seed. This is for the
+    /// conformance suite, which accepts at most one test name.
     pub(super) fn drawn(mut self, count: usize, seed: u64) -> Self {
         self.variable = Some((CASES, format!("{count},{seed}")));
         self
@@ -127,7 +129,7 @@ impl Program {
         command
     }
 
-    /// Runs the program to its end.
+    /// Runs the program until it exits.
     fn run(&self, threads: usize, sample: Option<u64>) -> Result<Run> {
         let order = self.list()?;
         let begun = Instant::now();
@@ -142,7 +144,7 @@ impl Program {
         let mut errors = child.stderr.take().context("a pipe")?;
         let errors = thread::spawn(move || {
             let mut bytes = Vec::new();
-            // Unreadable output is not shown.
+            // Output that cannot be read is not shown.
             let _ = errors.read_to_end(&mut bytes);
             String::from_utf8_lossy(&bytes).into_owned()
         });
@@ -159,8 +161,8 @@ impl Program {
         let status = child.wait()?;
         let errors = errors.join().unwrap_or_default();
         let tests = timed(&self.name, &order, &ends, threads);
-        // Failures come last, because a log may be truncated and processes started by tests can
-        // write much.
+        // Put the failures last: processes that tests start can write a lot, and a log may be
+        // truncated at its beginning.
         let output = (!status.success()).then(|| format!("{errors}{text}{status}"));
         Ok(Run {
             tests,
@@ -170,7 +172,7 @@ impl Program {
     }
 }
 
-/// Returns the test whose end a line of a test program reports, and the outcome.
+/// Returns the test whose end the line of a test program's output reports, and its outcome.
 fn ended(line: &str) -> Option<(&str, Outcome)> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let outcome = match outcome.split([',', ' ']).next()? {
@@ -182,8 +184,8 @@ fn ended(line: &str) -> Option<(&str, Outcome)> {
     Some((name.trim_end_matches(" - should panic"), outcome))
 }
 
-/// Returns the tests with their times: each test, in the order of the list, begins when a thread
-/// becomes free.
+/// Returns the tests with their times, on the assumption that the next test in the order of the
+/// list begins as soon as a thread becomes free.
 fn timed(
     program: &str,
     order: &[String],
@@ -207,8 +209,9 @@ fn timed(
     ends.iter().map(test).collect()
 }
 
-/// Runs programs in order, `at_a_time` of them concurrently, with a sample of this seed where tests
-/// support it. Prints a line for each program, and the whole output of those that failed.
+/// Runs programs in order, `at_a_time` of them concurrently, each with `threads` concurrent tests.
+/// If `sample` is given, tests that support it run only a sample with this seed. Prints a line for
+/// each program, and the whole output of each program that fails.
 ///
 /// # Errors
 /// Returns an error if a program cannot be run.
@@ -270,7 +273,7 @@ impl Results {
         )
     }
 
-    /// Returns the tests that took longest.
+    /// Returns the `count` tests that took longest, the slowest first.
     pub(super) fn slowest(&self, count: usize) -> Vec<&Test> {
         let mut tests: Vec<&Test> = self.tests.iter().collect();
         tests.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));

@@ -15,8 +15,8 @@ use crate::command;
 
 /// The number of conformance cases in the sample.
 const CASES: usize = 100;
-/// Tests that install the C library first, which takes as long as all other checks: sampled only
-/// where it changed.
+/// The groups of tests that first install the C library, which takes as long as all other checks.
+/// They are sampled only if the C library has changed.
 const INSTALLED: [&str; 2] = ["c_interface::", "install::"];
 /// The number of multi-process jobs in the sample.
 const JOBS: usize = 10;
@@ -27,7 +27,8 @@ const JOBS: usize = 10;
 /// packages that depend on them; a sample of the conformance cases and of the multi-process jobs.
 #[derive(Debug, Clone, Args)]
 pub struct Quick {
-    /// Packages that have changed [default: those of uncommitted files, else of the last commit]
+    /// Packages that have changed [default: those with uncommitted changes, or else those that the
+    /// last commit changed]
     #[arg(value_name = "CRATE")]
     pub packages: Vec<String>,
 
@@ -129,7 +130,8 @@ fn run_tests(
     })
 }
 
-/// Returns the packages of uncommitted files, or else of the last commit.
+/// Returns the packages with uncommitted changes or, if there are none, those that the last commit
+/// changed.
 fn changed_packages(cargo: &Cargo, members: &Members) -> Result<BTreeSet<String>> {
     let files = |arguments: &[&str]| -> Result<String> {
         let mut git = Command::new("git");

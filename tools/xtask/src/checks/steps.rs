@@ -1,4 +1,4 @@
-//! Steps with their times: commands that run in sequence and stop at the first failure.
+//! Steps of a check, which run in sequence, and their times.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use crate::command;
 
-/// The time limit in seconds, far above the time of any step: a program that hangs counts as a
-/// failure.
+/// The time limit of a command in seconds, after which it counts as failed. The limit far exceeds
+/// the time of any step, so only commands that hang reach it.
 const LIMIT: &str = "1800";
 
-/// The steps so far, in order.
+/// The steps that have run so far, in order.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Steps(Vec<Step>);
 
@@ -27,7 +27,7 @@ struct Step {
 }
 
 impl Steps {
-    /// Runs a step.
+    /// Runs a step and records its times and whether it has passed.
     ///
     /// # Errors
     /// Returns the step's own error.
@@ -76,7 +76,7 @@ impl Steps {
         self.0.iter().map(line).collect()
     }
 
-    /// Returns the time of all steps.
+    /// Returns the total time of all steps.
     pub(super) fn total(&self) -> Duration {
         Duration::from_secs_f64(self.0.iter().map(|step| step.seconds).sum())
     }
@@ -105,7 +105,7 @@ pub(super) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Returns the same command with a time limit and no standard input.
+/// Returns the same command with a time limit and with an empty standard input.
 fn limited(command: &Command) -> Command {
     let mut limited = Command::new("timeout");
     limited

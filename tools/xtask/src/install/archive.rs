@@ -1,12 +1,12 @@
 //! Turns cargo's static library into libraries that export only C symbols.
 //!
 //! The static library that rustc writes contains the standard library and every dependency with all
-//! their symbols global: two Rust libraries in one program then collide, and a client sees
-//! thousands of irrelevant names. Everything that the C functions need is therefore linked into one
-//! object first (`ld -r`), and `objcopy` makes all other symbols local. That object is the static
-//! library, and the shared library is linked from it: optimising the whole twice, as cargo does for
-//! its own shared libraries, takes twice the time. Only programs that any C compiler uses for
-//! linking are called.
+//! their symbols global: two Rust libraries in one program would collide, and a client would see
+//! thousands of irrelevant names. Therefore everything that the C functions need is first linked
+//! into one object (`ld -r`), and `objcopy` makes all symbols local except those of the C
+//! functions. The static library consists of that object, and the shared library is linked from it.
+//! Letting cargo build the shared library instead would optimise everything a second time and take
+//! twice as long. The only programs called are those that any C compiler uses for linking.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
@@ -19,12 +19,13 @@ use anyhow::{Context, Result, ensure};
 use super::settings::SYSTEM_LIBRARIES;
 use crate::command;
 
-/// The prefixes of the interface's names: GASNet's own, and those for use by its headers.
+/// The prefixes of the interface's names, which are GASNet's own and those that only its headers
+/// use.
 const PUBLIC: [&str; 4] = ["gex_", "gasnet", "_gasnet", "conduit_"];
 
-/// The treatment of a shared library's debug information. A static library's is always removed:
-/// with its relocations it would be nine tenths of the library, and of each program's link.
-/// Function names stay, for backtraces.
+/// The treatment of a shared library's debug information. A static library's debug information is
+/// always removed: with its relocations it would be nine tenths of the library, and would have to
+/// be read for the linking of each program. Function names are kept for backtraces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DebugInfo {
     /// Removed.
@@ -38,7 +39,7 @@ pub(super) enum DebugInfo {
 pub(super) struct Object {
     folder: PathBuf,
     linked: PathBuf,
-    /// The interface's symbols, in order.
+    /// The interface's symbols, sorted by name.
     pub(super) exports: Vec<String>,
 }
 
@@ -52,7 +53,7 @@ impl Object {
             "{} has no symbols of the interface",
             archive.display()
         );
-        // A file of linker options: each symbol is a root for garbage collection.
+        // Write a file of linker options that make each symbol a root for garbage collection.
         let mut roots = String::new();
         for name in &exports {
             writeln!(roots, "--undefined={name}")?;
@@ -60,8 +61,9 @@ impl Object {
         let path = folder.join("roots");
         write(&path, &roots)?;
         let linked = folder.join("linked.o");
-        // The linker would discard section groups (COMDAT in C++) if another library has one of the
-        // same name, along with symbols that are local by then.
+        // Without --force-group-allocation, the linker of a client would discard a section group
+        // (COMDAT in C++) if another library has a group of the same name, together with symbols
+        // that are local by then.
         command::run(
             Command::new("ld")
                 .args(["-r", "--gc-sections", "--force-group-allocation", "-o"])
@@ -77,13 +79,14 @@ impl Object {
         })
     }
 
-    /// Creates the static library. Symbols in `weak` yield to another library's.
+    /// Creates the static library. Its symbols in `weak` give way to those of other libraries.
     pub(super) fn make_static(&self, weak: &[String], to: &Path) -> Result<()> {
         let object = self.localised("static.o", weak, &["--strip-debug"])?;
         if to.exists() {
             fs::remove_file(to).with_context(|| format!("replacing {}", to.display()))?;
         }
-        // D: no dates or users in the archive, so that equal libraries are equal files.
+        // With D, the archive contains neither dates nor users, so that equal libraries are equal
+        // files.
         command::run(Command::new("ar").arg("rcsD").arg(to).arg(&object))
     }
 
@@ -128,7 +131,8 @@ impl Object {
             write(&path, &lines(weak))?;
             objcopy.arg(option("--weaken-symbols=", &path));
         }
-        // The bitcode is for rustc; linkers with a plugin for another version of LLVM fail on it.
+        // Remove the bitcode, which only rustc uses: linkers with a plugin for another version of
+        // LLVM fail on it.
         objcopy.args(["--remove-section=.llvmbc", "--remove-section=.llvmcmd"]);
         command::run(objcopy.args(options).arg(&self.linked).arg(&object))?;
         Ok(object)
@@ -145,7 +149,7 @@ pub(super) fn strip(program: &Path, to: &Path) -> Result<()> {
     )
 }
 
-/// Returns the interface's symbols among those that a static library defines, in order.
+/// Returns the interface's symbols among those that a static library defines, sorted by name.
 fn exports(archive: &Path) -> Result<Vec<String>> {
     let text = command::output(
         Command::new("readelf")
@@ -162,10 +166,10 @@ fn exports(archive: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the name in a line of readelf's output, if it belongs to the interface.
+/// Returns the symbol in a line of readelf's output if it belongs to the interface.
 fn exported(line: &str) -> Option<&str> {
-    // Number, value, size, type, binding, visibility, section, name. Hidden symbols are shared only
-    // among the files of one library.
+    // The columns are number, value, size, type, binding, visibility, section and name. Hidden
+    // symbols are not part of the interface, because only the files of one library share them.
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, _, _, _, "GLOBAL" | "WEAK", "DEFAULT", section, name] = words[..] else {
         return None;

@@ -1,12 +1,13 @@
-//! CMake's package `GASNet`, in `lib/cmake/GASNet`: targets `GASNet::<c>-<mode>`, named as in the
-//! modules `FindGASNet` that projects bundle, and `GASNet::GASNet` for the one selected by
-//! `GASNet_CONDUIT` and `GASNet_THREADING`.
+//! CMake's package `GASNet`, in `lib/cmake/GASNet`. It defines the targets `GASNet::<c>-<mode>`,
+//! which have the same names as in the `FindGASNet` modules that projects bundle, and the target
+//! `GASNet::GASNet`, which stands for the one that `GASNet_CONDUIT` and `GASNet_THREADING` select.
 
 use super::Conduit;
 use super::settings::{SYSTEM_LIBRARIES, Variables};
 use crate::build::Mode;
 
-/// The package's configuration, which includes the files of the installed targets beside it.
+/// The package's configuration file, which includes the files of the installed targets in the same
+/// folder.
 pub(super) const CONFIG: &str = r#"get_filename_component(_GASNet_PREFIX "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 set(GASNet_CONDUITS)
 set(GASNet_THREADING_OPTS)
@@ -39,8 +40,8 @@ if(GASNet_CONDUIT AND GASNet_THREADING AND NOT TARGET GASNet::GASNet)
 endif()
 "#;
 
-/// Returns the file that checks the requested release: releases are dates, and later ones include
-/// earlier ones.
+/// Returns the text of the file that checks the requested release. Releases are dates, and later
+/// releases are compatible with earlier ones.
 pub(super) fn version(release: &str) -> String {
     format!(
         r#"set(PACKAGE_VERSION "{release}")
@@ -56,15 +57,15 @@ endif()
     )
 }
 
-/// Returns the words of a variable without their prefixes, as a CMake list.
+/// Returns the words that begin with `start`, without that prefix, as a CMake list.
 fn list(words: &str, start: &str) -> String {
     let words = words.split_whitespace();
     let bare: Vec<&str> = words.filter_map(|word| word.strip_prefix(start)).collect();
     bare.join(";")
 }
 
-/// Returns one target. It derives the prefix from its own location, so the installation may be
-/// moved.
+/// Returns the text of the file of one target. The configuration file that includes it derives the
+/// prefix from its own location, so the installation may be moved.
 pub(super) fn target(conduit: Conduit, mode: Mode, variables: &Variables) -> String {
     let value = |wanted: &str| {
         let found = variables.iter().find(|(name, _)| *name == wanted);

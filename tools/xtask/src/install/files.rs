@@ -1,5 +1,5 @@
-//! Writes under the prefix such that reinstalling changes nothing and other processes never see an
-//! incomplete file.
+//! Writes files under the prefix. Reinstalling the same contents changes nothing, and other
+//! processes never see an incomplete file.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,13 +13,13 @@ pub(super) fn folder(path: &Path) -> Result<()> {
     fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))
 }
 
-/// Writes a file that all users may read. If the contents are unchanged, so is the file's date, so
-/// that clients' makefiles do not rebuild.
+/// Writes a file that all users may read. If the contents are unchanged, the file's date is
+/// unchanged too, so that clients' makefiles rebuild nothing.
 pub(super) fn text(path: &Path, contents: &str) -> Result<()> {
     bytes(path, contents.as_bytes(), 0o644)
 }
 
-/// Copies a file and keeps it executable if it is.
+/// Copies a file. The copy is executable if the original is.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     let contents = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
     let mode = fs::metadata(from)
@@ -52,7 +52,7 @@ pub(super) fn link(path: &Path, target: &str) -> Result<()> {
         return Ok(());
     }
     let new = beside(path);
-    // An interrupted install may have left it.
+    // An interrupted installation may have left a file of this name.
     let _ = fs::remove_file(&new);
     symlink(target, &new).with_context(making)?;
     fs::rename(&new, path).with_context(making)

@@ -1,8 +1,9 @@
-//! Make fragments: `include/<c>-conduit/<c>-<mode>.mak` and `include/gasnet_tools-<mode>.mak`.
+//! The make fragments `include/<c>-conduit/<c>-<mode>.mak` and `include/gasnet_tools-<mode>.mak`.
 
 use super::settings::Variables;
 
-/// Flags that a user passes on make's command line, appended to ours, as GASNet's README promises.
+/// The variables to which flags from make's command line are appended, and the variables in which
+/// users pass these flags, as GASNet's README documents.
 const MANUAL: [(&str, &str); 7] = [
     ("GASNET_DEFINES", "MANUAL_DEFINES"),
     ("GASNET_CFLAGS", "MANUAL_CFLAGS"),

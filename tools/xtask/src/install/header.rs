@@ -1,8 +1,8 @@
-//! `include/<c>-conduit/gasnet_core.h`: the header that states the conduit of its folder, by which
-//! programs choose their conduit.
+//! The header `include/<c>-conduit/gasnet_core.h`, which defines the conduit that its folder stands
+//! for. Programs choose their conduit by this folder.
 //!
-//! Build systems look for this header to detect a conduit, and some pass on only the include
-//! folders, without `GASNET_DEFINES`.
+//! Build systems look for this header to detect a conduit, and some pass only the include folders
+//! to the compiler, without `GASNET_DEFINES`.
 
 use clap::ValueEnum;
 

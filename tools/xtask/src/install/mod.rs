@@ -1,11 +1,11 @@
 //! `cargo xtask install`: installs the C library, its headers, the files for build systems, the
 //! launchers, and the plugin for Mercury under one prefix.
 //!
-//! - [`archive`]: turns cargo's static library into one that exports only C symbols;
-//! - [`variant`]: the files of one build (optimised or debug);
-//! - [`fragment`], [`package`], [`cmake`], [`header`]: the texts that build systems and the
-//!   compiler read;
-//! - [`files`]: writes under the prefix such that reinstalling changes nothing.
+//! - [`archive`] turns cargo's static library into libraries that export only C symbols;
+//! - [`variant`] installs the files of one build (optimised or debug);
+//! - [`fragment`], [`package`], [`cmake`] and [`header`] make the texts that build systems and the
+//!   compiler read, and [`settings`] the values in them;
+//! - [`files`] writes files under the prefix such that reinstalling changes nothing.
 
 mod archive;
 mod cmake;
@@ -29,9 +29,10 @@ use crate::build::{Cargo, Mode};
 
 /// Build the C library and install it under a prefix
 ///
-/// PREFIX/include, lib and bin hold the optimised build, PREFIX/debug/include, lib and bin one with
-/// checks. PREFIX/lib/mercury is a folder for Mercury's NA_PLUGIN_PATH. Reinstalling replaces
-/// changed files and leaves other modes and conduits alone.
+/// The optimised build is in PREFIX/include, PREFIX/lib and PREFIX/bin. A build with checks is in
+/// the same folders below PREFIX/debug. PREFIX/lib/mercury is a folder for Mercury's
+/// NA_PLUGIN_PATH. Reinstalling replaces only files that have changed, and does not remove other
+/// modes and conduits.
 #[derive(Debug, Clone, Args)]
 pub struct Install {
     /// The prefix. It may be moved afterwards, because no installed file contains its path
@@ -67,7 +68,7 @@ pub struct Install {
     #[arg(long, value_name = "PROGRAM")]
     pub cc: Option<String>,
 
-    /// The C++ compiler for the same files [default: $CXX, or c++]
+    /// The C++ compiler, which the same files name [default: $CXX, or c++]
     #[arg(long, value_name = "PROGRAM")]
     pub cxx: Option<String>,
 }
@@ -81,7 +82,7 @@ pub enum Conduit {
     Udp,
     /// Libfabric.
     Ofi,
-    /// All networks, chosen at run time.
+    /// All networks; the program's settings choose one at run time.
     Conduit,
 }
 
@@ -96,13 +97,13 @@ impl fmt::Display for Conduit {
     }
 }
 
-/// Returns the command of the C compiler that installations name by default.
+/// Returns the command of the C compiler that installed files name by default.
 pub(crate) fn c_compiler() -> String {
     Compilers::new(None, None).c
 }
 
 impl Install {
-    /// Returns the defaults of the command line.
+    /// Returns the same options as a command line with only `--prefix`.
     pub fn new(prefix: impl Into<PathBuf>) -> Self {
         Install {
             prefix: prefix.into(),

@@ -1,5 +1,6 @@
-//! pkg-config files: `gasnet-<c>-<mode>.pc` and `gasnet_tools-<mode>.pc`, in `lib/pkgconfig` for
-//! the static libraries and in `lib/shared/pkgconfig` for the shared ones.
+//! The pkg-config files `gasnet-<c>-<mode>.pc` and `gasnet_tools-<mode>.pc`. Those in
+//! `lib/pkgconfig` are for the static libraries, and those in `lib/shared/pkgconfig` for the shared
+//! ones.
 
 use super::settings::Variables;
 
@@ -8,15 +9,15 @@ pub(super) struct Package<'a> {
     pub(super) name: &'a str,
     pub(super) description: &'a str,
     pub(super) version: &'a str,
-    /// The variables' common prefix: `GASNET` or `GASNETTOOLS`.
+    /// The common prefix of the variables' names, `GASNET` or `GASNETTOOLS`.
     pub(super) family: &'a str,
     pub(super) variables: &'a Variables,
     pub(super) shared: bool,
 }
 
 impl Package<'_> {
-    /// Returns the file's text. It derives the prefix from its own location, so the installation
-    /// may be moved.
+    /// Returns the file's text. The file derives the prefix from its own location, so the
+    /// installation may be moved.
     pub(super) fn text(&self) -> String {
         let Package {
             name,

@@ -1,4 +1,4 @@
-//! The contents of the texts that build systems read.
+//! The values in the files that build systems read.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -56,8 +56,8 @@ impl Release {
 }
 
 impl Version {
-    /// Returns the part of the version that programs depend on because a change of it may break
-    /// them; before 1.0 this is two numbers.
+    /// Returns the part of the version whose change may break programs. It consists of two numbers
+    /// before 1.0, and of one number afterwards.
     pub(super) fn abi(&self) -> String {
         match self.major {
             "0" => format!("0.{}", self.minor),
@@ -70,8 +70,9 @@ impl Version {
     }
 }
 
-/// The compilers for clients, each a command with optional arguments. Build systems compare them
-/// with the compilers they have found, so programs are named by absolute paths.
+/// The compilers for clients, each of which is a command with optional arguments. The commands
+/// contain absolute paths, because build systems compare them with the compilers that they have
+/// found.
 #[derive(Debug)]
 pub(super) struct Compilers {
     pub(super) c: String,
@@ -97,9 +98,9 @@ impl Compilers {
     }
 }
 
-/// Returns a command with the absolute path of its program, found as a shell finds it; arguments
-/// are unchanged. A program that is not found, or whose path makefiles cannot handle, keeps its
-/// name.
+/// Returns the command with its program replaced by the program's absolute path, which is found in
+/// the way that shells find it. If the program is not found, or makefiles cannot handle its path,
+/// the command is unchanged.
 fn absolute(command: &str, path: Option<&OsStr>) -> String {
     let command = command.trim();
     let (program, options) = match command.find(char::is_whitespace) {
@@ -110,7 +111,7 @@ fn absolute(command: &str, path: Option<&OsStr>) -> String {
         fs::metadata(path)
             .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
     };
-    // A name that is a path is not looked up.
+    // A name that contains a slash is not looked up in PATH.
     let folders: Vec<PathBuf> = if program.contains('/') {
         vec![PathBuf::new()]
     } else {
@@ -127,9 +128,9 @@ fn absolute(command: &str, path: Option<&OsStr>) -> String {
     }
 }
 
-/// Returns the first character of a path that values cannot contain: make splits them at blanks and
-/// interprets `#` and `$`, pkg-config and shells interpret quotes, and clients pass the values
-/// through all three.
+/// Returns the first character of a path that the variables' values must not contain. Clients pass
+/// the values through make, pkg-config and shells: make splits them at blanks and interprets `#`
+/// and `$`, and pkg-config and shells interpret quotes.
 pub(super) fn odd_character(path: &str) -> Option<char> {
     path.chars()
         .find(|c| c.is_whitespace() || "#$%&\"'`\\;|<>()*?[]{}~:".contains(*c))
@@ -139,11 +140,12 @@ pub(super) fn odd_character(path: &str) -> Option<char> {
 /// pkg-config both understand.
 pub(super) type Variables = Vec<(&'static str, String)>;
 
-/// System libraries that Rust's standard library needs where they are not part of the C library.
+/// The system libraries that Rust's standard library needs on systems where they are not part of
+/// the C library.
 pub(super) const SYSTEM_LIBRARIES: &str = "-lpthread -lrt -ldl -lm";
 
-/// Returns the variables that GASNet's README documents and others that real build systems read.
-/// `GASNET_INCLUDEDIR`, `GASNET_LIBDIR` and `GASNET_RPATH` must be defined before them.
+/// Returns the variables that GASNet's README documents, and others that existing build systems
+/// read. `CONDUIT_INCLUDEDIR`, `CONDUIT_LIBDIR` and `CONDUIT_RPATH` must be defined before them.
 pub(super) fn gasnet(
     kind: VariantKind,
     mode: Mode,
@@ -205,8 +207,7 @@ pub(super) fn gasnet(
             "GASNET_LDFLAGS",
             format!("{pthread} ${{CONDUIT_RPATH}}").trim().to_owned(),
         ),
-        // Makefiles test whether the variable is defined, and an empty variable counts as
-        // undefined.
+        // Makefiles test whether the variable is defined. An empty variable counts as undefined.
         ("GASNET_LD_REQUIRES_MPI", String::new()),
         ("GASNET_LD_REQUIRES_CXX", String::new()),
         ("GASNET_LIBDIRS", "-L${CONDUIT_LIBDIR}".to_owned()),

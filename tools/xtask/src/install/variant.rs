@@ -1,4 +1,4 @@
-//! The files of one build, optimised or debug, under its prefix.
+//! Installs the files of one build, optimised or debug, under its prefix.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,8 @@ pub(super) enum VariantKind {
 }
 
 impl VariantKind {
-    /// Returns the define that tells headers which library they are compiled for.
+    /// Returns the compiler option with the define that tells headers for which library they are
+    /// compiled.
     pub(super) fn define(self) -> &'static str {
         match self {
             VariantKind::Optimised => "-DGASNET_NDEBUG",
@@ -30,7 +31,7 @@ impl VariantKind {
         }
     }
 
-    /// Returns the flags for the client's own code.
+    /// Returns the compiler's optimisation flags for the client's own code.
     pub(super) fn optimisation(self) -> String {
         match self {
             VariantKind::Optimised => "-O3",
@@ -103,10 +104,11 @@ impl Variant<'_> {
 
     /// Installs one library under all the names by which it is linked. Returns its symbols.
     ///
-    /// All conduits are one library; they differ only in the name that the client's header passes
-    /// to it at start. So there is one file, and the other names are relative symbolic links, which
-    /// survive packing and moving. All shared names have the same soname, so that parts of a
-    /// program linked under different names share one copy.
+    /// All conduits are the same library; they differ only in the name that the client's header
+    /// passes to the library at start. So there is one file, and the other names are relative
+    /// symbolic links, which stay valid when the installation is packed or moved. All shared names
+    /// have the same soname, so that parts of a program linked under different names share one
+    /// copy.
     fn install_library(&self, archive: &Path, name: &str, weak: &[String]) -> Result<Vec<String>> {
         let scratch = Scratch::new(archive)?;
         let object = Object::link(archive, &scratch.0)?;
@@ -125,13 +127,13 @@ impl Variant<'_> {
         Ok(object.exports)
     }
 
-    /// Returns the name that the dynamic linker looks for.
+    /// Returns the name under which the dynamic linker looks for the library.
     fn soname(&self, name: &str) -> String {
         format!("lib{name}.so.{}", self.release.own.abi())
     }
 
-    /// Installs the plugin for Mercury, alone in a folder, because Mercury loads all plugins of the
-    /// folder that it is given.
+    /// Installs the plugin for Mercury in a folder of its own, because Mercury loads all plugins in
+    /// the folder that it is given.
     fn install_plugin(&self, plugin: &Path) -> Result<()> {
         let folder = self.prefix.join("lib/mercury");
         files::folder(&folder)?;
@@ -177,7 +179,8 @@ impl Variant<'_> {
         self.install_packages(&name, &what, "GASNET", &variables)
     }
 
-    /// Installs the portable tools: one library for all modes. Returns its symbols.
+    /// Installs the portable tools, which are one library for all modes. Returns the library's
+    /// symbols.
     fn install_tools(&self, cargo: &Cargo) -> Result<Vec<String>> {
         let name = "gasnet_tools-par";
         let archive = cargo.tools(self.profile)?;
@@ -238,8 +241,9 @@ impl Variant<'_> {
     }
 }
 
-/// Installs the launchers: `conduit-run`, and one program under all of GASNet's names, which acts
-/// according to the name it is called by. The debug prefix has links to them.
+/// Installs the launchers. They are `conduit-run`, and one program under all of GASNet's names,
+/// which acts according to the name by which it is called. If `debug` is set, the debug prefix gets
+/// links to them.
 pub(super) fn install_launchers(
     prefix: &Path,
     launchers: &Launchers,
@@ -297,7 +301,8 @@ pub(super) fn install_documents(prefix: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder for temporary files beside cargo's artifact; removed with its contents.
+/// A folder for temporary files beside cargo's artifact. Dropping a `Scratch` removes the folder
+/// with its contents.
 struct Scratch(PathBuf);
 
 impl Scratch {

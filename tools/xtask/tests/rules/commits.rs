@@ -1,11 +1,12 @@
-//! Commit subjects have at most 72 characters, starting with the commit that introduced the rule.
+//! Checks that commit subjects have at most 72 characters, in all commits after the rule was
+//! introduced.
 
 use crate::workspace::git;
 
 /// The last commit before the rule.
 const BASE: &str = "3738c866b3758e217beac41bdce88c1176c11bfc";
 
-/// Maximum characters of a subject.
+/// The maximum number of characters of a subject.
 const LIMIT: usize = 72;
 
 #[test]

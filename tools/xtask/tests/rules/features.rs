@@ -1,6 +1,6 @@
-//! Dependencies have the same features whichever packages are built. Otherwise building a package
-//! alone recompiles dependencies that a build of all packages has compiled, and everything that
-//! depends on them.
+//! Checks that each dependency has the same features whichever packages are built. Otherwise,
+//! building one package alone would recompile dependencies that a build of all packages has already
+//! compiled, and everything that depends on them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::workspace::ROOT;
 const ROOT_OF_MEMBERS: &str = " (/";
 
 /// Returns the features of each dependency in a build of these packages. A dependency of both
-/// procedural macros and programs may have two sets.
+/// procedural macros and programs may have two sets of features.
 fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let mut command = Command::new(env!("CARGO"));
     command
@@ -46,7 +46,7 @@ fn features(edges: &str, packages: &[&str]) -> BTreeMap<String, BTreeSet<String>
 /// recompiled because of them.
 const OTHERWISE: [&str; 3] = ["sim v", "zerocopy v", "num-traits v"];
 
-/// Built alone only for its own test, which takes seconds.
+/// This package is built alone only for its own test, and recompiling takes seconds.
 const ALONE: &str = "record";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The rules of `CONTRIBUTING.md` that a program can check, for the whole workspace.
+//! Checks those rules of `CONTRIBUTING.md` that a program can check, for the whole workspace.
 
 mod circles;
 mod commits;

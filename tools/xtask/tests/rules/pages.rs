@@ -1,11 +1,12 @@
-//! Checks that paths, packages and pages named in pages exist, and that programs are compiled.
+//! Checks that the paths, packages and pages that pages name exist, and that the programs in pages
+//! are compiled.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::workspace::{ROOT, git, read};
 
-/// The page that maps subjects to files: all of its paths start at the workspace's folder.
+/// The page that maps subjects to files. All of its paths are relative to the workspace's folder.
 const OVERVIEW: &str = "docs/overview.md";
 
 /// Returns the texts between backticks on a single line of a page, except in code blocks.
@@ -137,7 +138,7 @@ fn links_lead_to_pages_and_headings_that_exist() {
                 "" => page.into(),
                 path => folder.join(path),
             };
-            // The book has the pages of its folder alone.
+            // The book contains only the pages of its own folder.
             let leaves = folder.ends_with("docs") && path.starts_with("..");
             let exists = Path::new(ROOT).join(&target).exists();
             let found = anchor.is_empty()
@@ -171,7 +172,7 @@ const TUTORIAL: &str = "docs/tutorial.md";
 /// The file that includes the pages whose programs are compiled and run.
 const INCLUDES: &str = "examples/src/lib.rs";
 
-/// Returns whether a page has a block of Rust that its reader expects to compile.
+/// Returns whether a page has a block of Rust code that readers expect to compile.
 fn has_program(text: &str) -> bool {
     let mut blocks = text.lines().filter_map(|line| line.strip_prefix("```rust"));
     blocks.any(|attributes| !attributes.split(',').any(|attribute| attribute == "ignore"))

@@ -2,7 +2,7 @@
 
 use crate::workspace::{git, read};
 
-/// The word after each of these is the beginning of a setting's name.
+/// The texts in messages after which a setting's name follows.
 const BEFORE: [&str; 2] = ["(setting ", "setting: \""];
 
 #[test]
@@ -22,7 +22,7 @@ fn settings_that_messages_name_exist() {
                 let behind = &behind[before.len()..];
                 let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
                 let name = &behind[..end.unwrap_or(behind.len())];
-                // Skips names inserted by a format, and explanations.
+                // Skip names that a format string inserts, and explanations.
                 if name.contains('_') {
                     named += 1;
                     if !exists(name) {

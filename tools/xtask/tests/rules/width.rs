@@ -1,8 +1,8 @@
-//! Comments are at most 100 columns wide and pages 110. `too-wide.tsv` lists the number of wider
-//! lines of each file that still has some; these numbers may only fall.
+//! Checks that comments are at most 100 columns wide, and pages at most 110. `too-wide.tsv` lists
+//! the number of wider lines of each file that still has some; these numbers may only fall.
 //!
-//! Lines that cannot be broken are exempt: tables, link references, single long words. A comment
-//! after code on the same line is not checked.
+//! Lines that cannot be broken are exempt: rows of tables, link references and single long words.
+//! Comments after code on the same line are not checked.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use crate::workspace::{REWRITE, exceptions, git, read, rewrite};
 
 const LIST: &str = "too-wide.tsv";
 
-/// Maximum columns of a comment in Rust or C.
+/// The maximum number of columns of a comment in Rust or C.
 const COMMENT: usize = 100;
 
-/// Maximum columns of a page.
+/// The maximum number of columns of a page.
 const PAGE: usize = 110;
 
-/// Returns the numbers of a source file's lines with comments that are too wide.
+/// Returns the line numbers of comments that are too wide in a source file.
 fn comments(text: &str) -> Vec<usize> {
     let mut in_block = false;
     let is_comment = |line: &str| {
@@ -29,7 +29,7 @@ fn comments(text: &str) -> Vec<usize> {
     wider(text, COMMENT, is_comment)
 }
 
-/// Returns the numbers of a page's lines that are too wide, outside code blocks.
+/// Returns the line numbers of lines that are too wide in a page, outside its code blocks.
 fn prose(text: &str) -> Vec<usize> {
     let mut fenced = false;
     let mut indented = false;
@@ -45,8 +45,8 @@ fn prose(text: &str) -> Vec<usize> {
     wider(text, PAGE, is_prose)
 }
 
-/// Returns the numbers of the lines selected by `is_of_kind` that are wider than `limit` and could
-/// be broken.
+/// Returns the line numbers of the lines that `is_of_kind` selects, that are wider than `limit` and
+/// that could be broken.
 fn wider(text: &str, limit: usize, mut is_of_kind: impl FnMut(&str) -> bool) -> Vec<usize> {
     (1..)
         .zip(text.lines())
@@ -55,7 +55,8 @@ fn wider(text: &str, limit: usize, mut is_of_kind: impl FnMut(&str) -> bool) -> 
         .collect()
 }
 
-/// Returns whether the line could be broken: not a table's row, a link reference or a single word.
+/// Returns whether the line could be broken, that is, is not a table's row, a link reference or a
+/// single word.
 fn can_break(line: &str) -> bool {
     let text = line.trim_start_matches(|c: char| c.is_whitespace() || "/!*-".contains(c));
     let is_reference = text.starts_with('[') && text.contains("]: ");

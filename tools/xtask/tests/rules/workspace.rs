@@ -16,7 +16,8 @@ pub(crate) fn read(path: &str) -> Option<String> {
     fs::read_to_string(format!("{ROOT}/{path}")).ok()
 }
 
-/// Returns what a git command prints, or `None` if it fails: without git or without a repository.
+/// Returns the output of a git command, or `None` if the command fails, for example because there
+/// is no git or no repository.
 pub(crate) fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(arguments)
@@ -27,7 +28,7 @@ pub(crate) fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then_some(text)
 }
 
-/// Returns the rows of a list of exceptions, each of two columns.
+/// Returns the rows of a list of exceptions, each of which has two columns.
 pub(crate) fn exceptions(list: &str) -> Vec<(String, String)> {
     let path = format!("{LISTS}/{list}");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -37,7 +38,7 @@ pub(crate) fn exceptions(list: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Writes a list of exceptions, if requested.
+/// Writes a list of exceptions if the environment requests it.
 pub(crate) fn rewrite(list: &str, rows: impl IntoIterator<Item = (String, String)>) {
     if std::env::var_os("CONDUIT_TEST_WRITE").is_some() {
         let rows: Vec<_> = rows

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 
 struct Search<'a> {
     edges: &'a [BTreeSet<usize>],
-    /// The order in which nodes were reached, from 1; 0 for nodes not yet reached.
+    /// The number of each node in the order in which nodes were reached, from 1; 0 for a node that
+    /// has not been reached yet.
     reached: Vec<usize>,
     /// The first reached node on the stack that is reachable from the node's subtree.
     low: Vec<usize>,
@@ -36,7 +37,8 @@ impl Search<'_> {
     }
 }
 
-/// Returns the components of at least two nodes. `edges[n]` are the successors of node `n`.
+/// Returns the components that consist of at least two nodes. `edges[n]` contains the successors of
+/// node `n`.
 pub(super) fn circles(edges: &[BTreeSet<usize>]) -> Vec<Vec<usize>> {
     let mut search = Search {
         edges,
@@ -65,7 +67,8 @@ fn circles_are_found_and_trees_are_not() {
         lists.iter().map(set).collect()
     };
     assert!(circles(&edges(&[&[1, 2], &[2], &[]])).is_empty());
-    // 0, 1 and 2 form a cycle that leads to another one, of 3 and 4; 5 leads to both.
+    // Nodes 0, 1 and 2 form a cycle that leads to another cycle, of nodes 3 and 4. Node 5 leads to
+    // both cycles.
     let two = edges(&[&[1], &[2], &[0, 3], &[4], &[3], &[0, 4]]);
     assert_eq!(circles(&two), [vec![3, 4], vec![0, 1, 2]]);
     // Two cycles that share a node are one component.

@@ -1,11 +1,11 @@
-//! Imports run downwards: no file of a crate imports from a file that imports from it, directly or
-//! indirectly. `circles.tsv` lists the remaining import cycles, a crate and its files in each row;
-//! they may only shrink.
+//! Imports must not form cycles: no file of a crate may import from a file that imports from it,
+//! directly or indirectly. `circles.tsv` lists the remaining import cycles. Each row contains a
+//! crate and the files of a cycle. Cycles may shrink but not grow.
 //!
-//! An import is a path that a file names, in a `use` item or elsewhere, and leads to the file that
-//! defines the item. Re-exports are followed and are not imports themselves. Not detected are
-//! single lower-case names from a re-export or a glob, methods, and names inside the crate's own
-//! macros at their call sites.
+//! An import is a path that a file names, in a `use` item or elsewhere. It leads to the file that
+//! defines the item. Re-exports are followed and are not imports themselves. Single lower-case
+//! names from a re-export or a glob are not detected, nor are methods, nor names inside the crate's
+//! own macros at their call sites.
 
 mod components;
 mod modules;
@@ -34,7 +34,7 @@ fn circles(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<BTreeSet<St
     circles.map(names).collect()
 }
 
-/// Returns the crates of the workspace: their packages' names and the files of their roots.
+/// Returns the crates of the workspace, each as its package's name and the file of its root.
 fn crates() -> Vec<(String, String)> {
     let output = Command::new(env!("CARGO"))
         .args([
@@ -60,7 +60,7 @@ fn crates() -> Vec<(String, String)> {
     let mut crates = Vec::new();
     for package in list(&metadata["packages"]) {
         for target in list(&package["targets"]) {
-            // Only libraries and programs, not tests, examples and build scripts.
+            // Keep only libraries and programs, and leave out tests, examples and build scripts.
             if !["test", "example", "bench", "custom-build"].contains(&&*text(&target["kind"][0])) {
                 let file = text(&target["src_path"]);
                 let file = Path::new(&file)

@@ -1,4 +1,4 @@
-//! The modules of a crate: the file of each, its declarations, and the paths that it names.
+//! The modules of a crate, with the file, the declarations and the named paths of each.
 //!
 //! Files are read as tokens, so paths in bodies and in macro calls count as well as `use` items.
 //! Code compiled only for tests is ignored.
@@ -12,22 +12,22 @@ use syn::{Ident, Token, UseTree, Visibility, braced, bracketed, token};
 /// A path, segment by segment.
 pub(super) type Path = Vec<String>;
 
-/// A module, inline or in a file.
+/// A module, which is inline or has a file.
 #[derive(Default)]
 pub(super) struct Module {
-    /// The number of its file in [`Modules::files`].
+    /// The index of the module's file in [`Modules::files`].
     pub(super) file: usize,
-    /// The number of its parent module; the root is its own parent.
+    /// The index of the parent module. The root is its own parent.
     pub(super) parent: usize,
-    /// Its modules, by name.
+    /// The indices of the submodules, by name.
     pub(super) children: BTreeMap<String, usize>,
-    /// Names that `use` items bring into scope, each with its path.
+    /// The names that `use` items bring into scope, each with its path.
     pub(super) imports: BTreeMap<String, Path>,
-    /// Paths of glob imports.
+    /// The paths of glob imports.
     pub(super) globs: Vec<Path>,
-    /// Names of the items that it defines.
+    /// The names of the items that the module defines.
     pub(super) items: BTreeSet<String>,
-    /// Paths of its private `use` items, and those that its other code names.
+    /// The paths in the module's private `use` items, and the paths that its other code names.
     pub(super) named: Vec<Path>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Module {
 pub(super) struct Modules<'a> {
     /// Returns the text of a file, if it exists.
     read: &'a dyn Fn(&str) -> Option<String>,
-    /// Names of the files.
+    /// The names of the files.
     pub(super) files: Vec<String>,
     pub(super) modules: Vec<Module>,
 }
@@ -102,7 +102,7 @@ impl<'a> Modules<'a> {
 struct Walk<'w, 'a> {
     all: &'w mut Modules<'a>,
     module: usize,
-    /// The folder with the files of its submodules.
+    /// The folder with the files of the module's submodules.
     folder: String,
 }
 
@@ -111,7 +111,8 @@ impl Walk<'_, '_> {
         &mut self.all.modules[self.module]
     }
 
-    /// Reads all tokens of a file, a module or a group; `items` is set for a file or a module.
+    /// Reads all tokens of a file, a module or a group. `items` must be set for a file or a module,
+    /// and only for these.
     fn tokens(&mut self, input: ParseStream, items: bool) -> syn::Result<()> {
         let mut public = false;
         let mut path = None;
@@ -124,12 +125,12 @@ impl Walk<'_, '_> {
                     path = attribute.split('"').nth(1).map(str::to_owned);
                 }
             } else if input.peek(Token![pub]) {
-                // A field also has a visibility; the path in `pub(in path)` is not an import.
+                // Fields have a visibility too. The path in `pub(in path)` is not an import.
                 input.parse::<Visibility>()?;
                 public = items && input.peek(Token![use]);
             } else if input.peek(Token![use]) {
                 input.parse::<Token![use]>()?;
-                // Excludes `impl Trait + use<'a>` and macro output.
+                // This condition excludes `impl Trait + use<'a>` and the output of macros.
                 if input.fork().parse::<UseTree>().is_ok() {
                     self.import(&Path::new(), &input.parse()?, !public);
                 }

@@ -1,4 +1,4 @@
-//! Resolves paths to files, through re-exports to the file that defines the item.
+//! Resolves paths to the files that define the items, through re-exports.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,8 @@ impl Modules<'_> {
         edges
     }
 
-    /// Resolves a path that module `from` names. `passed` has the names already followed.
+    /// Resolves a path that module `from` names. `passed` contains the names that have been
+    /// followed already.
     fn resolve(&self, from: usize, path: &[String], passed: &mut Vec<(usize, String)>) -> Place {
         let mut at = from;
         for (position, name) in path.iter().enumerate() {
@@ -48,7 +49,7 @@ impl Modules<'_> {
                 Some(Place::Module(module)) => at = module,
                 Some(place) => return place,
                 None if position == 0 => return Place::Elsewhere,
-                // A macro defines the name, or it is a part of an item.
+                // The name is defined by a macro, or belongs to a part of an item.
                 None => return Place::Item(self.modules[at].file),
             }
         }

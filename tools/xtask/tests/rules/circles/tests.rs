@@ -1,4 +1,4 @@
-//! Import cycles of small crates.
+//! Tests that find the import cycles of small crates.
 
 use std::collections::BTreeMap;
 
