@@ -39,7 +39,7 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
-    /// A rank's process cannot be created.
+    /// The process of a rank cannot be created.
     #[error("rank {rank} can't be started: {source}")]
     Spawn {
         /// The rank.

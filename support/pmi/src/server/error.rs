@@ -47,7 +47,7 @@ pub enum Error {
         waiting: usize,
         /// The rank that can no longer enter.
         missing: usize,
-        /// How it left.
+        /// How the missing rank left the job.
         how: Departure,
     },
 }
