@@ -109,8 +109,8 @@ unsafe extern "C" fn conduit_channels_settle(client: *const Client) {
 /// `client` must be from [`conduit_channels_open`] and must not be used again.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_channels_close(client: *mut Client) {
-    // SAFETY: the caller guarantees that `client` is from `conduit_channels_open`, which made it with
-    // `Box::into_raw`, and that it is not used again.
+    // SAFETY: the caller guarantees that `client` is from `conduit_channels_open`, which uses
+    // `Box::into_raw`, and that `client` is not used again.
     drop(unsafe { Box::from_raw(client) });
 }
 

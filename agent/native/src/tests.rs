@@ -1,4 +1,4 @@
-//! Tests of a single node: clients, gateway and agent in this process.
+//! Tests of a single node. The clients, the gateway and the agent are in this process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use conduit_shm::peers::{Local, LocalConfig};
 
 use crate::{Client, Gateway, GatewayConfig, Options, Poll, ReturnMode, Timeout};
 
-/// The time limit of tests.
+/// The time limit of each test.
 const LONG: Timeout = Timeout::After(Duration::from_secs(60));
 
 fn name() -> String {
@@ -27,9 +27,9 @@ fn name() -> String {
 struct Agent {
     name: String,
     ends: Arc<AtomicBool>,
-    /// Suspends the agent while set.
+    /// While this is set, the agent is suspended.
     stops: Arc<AtomicBool>,
-    /// Lets the agent wait until all clients are gone.
+    /// Once this is set, the agent runs until all clients are gone.
     waits: Arc<AtomicBool>,
     thread: Option<JoinHandle<bool>>,
 }
@@ -57,7 +57,7 @@ impl Agent {
                 }
                 ended.load(Ordering::Relaxed)
             });
-            // Ends of clients are noticed soon.
+            // The gateway soon notices when clients end.
             let end = Instant::now() + Duration::from_secs(60);
             let waits = waiting.load(Ordering::Relaxed);
             while waits && !gateway.sessions().is_empty() && Instant::now() < end {
@@ -78,7 +78,7 @@ impl Agent {
         Client::to(&self.name).unwrap()
     }
 
-    /// Ends the agent. Returns whether nothing of any client was left.
+    /// Ends the agent. Returns whether the gateway had released everything that clients held.
     fn end(mut self) -> bool {
         self.waits.store(true, Ordering::Relaxed);
         self.ends.store(true, Ordering::Relaxed);
@@ -229,8 +229,8 @@ fn a_message_longer_than_there_is_memory_for_is_refused() {
     let bytes = vec![5; (1 << 19) + 1];
     let sent = sender.send(&bytes, ReturnMode::Deposited, LONG);
     assert_eq!(sent, Err(Code::OUT_OF_SPACE));
-    // Two messages fill the memory for those in channels; a third waits for it as long as its
-    // time-out allows.
+    // Two messages fill the memory for messages in channels. A third waits for memory for as long
+    // as its time limit allows.
     for at in 0..3 {
         let timeout = match at {
             2 => Timeout::After(Duration::from_millis(5)),
@@ -284,7 +284,7 @@ fn what_a_client_had_is_gone_with_it() {
     };
     let left = goes.create(&outlives).unwrap().descriptor();
     let waits = stays.attach(its.descriptor()).start_receive(LONG).unwrap();
-    // The client's own gets are no longer served: the message is for others.
+    // The client's own receives are not served any more, so the message is for other clients.
     let get = goes.attach(kept.descriptor()).start_receive(LONG).unwrap();
     goes.attach(left)
         .sender()
@@ -448,7 +448,7 @@ fn a_client_gone_bad_harms_nobody() {
         }
         assert!(Instant::now() < end, "the agent hangs");
         drop(local);
-        // Messages that were reported to the client as sent may still wait for memory.
+        // Some messages that were reported to the client as sent may still wait for memory.
         let is_done = |gateway: &mut Gateway, machine: &AgentMachine<Gateway>| {
             let held = machine.held();
             gateway.sessions().is_empty() && held.requests <= held.bulk
