@@ -9,9 +9,9 @@ use rustix::process::WaitIdStatus;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Status {
-    /// It exited with this code.
+    /// The process exited with this code.
     Exited(u8),
-    /// This signal killed it.
+    /// This signal killed the process.
     Killed {
         /// The signal's number.
         signal: i32,
@@ -69,7 +69,7 @@ pub enum How {
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// Its exit code.
+        /// The rank's exit code.
         code: u8,
     },
     /// A rank was killed by a signal.
@@ -89,9 +89,9 @@ pub enum How {
         rank: usize,
         /// Its process id.
         pid: u32,
-        /// The code that it passed.
+        /// The exit code that the rank passed.
         code: i32,
-        /// Its reason, if it passed one.
+        /// The reason, if the rank passed one.
         message: Option<String>,
     },
     /// A rank broke the PMI protocol, or waited in a barrier that could not complete.
