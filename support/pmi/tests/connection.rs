@@ -1,5 +1,5 @@
-//! The blocking connection over real sockets. The launcher is a thread with the server's state
-//! machine.
+//! Tests of the blocking connection over real sockets. The launcher is a thread with the server's
+//! state machine.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -136,7 +136,7 @@ fn a_full_key_value_space_is_an_error_that_says_so() {
     });
 }
 
-/// Returns a launcher's socket after the handshake, for the test to misuse, and the connection.
+/// Returns a connection after its handshake, and the launcher's socket, which the test can misuse.
 fn handshaken() -> (UnixStream, Connection) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let answers = b"cmd=response_to_init pmi_version=1 pmi_subversion=1 rc=0\n\

@@ -1,4 +1,4 @@
-//! Client and server together.
+//! Tests of client and server together.
 
 mod connection;
 mod simulated_job;

@@ -1,22 +1,22 @@
-//! Client and server state machines together: a job of N simulated ranks whose steps run in any
-//! order, without I/O.
+//! Tests of the client's and the server's state machines together, without I/O. The steps of the
+//! simulated ranks of a job run in any order.
 
 use pmi::client::{Codec, Request, Response};
 use pmi::server::{Action, Limits, RankState, Server};
 use proptest::prelude::*;
 
-/// One rank that runs a program of requests.
+/// A rank that runs a program of requests.
 struct Rank {
     codec: Codec,
-    /// Steps done so far.
+    /// The number of steps that the rank has completed.
     step: usize,
     /// Whether a reply is outstanding.
     waiting: bool,
     got: Vec<String>,
 }
 
-/// Returns a rank's request at `step`: handshake, `rounds` times put-barrier-get from the next
-/// rank, finalize.
+/// Returns a rank's request at `step`. A rank's program is the handshake, then `rounds` times a
+/// put, a barrier and a get of the next rank's value, and then finalize.
 fn request(rank: usize, size: usize, rounds: usize, step: usize) -> Option<(&'static str, String)> {
     let round = |step: usize| (step - 3) / 3;
     Some(match step {
@@ -55,7 +55,8 @@ impl Job {
         }
     }
 
-    /// Lets one rank make its next request; returns `false` if it waits or is done.
+    /// Lets one rank make its next request. Returns `false` if the rank waits for a reply or is
+    /// done.
     fn advance(&mut self, at: usize) -> bool {
         let size = self.ranks.len();
         let rank = &mut self.ranks[at];
@@ -109,7 +110,8 @@ proptest! {
         for next in schedule {
             job.advance(next.index(size));
         }
-        // Taking turns finishes whatever the schedule left undone: no schedule deadlocks.
+        // Let the ranks take turns until all are done, which they can be after every schedule
+        // unless it deadlocks.
         while (0..size).any(|rank| job.advance(rank)) {}
         for (at, rank) in job.ranks.iter().enumerate() {
             prop_assert_eq!(job.server.state(at), Some(RankState::Finalized));

@@ -137,9 +137,9 @@ fn keys(protection: Protection) -> Keys {
     Keys::new(secret, protection, 0, vec![11, 22, 33])
 }
 
-/// Ensures that builds of different age either agree or the wire version was changed on purpose.
-/// Another implementation of the ciphers, the crate's plain Rust code, computed the keys, salts and
-/// tags.
+/// Ensures that two builds of different age agree, unless the wire version was changed on purpose.
+/// The expected keys, salts and tags were computed by another implementation of the ciphers, the
+/// crate's plain Rust code.
 #[test]
 fn keys_and_salts_are_the_known_ones() {
     let mut tag = keys(Protection::Authenticate);
@@ -170,7 +170,7 @@ fn keys_and_salts_are_the_known_ones() {
     }
 }
 
-/// A body length for each kind of packet.
+/// Lengths of bodies, one for each kind of packet.
 const BODIES: [usize; 3] = [45, 300, LONG];
 
 #[test]
@@ -227,11 +227,11 @@ fn in_a_child(look: impl FnOnce() -> bool) -> bool {
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
         let code = look().into();
-        // SAFETY: ends the child.
+        // SAFETY: `_exit` ends the child without running any of the parent's code.
         unsafe { libc::_exit(code) }
     }
     let mut status = 0;
-    // SAFETY: waits for the child just made; `status` is valid for a write.
+    // SAFETY: the call waits for the child that was just forked, and `status` is valid for a write.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     assert!(libc::WIFEXITED(status));
@@ -316,7 +316,7 @@ fn a_long_packets_tag_can_be_made_of_its_parts() {
             changed[at] ^= 1;
             assert!(!there.open(0, 4, &mut changed, HEADER), "{at}");
         }
-        // Truncated to a shorter length, for which another cipher computes the tag.
+        // The packet is truncated to a length for which another cipher computes the tag.
         assert!(!there.open(0, 4, &mut packet[..LONG - 1].to_vec(), HEADER));
     }
     let short = [0; LONG - TAG - 1];

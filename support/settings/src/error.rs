@@ -31,11 +31,11 @@ pub enum SettingsError {
     Above {
         /// The variable with the larger value.
         name: &'static str,
-        /// Its value.
+        /// The value of `name`.
         value: u32,
         /// The variable that bounds it.
         limited_by: &'static str,
-        /// That variable's value.
+        /// The value of `limited_by`.
         limit: u32,
     },
 }

@@ -115,7 +115,7 @@ pub enum CodecError {
     TooLong {
         /// `"key"`, `"value"` or `"request"`.
         what: &'static str,
-        /// Its length in bytes.
+        /// The length, in bytes, of the key, value or request.
         length: usize,
         /// The limit in bytes.
         limit: usize,

@@ -14,7 +14,7 @@ pub enum Error {
     Variable {
         /// The variable's name.
         name: &'static str,
-        /// Its value, empty if it is not set.
+        /// The variable's value; empty if the variable is not set.
         value: String,
         /// The values that would be usable.
         accepted: &'static str,

@@ -1,4 +1,4 @@
-//! The server alone, line by line.
+//! Tests of the server alone, line by line.
 
 use proptest::prelude::*;
 

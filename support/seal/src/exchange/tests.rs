@@ -8,7 +8,7 @@ use super::*;
 const NET: &[u8; 3] = b"net";
 const CONTENT: &[u8] = b"a job's secret has 32 bytes, yes";
 
-/// Creates a file with a secret, in its own folder.
+/// Creates a file with a secret, in a folder of its own.
 fn file(content: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("secret");
@@ -44,14 +44,14 @@ fn both_ranks_of_a_pair_make_the_same_secret_and_no_other_does() {
     assert_eq!(first.pair_secret(1), Some(&pair), "kept");
     let [mut other, _] = met(ends());
     assert_ne!(other.pair_secret(1), Some(&pair));
-    // The secrets with itself, and with a rank that has contributed nothing.
+    // Compute the secrets of a rank with itself, and with a rank that has contributed nothing.
     for other in [first.pair_secret(0).copied(), first.pair_secret(2).copied()] {
         assert!(other.is_some_and(|other| other != pair && other != [0; 32]));
     }
     assert_eq!(first.pair_secret(3), None, "no rank");
 }
 
-/// Ensures that builds of different age either agree or the wire version was changed on purpose.
+/// Ensures that two builds of different age agree, unless the wire version was changed on purpose.
 /// The values were computed by Python's `hmac` and `cryptography`.
 #[test]
 fn pairs_secrets_are_the_known_ones() {
@@ -83,7 +83,7 @@ fn pairs_secrets_are_the_known_ones() {
     }
 }
 
-/// With a share of small order, every product is zeros.
+/// With a share of small order, every product consists of zeros.
 #[test]
 fn a_share_that_is_none_makes_no_common_secret() {
     let mut one = [0; 32];
@@ -95,7 +95,7 @@ fn a_share_that_is_none_makes_no_common_secret() {
                     [0, 1].map(|rank| Exchange::new(NET, rank, 2, None).unwrap());
                 peer.share = share;
                 end.verify(1, &words(&peer, b"")).unwrap();
-                // The random secret is kept, so the product is computed once.
+                // The random secret is kept, so the product is computed only once.
                 let made = *end.pair_secret(1).unwrap();
                 assert_eq!(end.pair_secret(1), Some(&made));
                 let mut pair = HMAC::new([0; 32]);

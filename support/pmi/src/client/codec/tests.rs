@@ -1,4 +1,4 @@
-//! A rank's side of the protocol, line by line.
+//! Tests of a rank's side of the protocol, line by line.
 
 use super::*;
 
