@@ -1,5 +1,5 @@
-//! Transfer of messages that are not eager: they stay at the sender's agent until they have been
-//! pulled, and at the receiver's until they have arrived.
+//! Transfer of messages that are not eager. The sender's agent keeps such a message as a source
+//! until it has been pulled, and the receiver's agent has an arrival until the message is complete.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::host::{Host, Memory, Message, NoMemory, Place};
 impl<H: Host> AgentMachine<H> {
     // ---- sources ----
 
-    /// Registers a message to be pulled by a node. `request` is the key of a request that gets no
-    /// response.
+    /// Registers a message to be pulled by a node. `request` is the key of the request that sends
+    /// it, if that request gets no response.
     pub(super) fn offer(
         &mut self,
         node: u32,
@@ -49,7 +49,7 @@ impl<H: Host> AgentMachine<H> {
             is_part: false,
             dropped: None,
         };
-        // Fits: the number of operations is limited.
+        // The cast is lossless: the number of operations is limited.
         self.bulk.sources.insert(source) as u32
     }
 
@@ -93,8 +93,8 @@ impl<H: Host> AgentMachine<H> {
             .sources
             .get_mut(key as usize)
             .ok_or(ProtocolError)?;
-        // Bounded by the source's bytes. The order is free: a receiver that lent parts and got them
-        // back pulls these later.
+        // The receiver may pull only as many bytes as the source has, but in any order: it pulls
+        // parts that it lent to siblings and got back later than the parts that follow them.
         let left = source.length - source.pulled;
         let end = offset.checked_add(length).ok_or(ProtocolError)?;
         let is_sound = source.node == node
@@ -130,8 +130,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Handles the report that `length` bytes of a source were read by other agents of this node,
-    /// and confirms that the source was kept until now.
+    /// Handles the report that other agents of this node sent `length` bytes of a source, and
+    /// confirms that the source was kept until now.
     pub(super) fn on_settle(
         &mut self,
         node: u32,
@@ -152,7 +152,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Sends a part of imported memory, which another agent of this node has exported, to a node.
+    /// Queues a part of imported memory, which another agent of this node has exported, to be sent
+    /// to a node.
     pub(super) fn give_part(&mut self, node: u32, part: Pulled, memory: H::Memory) {
         let message = Message {
             memory,
@@ -209,7 +210,7 @@ impl<H: Host> AgentMachine<H> {
         self.add_arrival(node, sent, 0..length, origin, owner)
     }
 
-    /// Registers the response to a get, which is here and still needs memory.
+    /// Registers the response to a get whose message is at this agent and still needs memory.
     pub(super) fn land(&mut self, node: u32, request: u32, sent: &Sent<'_>, bytes: &[u8]) {
         let origin = Origin::Here(bytes.to_vec());
         self.expect(
@@ -248,17 +249,18 @@ impl<H: Host> AgentMachine<H> {
             unwanted: None,
             lost: false,
         };
-        // Fits: the number of operations is limited.
+        // The cast is lossless: the number of operations is limited.
         let key = self.bulk.arrivals.insert(arrival) as u32;
         self.bulk.unallocated.push_back(key);
         key
     }
 
-    /// Requests messages as far as memory and budget allow.
+    /// Requests messages as far as memory and budget allow. Returns whether it did anything.
     pub(super) fn feed(&mut self, host: &mut H) -> bool {
         let mut did = self.allocate(host);
         let mut hungry = std::mem::take(&mut self.bulk.hungry);
-        // One after the other, in a different order than other agents.
+        // Requests from the arrivals in turn, in a random order, so that agents do not all request
+        // from the same node at once.
         self.random.shuffle(&mut hungry);
         let mut left = Vec::new();
         while let Some(key) = hungry.pop() {
@@ -281,8 +283,9 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Allocates memory for arrivals, in order within each queue. Otherwise later messages could
-    /// take all the memory, and the first one, which they may not overtake, would never arrive.
+    /// Allocates memory for arrivals, in order within each queue. Otherwise later messages, which
+    /// must not overtake the first one, could take all the memory, and the first one would never
+    /// arrive.
     fn allocate(&mut self, host: &mut H) -> bool {
         let mut did = false;
         let mut starved = BTreeSet::new();
@@ -360,7 +363,7 @@ impl<H: Host> AgentMachine<H> {
         }
         let budget = self.limits.ejection.saturating_sub(self.bulk.ejected);
         let strip = match arrival.origin {
-            // A part is short, and is requested as a whole.
+            // A part is requested as a whole, because it is short.
             Origin::Part { .. } => left,
             _ => left.min(self.limits.strip.into()),
         };
@@ -435,7 +438,7 @@ impl<H: Host> AgentMachine<H> {
             && offset.saturating_add(bytes.len() as u64) <= arrival.span.end
             && let Some(memory) = &mut arrival.memory
         {
-            // Fits: within the message.
+            // The cast is lossless: the offset is within the message.
             memory.write(offset as usize, bytes);
         }
     }
@@ -449,8 +452,9 @@ impl<H: Host> AgentMachine<H> {
         self.arrival_goes_on(key);
     }
 
-    /// Finishes an arrival, unless strips are in flight, siblings have parts of it, or bytes are
-    /// missing.
+    /// Finishes an arrival unless strips are in flight, siblings still have parts of it, or bytes
+    /// are missing. If siblings have transferred parts, it first asks the source's agent for
+    /// confirmation.
     pub(super) fn arrival_goes_on(&mut self, key: u32) {
         let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) else {
             return;
@@ -501,7 +505,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Handles the refusal of a part.
+    /// Handles a node's refusal to send a part, which goes back to the sibling that lent it.
     pub(super) fn on_refuse(&mut self, node: u32, key: u32) -> Result<(), ProtocolError> {
         let arrival = self.bulk.arrivals.get_mut(key as usize);
         let arrival = arrival.ok_or(ProtocolError)?;
@@ -519,7 +523,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Stops writing to the memory of a part that a sibling has lent.
+    /// Gives up the arrival of a part that a sibling has lent, and releases the sibling's memory.
     pub(super) fn let_go(&mut self, key: u32) {
         self.bulk.ask_only(|other, _| other != key);
         if let Some(arrival) = self.bulk.arrivals.get_mut(key as usize) {
@@ -551,13 +555,13 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Fails an arrival for which there can be no memory.
+    /// Fails an arrival for which memory can never be allocated.
     fn fail_arrival(&mut self, key: u32, code: Code) {
         let Some(arrival) = self.bulk.arrivals.get(key as usize) else {
             return;
         };
         match arrival.owner {
-            // This also drops the arrival.
+            // The call also drops the arrival.
             For::Operation(operation) => self.end_operation(operation, code, Reply::Nothing),
             For::Request(request) => {
                 self.drop_arrival(key, code);
@@ -623,14 +627,14 @@ impl<H: Host> AgentMachine<H> {
                 arrival.memory = None;
                 self.give_back(sibling, loan, false);
             }
-            // Its memory is kept as long as siblings may write to it.
+            // The arrival's memory is kept as long as siblings may write to it.
             self.recall(key);
             self.arrival_goes_on(key);
         }
         self.bulk.ask_only(|_, arrival| !arrival.lost);
     }
 
-    /// Leaks the memory to which siblings may still write. For the agent's own end.
+    /// Leaks the memory to which siblings may still write. Called when the agent itself ends.
     pub(super) fn leak_lent(&mut self) {
         for (_, arrival) in &mut self.bulk.arrivals {
             if arrival.lent > 0 {
@@ -640,12 +644,12 @@ impl<H: Host> AgentMachine<H> {
     }
 }
 
-/// How much of an arrival was requested.
+/// How much of the range to be requested next has been requested.
 enum Fed {
-    /// All of it.
+    /// The whole range, or there was nothing to request.
     Full,
-    /// A part; more is to be requested.
+    /// A part of it, so that more is to be requested.
     More,
-    /// Nothing at present.
+    /// Nothing, because the budget has no room at present.
     No,
 }

@@ -1,4 +1,4 @@
-//! Handling of the requests of this node's processes, and of their ports.
+//! Handling of the requests of this node's processes, and of the ports of these requests.
 
 use super::state::bulk::{For, Origin};
 use super::state::client::{ClientState, Pending, Sequence};
@@ -48,7 +48,8 @@ impl<H: Host> AgentMachine<H> {
             .into_iter()
             .flatten()
             .all(|bytes| bytes.len() <= MAX_DESCRIPTOR);
-        // Such a send would be tried after its user was notified of its success.
+        // A buffered send is complete before its only attempt, so its user would never learn that
+        // the attempt failed.
         if !is_sound || (mode == ReturnMode::Buffered && limit == Limit::Once) {
             return self.complete(id, Outcome::Failed(Code::INVALID_ARGUMENT));
         }
@@ -74,7 +75,7 @@ impl<H: Host> AgentMachine<H> {
             completed: false,
         };
         let is_send = protocol == Protocol::SendMsg;
-        // Fits: the number of requests is limited.
+        // The cast is lossless: the number of requests is limited.
         let key = self.client.requests.insert(pending) as u32;
         self.client.by_id.insert(id, key);
         if let Limit::At(at) = limit {
@@ -110,7 +111,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Handles the confirmation that a port is closed: the channel's agent has nothing left of it.
+    /// Handles the confirmation of a close: the channel's agent has nothing left that used the port
+    /// before it.
     pub(super) fn on_closed(&mut self, node: u32, port: Port) -> Result<(), ProtocolError> {
         let key = *self.client.by_port.get(&port).ok_or(ProtocolError)?;
         let port = &mut self.client.ports[key as usize];
@@ -154,8 +156,8 @@ impl<H: Host> AgentMachine<H> {
                 self.end(key, Outcome::Failed(code));
             }
             ClientState::Sent if request.is_answered() => {
-                // Only the channel's agent knows the outcome: it may have taken a message from the
-                // channel.
+                // Only the channel's agent knows the outcome, because it may have taken a message
+                // from the channel already.
                 request.state = ClientState::Canceled;
                 let node = request.node;
                 self.post(node, Entry::Cancel(key));
@@ -192,7 +194,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Ends a send without a response once the channel's agent has its message.
+    /// Ends a send that gets no response, once this agent no longer needs its message.
     pub(super) fn message_gone(&mut self, key: u32) {
         let Some(request) = self.client.get(key) else {
             return;
@@ -209,7 +211,7 @@ impl<H: Host> AgentMachine<H> {
             if let Limit::At(at) = request.limit {
                 self.client.deadlines.remove(&(at, key));
             }
-            // After an early completion another request may have the same id.
+            // If the request was completed early, another request may have the same id.
             if self.client.by_id.get(&request.id) == Some(&key) {
                 self.client.by_id.remove(&request.id);
             }

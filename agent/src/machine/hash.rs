@@ -1,7 +1,7 @@
-//! Hashes the state of a machine, for model checkers.
+//! The hash of a machine's state, for model checkers.
 //!
-//! The hash omits constants (the limits), statistics, and the order in which a table's free slots
-//! are reused, because states that differ only in these behave alike.
+//! The hash omits constants such as the limits, statistics, and the order in which a table's free
+//! slots are reused, because states that differ only in these behave alike.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! Traffic with one node: entries packed into eager buffers, and all other fragments.
+//! Traffic with one node: entries, which are packed into eager buffers, and all other fragments.
 
 use conduit_portals::transport::fragment::{Fragment as Parts, MAX_TINY, Payload, Refused};
 use conduit_portals::transport::open::OpenTransport;
@@ -42,7 +42,7 @@ impl<H: Host> AgentMachine<H> {
         }
         let mut did = false;
         let mut listed = std::mem::take(&mut self.listed);
-        // Shuffled each time, so that agents do not all send to the same node at once.
+        // Shuffles the nodes each time, so that agents do not all send to the same node at once.
         self.random.shuffle(&mut listed);
         for node in listed {
             self.link(node).listed = false;
@@ -83,7 +83,9 @@ impl<H: Host> AgentMachine<H> {
         is_greeted
     }
 
-    /// Hands a fragment to the network.
+    /// Hands a fragment to the network, or directly to this agent if the node is its own. The
+    /// payload is that of `sending`, or `short` if there is none. On an error, `sending` is
+    /// returned.
     fn give(
         &mut self,
         node: u32,
@@ -95,7 +97,7 @@ impl<H: Host> AgentMachine<H> {
         let length = match &sending {
             None => short.len(),
             Some(Sending::Buffer { bytes, .. }) => bytes.len(),
-            // A strip's length fits `usize`.
+            // The cast is lossless: the length of a strip fits `usize`.
             Some(Sending::Strip { length, .. }) => *length as usize,
         };
         if node == self.own {
@@ -145,7 +147,7 @@ impl<H: Host> AgentMachine<H> {
         let token = self.sending.insert(sending);
         let payload = Payload::Read {
             token: token as u64,
-            // The length of a buffer or of a strip fits `u32`.
+            // The cast is lossless: the length of a buffer or of a strip fits `u32`.
             length: length as u32,
         };
         network
@@ -153,7 +155,7 @@ impl<H: Host> AgentMachine<H> {
             .map_err(|refused| (refused, Some(self.sending.remove(token))))
     }
 
-    /// Handles the completion of a send: the network no longer reads its bytes.
+    /// Handles the end of a send, after which the network no longer reads its bytes.
     pub(super) fn is_sent(&mut self, sending: &Sending) {
         match sending {
             Sending::Buffer { node, .. } => {
@@ -285,7 +287,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- packing ----
 
-    /// Packs entries into the open buffer while there is room.
+    /// Packs entries into the open buffer while there is room. Returns whether it packed any.
     fn pack(&mut self, node: u32) -> bool {
         let mut did = false;
         while let Some(entry) = self.link(node).entries.pop_front() {
@@ -299,7 +301,7 @@ impl<H: Host> AgentMachine<H> {
                     false => Some(Entry::Response(response)),
                 },
                 Entry::Cancel(key) => {
-                    // The answer may have arrived in the meantime.
+                    // If the answer has arrived in the meantime, there is nothing to cancel.
                     let of = self
                         .client
                         .get(key)
@@ -382,7 +384,8 @@ impl<H: Host> AgentMachine<H> {
         let channel = self.client.descriptor(key);
         let lengths = [&channel, &destination].map(|bytes| bytes.as_ref().map_or(0, |b| b.len()));
         let fixed = OVERHEAD + lengths.iter().sum::<usize>();
-        // Bounds the eager bytes of this node that the other agent holds.
+        // `room` bounds the number of bytes of this node's eager messages that the other agent
+        // holds.
         let is_eager = |length: &usize| fixed + length <= BUFFER && *length as u64 <= room;
         let eager = length.filter(is_eager);
         let is_named = eager.is_none() && length.is_some_and(|bytes| self.is_shared(node, bytes));
@@ -517,7 +520,7 @@ impl<H: Host> AgentMachine<H> {
             return Err(ProtocolError);
         }
         if node != self.own {
-            // The node must not use more credits than were lent to it.
+            // The node must pay for the buffer, and must not use more credits than were lent to it.
             let lent = self.credits.lent(node);
             let early = self.link(node).early.values();
             let early: u32 = early.map(|(credits, _)| u32::from(credits.credits())).sum();
@@ -607,7 +610,7 @@ fn system(message: System) -> Fragment {
     }
 }
 
-/// Takes as much as fits into a single fragment.
+/// Takes as much of the flow control information as fits into a single fragment.
 fn take_told(told: &mut Told) -> Told {
     let count = told.replies.len().min(MAX_REPLIES);
     Told {

@@ -9,12 +9,12 @@
 //! ```
 //!
 //! - An operation becomes an entry in an eager buffer to the channel's node. The agent of that node
-//!   queues it by its port and tries the first entry of each queue without waiting. The result
-//!   returns as another entry if the requester waits.
-//! - A message that exceeds a buffer, or the other agent's room for eager messages, stays with its
-//!   sender's agent, which only announces it. The other agent pulls it once it has memory and
-//!   budget.
-//! - Buffers need credits, which move to the nodes that need them; all other memory has a
+//!   puts the operation into the queue of its port, and tries the first operation of each queue
+//!   without waiting. If the requester waits, the result returns as another entry.
+//! - A message that exceeds a buffer or the other agent's room for eager messages stays with its
+//!   sender's agent, which only announces it. The other agent pulls the message once it has memory
+//!   and budget for it.
+//! - Sending a buffer takes credits, which move to the nodes that need them. All other memory has a
 //!   [limit](Limits).
 
 mod bulk;
@@ -45,15 +45,16 @@ use state::service::Service;
 use state::stealing::Stealing;
 use wire::Fragment;
 
-/// The maximum number of eager buffers in which an agent receives, unless the job has more nodes.
+/// The maximum number of eager buffers in which an agent receives. In a job with more nodes than
+/// this, there is one buffer for each node.
 const MAX_RECEIVE: u32 = 128;
 
 /// A node of the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its host id.
+    /// The node's host id.
     pub host: u64,
-    /// Its agent's address in the network.
+    /// The network address of the node's agent.
     pub address: Vec<u8>,
 }
 
@@ -62,42 +63,45 @@ pub struct Node {
 pub enum Transfer {
     /// The receiver pulls one strip at a time.
     Rma,
-    /// The receiver grants as much as it has room for, and the sender sends that in strips.
+    /// The receiver requests as many bytes as it has room for, and the sender sends them in strips.
     PointToPoint,
 }
 
 /// Limits on an agent's use of resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of long messages that were requested and have not arrived; exceeded only by a single
-    /// longer strip.
+    /// The maximum number of bytes of long messages that were requested and have not arrived. Only
+    /// a single strip that is longer than the limit exceeds it.
     pub ejection: u64,
-    /// Bytes of messages taken from local channels and not yet sent. The last message taken may
-    /// exceed this limit.
+    /// The maximum number of bytes of messages that were taken from local channels and have not
+    /// been sent yet. The last message taken may exceed this limit.
     pub getmsg: u64,
-    /// Bytes of long messages that this agent is sending; exceeded only by a single longer strip.
+    /// The maximum number of bytes of long messages that this agent is sending. Only a single strip
+    /// that is longer than the limit exceeds it.
     pub injection: u64,
-    /// Bytes of eager messages from other nodes that wait for their channels. Each node has an
-    /// equal share, at least one buffer. Messages beyond it stay with their senders.
+    /// The maximum number of bytes of eager messages from other nodes that wait for their channels.
+    /// Each node has an equal share, which is at least one buffer. Messages that exceed the share
+    /// stay with their senders.
     pub eager: u64,
-    /// Bytes of a strip, a piece of a long message.
+    /// The length in bytes of a strip, which is a piece of a long message.
     pub strip: u32,
     /// The transfer mode of long messages.
     pub transfer: Transfer,
-    /// Requests taken from processes that have not ended. At this limit no more requests to send
-    /// are taken.
+    /// The number of unfinished requests of processes at which the agent takes no more requests to
+    /// send.
     pub requests: u32,
-    /// Ports that are kept open for later operations.
+    /// The number of open ports at which the agent closes an unused port before it opens another.
     pub ports: u32,
-    /// How long an entry waits for others to share its buffer.
+    /// How long an entry waits for other entries to share its buffer.
     pub age: Nanos,
-    /// The backlog, in bytes of long messages that cannot be requested yet, from which other agents
-    /// of the node may steal parts, until it has dropped to half of this.
+    /// The number of bytes of long messages not yet requested at which the node's other agents
+    /// start to steal parts of them. They stop when fewer than half as many bytes are left.
     pub backlog: u64,
-    /// Whether a buffer is sent early if no other one is in flight to its node.
+    /// Whether a buffer is sent before it is full or old if no other buffer is in flight to its
+    /// node.
     pub idle: bool,
-    /// How long traffic to a node waits for an agent that has never been heard from, because the
-    /// agents of a job do not start at the same time.
+    /// How long traffic to a node waits for an agent that has not been heard from yet. It has to
+    /// wait because the agents of a job do not start at the same time.
     pub connect: Nanos,
 }
 
@@ -123,44 +127,48 @@ impl Default for Limits {
 /// Event counters of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Buffers sent.
+    /// The number of buffers sent.
     pub buffers: u64,
-    /// Entries in those buffers.
+    /// The number of entries packed into buffers.
     pub entries: u64,
-    /// Bytes in those buffers.
+    /// The number of bytes in the buffers sent.
     pub bytes: u64,
-    /// Strips sent.
+    /// The number of strips sent.
     pub strips: u64,
-    /// Parts of messages pulled for other agents of the node.
+    /// The number of parts of messages that this agent pulled for other agents of the node.
     pub stolen: u64,
-    /// Parts taken for other agents of the node and given back unfinished.
+    /// The number of parts that this agent took over from other agents of the node and gave back
+    /// unfinished.
     pub given_back: u64,
-    /// Sends that failed after they were reported to their users as complete.
+    /// The number of sends that failed after they were reported to their users as complete.
     pub lost: u64,
-    /// Nodes that violated the protocol.
+    /// The number of times that another agent violated the protocol.
     pub protocol_errors: u64,
-    /// Ended sessions with nodes.
+    /// The number of sessions with nodes that have ended.
     pub failures: u64,
 }
 
 /// The resources that an agent holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Held {
-    /// Requests that have not ended.
+    /// The number of requests that have not ended.
     pub requests: usize,
-    /// Unfinished operations of other agents, or of this one on its own node.
+    /// The number of unfinished operations on channels of this node, whichever agent requested
+    /// them.
     pub operations: usize,
-    /// Messages of requests or operations that are not eager.
+    /// The number of messages that other agents pull from this one, and of messages or parts of
+    /// messages that are still to be placed in memory here.
     pub bulk: usize,
-    /// Bytes that count against [`Limits::ejection`].
+    /// The number of bytes that count against [`Limits::ejection`].
     pub ejection: u64,
-    /// Bytes that count against [`Limits::getmsg`].
+    /// The number of bytes that count against [`Limits::getmsg`].
     pub getmsg: u64,
-    /// Bytes that count against [`Limits::injection`].
+    /// The number of bytes that count against [`Limits::injection`].
     pub injection: u64,
-    /// Bytes that count against [`Limits::eager`].
+    /// The number of bytes that count against [`Limits::eager`].
     pub eager: u64,
-    /// Bytes of this node's eager messages that other agents have not reported as consumed.
+    /// The number of bytes of this node's eager messages that other agents have not reported as
+    /// consumed.
     pub left: u64,
 }
 
@@ -170,7 +178,8 @@ struct Peer {
     address: Box<[u8]>,
     rank: Option<Rank>,
     link: Option<Box<NodeLink>>,
-    /// Its agent has never been heard from, and may not have started yet.
+    /// Whether the node's agent may not have started yet: nothing has arrived from it, and the
+    /// network has taken no greeting for it.
     expected: bool,
 }
 
@@ -189,8 +198,8 @@ enum From {
     Own,
 }
 
-/// The protocol of one agent: a state machine whose inputs are events and the time. It is clonable
-/// and hashable, for model checkers, if its host's types are.
+/// The protocol of one agent: a state machine whose inputs are events and the time. For model
+/// checkers, the machine can be cloned and hashed if its host's types can.
 #[derive(Clone)]
 pub struct AgentMachine<H: Host> {
     own: u32,
@@ -199,22 +208,22 @@ pub struct AgentMachine<H: Host> {
     nodes: Vec<Peer>,
     by_host: HashMap<u64, u32>,
     by_rank: HashMap<Rank, u32>,
-    /// Nodes with data to send.
+    /// The nodes for which there is data to send.
     listed: Vec<u32>,
-    /// Nodes whose agents may not have started yet, with the time until which traffic to them
-    /// waits, ordered by time.
+    /// The nodes whose agents may not have started yet. Each comes with the time until which
+    /// traffic to the node waits, and they are ordered by this time.
     expecting: VecDeque<(Nanos, u32)>,
     credits: Dynamic,
     scale: Scale,
-    /// Bytes of eager messages that each node may have waiting here.
+    /// The number of bytes of eager messages that each node may have waiting here.
     share: u64,
     client: Client<H::Memory>,
     service: Service<H::Memory, H::Channel>,
     bulk: Bulk<H::Memory>,
     stealing: Stealing,
-    /// Buffers and strips that the network reads.
+    /// The buffers and strips that the network reads.
     sending: slab::Slab<Sending>,
-    /// Long fragments that are arriving, and their senders.
+    /// The long fragments that are arriving, with their senders.
     landing: slab::Slab<(Rank, Landing)>,
     arrived: VecDeque<Arrived>,
     joined: Vec<Rank>,
@@ -238,15 +247,15 @@ enum Landing {
     Nothing,
 }
 
-/// A node violated the protocol.
+/// The error that another agent violated the protocol.
 #[derive(Debug)]
 struct ProtocolError;
 
 impl<H: Host> AgentMachine<H> {
-    /// Creates the agent of node `own`, an index of `nodes`. All agents of the job have the same
-    /// nodes in the same order.
+    /// Creates the agent of node `own`, an index of `nodes`. All agents of the job must be given
+    /// the same nodes in the same order.
     pub fn new(own: u32, nodes: Vec<Node>, limits: Limits, seed: u64) -> Self {
-        // Fits: node numbers have 32 bits.
+        // The cast is lossless: node numbers have 32 bits.
         let count = nodes.len() as u32;
         let scale = const {
             match Scale::for_chunk(BUFFER as u32) {
@@ -257,13 +266,13 @@ impl<H: Host> AgentMachine<H> {
         let cost = u32::from(scale.cost(BUFFER));
         let buffers = (4 * count).min(MAX_RECEIVE).max(count);
         let tuning = Tuning {
-            // Fits: the cost of one buffer, at most 8.
+            // The casts are lossless: the cost of one buffer is at most 8.
             minimum: cost as u16,
             max_per_peer: (4 * cost) as u16,
             ..Tuning::default()
         };
-        // Each node starts with credits for one buffer, and the bank lends the rest where it is
-        // needed. A restarted agent therefore has a buffer again.
+        // Each node starts with credits for one buffer, so a restarted agent has a buffer at once.
+        // The bank lends the other credits where they are needed.
         let banked = (buffers - count) * cost;
         let credits = Dynamic::new(count, own, cost as u16, banked, tuning);
         Self {
@@ -325,8 +334,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Receives, sends, and does all work that is due. Returns whether there was any work. Never
-    /// blocks.
+    /// Receives, sends, and does all work that is due, without blocking. Returns whether there was
+    /// any work.
     pub fn progress(&mut self, now: Nanos, host: &mut H, network: &mut impl OpenTransport) -> bool {
         self.now = now;
         let mut did = network.receive(self);
@@ -339,7 +348,8 @@ impl<H: Host> AgentMachine<H> {
         did |= self.import_parts(host);
         did |= self.feed(host);
         did |= self.tell_siblings(host);
-        // Before `transmit`, as is the end of sessions in `part`.
+        // Both calls end sessions, so they precede `transmit`: nothing is sent to these nodes any
+        // more.
         self.give_up_nodes(network);
         self.part(network);
         did |= self.transmit(network);
@@ -376,8 +386,8 @@ impl<H: Host> AgentMachine<H> {
             .min()
     }
 
-    /// Shuts the agent down. Operations on other nodes end with an error, as they do when an agent
-    /// is gone, and other nodes' operations are dropped.
+    /// Shuts the agent down. The unfinished requests of this node's processes fail as if the other
+    /// agents were gone, and other nodes' operations are dropped.
     pub fn leave(&mut self, host: &mut H, network: &mut impl OpenTransport) {
         self.leave_siblings(host);
         for node in 0..self.nodes.len() as u32 {
@@ -412,7 +422,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Returns the network's number of a node.
+    /// Returns the network's rank of a node, after connecting to it if necessary. Returns `None` if
+    /// the network cannot connect.
     fn rank(&mut self, node: u32, network: &mut impl OpenTransport) -> Option<Rank> {
         let peer = &mut self.nodes[node as usize];
         if peer.rank.is_none() {
@@ -441,7 +452,7 @@ impl<H: Host> AgentMachine<H> {
                 Some(node) => {
                     self.nodes[node].rank = Some(rank);
                     self.nodes[node].expected = false;
-                    // Fits: an index of nodes.
+                    // The cast is lossless: node numbers have 32 bits.
                     self.by_rank.insert(rank, node as u32);
                 }
                 None => {
@@ -463,7 +474,7 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Ends the operations that wait for an agent that has not started in time.
+    /// Ends the operations that wait for an agent if that has not started in time.
     fn give_up_nodes(&mut self, network: &mut impl OpenTransport) {
         while let Some(&(at, node)) = self.expecting.front() {
             let peer = &self.nodes[node as usize];
@@ -492,7 +503,7 @@ impl<H: Host> AgentMachine<H> {
         self.nodes[node as usize].link = None;
         self.nodes[node as usize].expected = false;
         self.listed.retain(|listed| *listed != node);
-        // The network does not report these fragments again.
+        // The network makes no further calls for the fragments that were arriving.
         self.landing.retain(|_, (from, _)| Some(*from) != rank);
         self.lose_parts(node);
         self.lose_bulk(node);
@@ -525,7 +536,8 @@ impl<H: Host> AgentMachine<H> {
 
     fn take_arrived(&mut self) -> bool {
         let mut did = false;
-        // Fragments that this agent sends to its own node are handled in the next call.
+        // Handles only as many fragments as have arrived by now. Those that this agent sends to its
+        // own node in the loop are left to the next call.
         for _ in 0..self.arrived.len() {
             let Some(arrived) = self.arrived.pop_front() else {
                 break;
@@ -729,7 +741,7 @@ impl<H: Host> FragmentHandler for AgentMachine<H> {
     }
 
     fn room(&self) -> usize {
-        // Arrivals are bounded by credits and by this agent's own requests.
+        // In effect unlimited: credits and this agent's own requests bound what arrives.
         1 << 30
     }
 }
@@ -739,5 +751,5 @@ fn length<M: crate::host::Memory>(message: &Message<M>) -> u64 {
     message.memory.length() as u64
 }
 
-/// The code of operations that a session's end terminates.
+/// The code of operations that end because their session has ended.
 const GONE: Code = Code::FAILURE;

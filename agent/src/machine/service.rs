@@ -1,5 +1,6 @@
-//! Other agents' operations on local channels, in the queues of their ports. The first operation of
-//! each queue is tried, without waiting, until it succeeds or times out.
+//! Operations on local channels, which agents have requested and which wait in the queues of their
+//! ports. The first operation of each queue is tried again and again, without waiting in a channel,
+//! until it succeeds, fails or times out.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +42,7 @@ impl<H: Host> AgentMachine<H> {
                 answer,
             } => self.on_response(node, header.protocol, number, code, &answer),
             Body::Cancel { number } => {
-                // It may have been answered already.
+                // If the operation has been answered already, there is nothing to cancel.
                 if let Some(&key) = self.service.numbered.get(&(node, number)) {
                     self.end_operation(key, Code::TIMEOUT, Reply::Nothing);
                 }
@@ -72,7 +73,7 @@ impl<H: Host> AgentMachine<H> {
         if let Some(descriptor) = channel
             && let Some(port) = self.service.ports.get_mut(&place)
         {
-            // The port is reused before it was empty.
+            // The requester uses a port again that it has closed and that is not empty yet.
             let queue = &self.service.queues[port.queue as usize];
             let is_same = *queue.descriptor == *descriptor;
             if !std::mem::take(&mut port.is_closed) || !is_same {
@@ -109,7 +110,7 @@ impl<H: Host> AgentMachine<H> {
             } => {
                 let (bulk, load) = match message.content {
                     Content::Eager(bytes) => {
-                        // Fits: within a buffer.
+                        // The cast is lossless: the bytes are within a buffer.
                         eager = bytes.len() as u32;
                         (None, Load::Eager(bytes.to_vec()))
                     }
@@ -156,7 +157,7 @@ impl<H: Host> AgentMachine<H> {
         if let Some(port) = self.service.ports.get_mut(&place) {
             port.uses += 1;
         }
-        // Fits: other agents' requests are limited.
+        // The cast is lossless: the number of other agents' requests is limited.
         let key = self.service.operations.insert(operation) as u32;
         if let Some(number) = number {
             self.service.numbered.insert((node, number), key);
@@ -193,15 +194,16 @@ impl<H: Host> AgentMachine<H> {
         self.service.plan(queue, now);
     }
 
-    /// Ends a send that waits for its message to be taken: it was, or never will be.
+    /// Ends a send that waits until its message is taken from the channel. The code tells whether
+    /// the message has been taken or never will be.
     pub(super) fn receipt(&mut self, receipt: u64, code: Code) {
         if let Some(&key) = self.service.receipts.get(&receipt) {
             self.end_operation(key, code, Reply::Nothing);
         }
     }
 
-    /// Schedules an attempt at the queue of a changed channel. The key may belong to another queue
-    /// by now, for which an additional attempt is harmless.
+    /// Schedules an attempt at the queue of a changed channel. If the key belongs to another queue
+    /// by now, the additional attempt is harmless.
     pub(super) fn channel_changed(&mut self, queue: u32) {
         if let Some(waits) = self.service.queues.get(queue as usize)
             && !waits.operations.is_empty()
@@ -213,7 +215,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- ends ----
 
-    /// Ends an operation, and sends the response if one is expected.
+    /// Ends an operation, and queues the response if one is expected.
     pub(super) fn end_operation(&mut self, key: u32, code: Code, reply: Reply) {
         let Some(operation) = self.remove_operation(key, code) else {
             return;
@@ -252,7 +254,7 @@ impl<H: Host> AgentMachine<H> {
     /// Removes an operation from all tables.
     fn remove_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
         let operation = self.take_operation(key, code)?;
-        // Keys are reused, so none may stay behind.
+        // Keys are reused, so the operation's key must not be left in its queue.
         let queue = &mut self.service.queues[operation.queue as usize];
         if queue.operations.front() == Some(&key) {
             queue.operations.pop_front();
@@ -266,7 +268,7 @@ impl<H: Host> AgentMachine<H> {
         Some(operation)
     }
 
-    /// Removes an operation from all tables but its queue.
+    /// Removes an operation from all tables except its queue.
     fn take_operation(&mut self, key: u32, code: Code) -> Option<Operation<H::Memory>> {
         let operation = self.service.operations.get(key as usize)?;
         if let Task::Send {
@@ -330,7 +332,8 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(of, _)| *of == node)
             .map(|(_, port)| *port)
             .collect();
-        // Linear in the number of operations, even if many are in one queue.
+        // Removes the operations from each queue in one pass, so the time is linear in their number
+        // even if many are in one queue.
         let taken = gone
             .iter()
             .filter_map(|key| self.take_operation(*key, super::GONE));
@@ -354,7 +357,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- attempts ----
 
-    /// Runs the attempts that are due.
+    /// Makes the attempts that are due. Returns whether it did anything.
     pub(super) fn serve(&mut self, host: &mut H) -> bool {
         let now = self.now;
         let mut did = false;
@@ -363,10 +366,11 @@ impl<H: Host> AgentMachine<H> {
         {
             did = true;
             self.end_operation(key, Code::TIMEOUT, Reply::Nothing);
-            // Even if the operation no longer exists.
+            // Usually the call has removed the deadline. If the operation no longer existed, the
+            // deadline is still there.
             self.service.deadlines.remove(&(at, key));
         }
-        // Each queue once: `try_queue` does all that it can do now.
+        // Tries each queue only once, because `try_queue` does all that it can do now.
         let mut due = Vec::new();
         while let Some(&(at, key)) = self.service.schedule.first()
             && at <= now
@@ -381,7 +385,8 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Tries the operations of a queue in order, until one has to wait.
+    /// Tries the operations of a queue in order until one has to wait. Returns whether any
+    /// operation proceeded.
     fn try_queue(&mut self, key: u32, host: &mut H) -> bool {
         let mut did = false;
         loop {
@@ -393,7 +398,7 @@ impl<H: Host> AgentMachine<H> {
             };
             match self.attempt(key, first, host) {
                 Tried::Ended(code, reply) => self.end_operation(first, code, reply),
-                // It waits for its receipt, and the next ones proceed.
+                // The operation waits for its receipt, and the next ones proceed.
                 Tried::Deposited => {
                     if let Some(queue) = self.service.queues.get_mut(key as usize) {
                         queue.operations.pop_front();
@@ -406,7 +411,7 @@ impl<H: Host> AgentMachine<H> {
                         self.end_operation(first, code, Reply::Nothing);
                     } else {
                         let queue = &mut self.service.queues[key as usize];
-                        // Other codes have causes other than the channel.
+                        // Only these codes are caused by the channel's state, which can be watched.
                         if matches!(code, Code::CHANNEL_EMPTY | Code::CHANNEL_FULL)
                             && let Some(channel) = &mut queue.channel
                             && host.watch(channel, key)
@@ -430,7 +435,7 @@ impl<H: Host> AgentMachine<H> {
             return Tried::Waits;
         };
         let queue = &mut service.queues[queue as usize];
-        // Nothing is taken from any channel without budget for it.
+        // Takes no message from any channel while the budget is used up.
         if matches!(operation.task, Task::Get) && service.taken >= self.limits.getmsg {
             return match operation.limit {
                 Limit::Once => Tried::Blocked(Code::CHANNEL_EMPTY),
@@ -512,7 +517,8 @@ impl<H: Host> AgentMachine<H> {
         if let Tried::Ended(code, Reply::Nothing) = &tried
             && *code != Code::SUCCESS
         {
-            // The channel may be gone, and another may be created in its place.
+            // Attaches anew next time: the channel may be gone, and another may be created in its
+            // place.
             queue.channel = None;
         }
         tried
@@ -521,11 +527,12 @@ impl<H: Host> AgentMachine<H> {
 
 /// The result of an attempt.
 enum Tried {
+    /// The operation has ended with this code and reply.
     Ended(Code, Reply),
-    /// The message is in the channel; its receipt is pending.
+    /// The message is in the channel, and its receipt is pending.
     Deposited,
     /// The message has not arrived yet.
     Waits,
-    /// To be retried. The code is for an operation that is tried once.
+    /// The operation is to be tried again, or fails with this code if it is tried only once.
     Blocked(Code),
 }

@@ -1,6 +1,6 @@
-//! Load balancing between the agents of a node: an agent that has nothing to request (the thief)
-//! takes over parts of long messages from one with a backlog (the owner). Eager messages, ordering,
-//! responses and failures stay with the owner.
+//! Load balancing between the agents of a node. An agent that has nothing to request (the thief)
+//! takes over parts of long messages from one with a backlog (the owner). The owner continues to
+//! handle eager messages, ordering, responses and failures.
 //!
 //! ```text
 //! thief                    owner                     source's agent
@@ -13,14 +13,15 @@
 //!   │                         │ ◀── settled ───────────── │
 //! ```
 //!
-//! - A thief writes into the owner's memory, so the owner keeps it until the thief has returned the
-//!   part or has ended. An owner that no longer wants the part, or has waited too long for it,
-//!   recalls it; the thief stops writing before it answers.
+//! - A thief writes into the owner's memory, so the owner keeps the memory until the thief has
+//!   returned the part or has ended. An owner that no longer wants the part, or has waited too long
+//!   for it, recalls it. The thief stops writing before it answers the recall.
 //! - The thief's peer reads memory that the source's agent may have freed, for example after it
-//!   lost its session with the owner. The owner therefore delivers a message only after that agent
-//!   has confirmed, in their session, that it kept the memory until then.
-//! - Only memory that the agent [owns](Memory::is_own) is lent: a process may reuse its own memory
-//!   as soon as its request has ended, and nothing can delay that.
+//!   lost its session with the owner. The owner therefore delivers a message only after the
+//!   source's agent has confirmed, in its session with the owner, that it kept the memory until
+//!   then.
+//! - Only memory that the agent [owns](Memory::is_own) is lent. A process may reuse its own memory
+//!   as soon as its request has ended, and the agent cannot delay that.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ use super::{AgentMachine, ProtocolError};
 use crate::host::{Host, MAX_DESCRIPTOR, Memory, Nanos, SiblingEvent};
 
 impl<H: Host> AgentMachine<H> {
-    /// Returns whether a message to a node carries the name of its memory, by which the node's
-    /// agents can lend each other parts of the message.
+    /// Returns whether a message of this length to a node is announced with the name of its memory,
+    /// so that the node's agents can lend each other parts of the message.
     pub(super) fn is_shared(&self, node: u32, length: usize) -> bool {
         !self.stealing.siblings.is_empty()
             && node != self.own
@@ -67,7 +68,8 @@ impl<H: Host> AgentMachine<H> {
         (STRIPS * strip).min(self.limits.ejection.max(strip))
     }
 
-    /// Returns the maximum length of a part if the ejection budget has room for such a part now.
+    /// Returns the maximum length of a part if the ejection budget has room for a part of that
+    /// length now.
     fn room(&self) -> Option<u64> {
         let (most, ejected) = (self.longest_part(), self.bulk.ejected);
         (ejected == 0 || ejected + most <= self.limits.ejection).then_some(most)
@@ -168,7 +170,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Stops the exchange with a sibling. Parts lent to it stay lent.
+    /// Stops the exchange with a sibling. The parts that this agent has lent it are still lent.
     fn part_from(&mut self, sibling: u32, host: &mut H) {
         let stolen = self.stealing.stolen.iter();
         let its = stolen.filter(|((of, _), _)| *of == sibling);
@@ -220,7 +222,7 @@ impl<H: Host> AgentMachine<H> {
         let lent = self.bulk.arrivals.get_mut(arrival as usize)?;
         let [name, destination] = lent.names()?;
         let (node, part) = (lent.node, lent.lend(most));
-        // The number of loans is limited, so a key fits `u32`.
+        // The cast is lossless: the number of loans is limited.
         let loan = self.stealing.loans.vacant_key() as u32;
         let told = Part {
             loan,
@@ -254,7 +256,7 @@ impl<H: Host> AgentMachine<H> {
             .filter(|(_, loan)| !loan.is_recalled && which(loan))
             .map(|(key, loan)| {
                 loan.is_recalled = true;
-                // The number of loans is limited, so a key fits `u32`.
+                // The cast is lossless: the number of loans is limited.
                 (loan.sibling, key as u32)
             })
             .collect();
@@ -264,7 +266,7 @@ impl<H: Host> AgentMachine<H> {
         !recalled.is_empty()
     }
 
-    /// Takes back a lent part, which has arrived or must now be requested here.
+    /// Takes back a lent part. Unless `is_done`, this agent requests the part itself.
     fn lent_back(&mut self, loan: usize, is_done: bool) {
         let loan = self.stealing.loans.remove(loan);
         let key = loan.arrival;
@@ -312,8 +314,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Returns a part to the sibling that lent it, finished or not. Nothing may write to the part's
-    /// memory afterwards.
+    /// Returns a part, which `is_done` if it has arrived, to the sibling that lent it. Nothing may
+    /// write to the part's memory after the call.
     pub(super) fn give_back(&mut self, sibling: u32, loan: u32, is_done: bool) {
         if self.stealing.stolen.remove(&(sibling, loan)).is_none() {
             return;
@@ -371,7 +373,7 @@ impl<H: Host> AgentMachine<H> {
         did
     }
 
-    /// Asks a random sibling with a backlog for a part of it.
+    /// Asks a random sibling that has a backlog for a part.
     fn steal(&mut self) {
         if self.stealing.asked.is_some() {
             return;
@@ -418,7 +420,7 @@ impl<H: Host> AgentMachine<H> {
             did = true;
             let (arrival, (offset, length)) = (wanted.arrival, wanted.part);
             let memory = host.import(&wanted.name).ok();
-            // No overflow: checked when the request arrived.
+            // The sum cannot overflow: that was checked when the request arrived.
             match memory.filter(|memory| memory.length() as u64 >= offset + length) {
                 Some(memory) => {
                     let part = Pulled {

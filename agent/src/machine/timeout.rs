@@ -1,7 +1,8 @@
-//! The remaining time of an operation, in one byte.
+//! One-byte encoding of the time that remains for an operation.
 //!
-//! Nodes' clocks differ, so the wire carries relative times. The requester's agent keeps the exact
-//! deadline; this one serves operations without a waiting requester, and may be late by an eighth.
+//! The wire carries relative times, because the nodes' clocks differ. The requester's agent
+//! enforces the exact deadline while the requester waits. The encoded time matters for operations
+//! whose requester does not wait, and may exceed the exact one by an eighth.
 
 use crate::host::{Limit, Nanos};
 
@@ -13,7 +14,7 @@ impl Timeout {
     pub(crate) const ONCE: Self = Self(0);
     const NEVER: Self = Self(u8::MAX);
 
-    /// Returns the shortest encodable time that is at least the given one.
+    /// Returns the shortest encodable time that does not end before the limit.
     pub(crate) fn of(limit: Limit, now: Nanos) -> Self {
         let at = match limit {
             Limit::Once => return Self::ONCE,
@@ -25,13 +26,13 @@ impl Timeout {
         found.map_or(Self::NEVER, Self)
     }
 
-    /// Decodes to 8 to 15 times a power of two, at most about 8 hours and 21 minutes. Longer
-    /// times count as unlimited.
+    /// Returns the time in microseconds, which is 8 to 15 times a power of two. The longest time is
+    /// about 8 hours and 21 minutes; anything longer is encoded as unlimited.
     fn micros(self) -> u64 {
         u64::from(8 + self.0 % 8) << (self.0 / 8)
     }
 
-    /// Converts to a deadline that counts from now.
+    /// Returns the deadline, counted from `now`.
     pub(crate) fn limit(self, now: Nanos) -> Limit {
         match self {
             Self::ONCE => Limit::Once,

@@ -1,5 +1,6 @@
-//! The state of messages that are not eager: at the sender's agent until they have been pulled, at
-//! the receiver's until they have arrived.
+//! The state of messages that are not eager. The sender's agent keeps a [`Source`] until the
+//! message has been pulled, and the receiver's agent keeps an [`Arrival`] until the message has
+//! arrived.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -11,25 +12,28 @@ use crate::code::Code;
 use crate::host::{Memory, Message};
 use crate::machine::state::hash;
 
-/// A message here that another agent pulls, or that is still to be packed.
+/// A message at this agent that another agent pulls or that has not been packed yet.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Source<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) message: Message<M>,
-    /// Bytes to be pulled: the whole message, or only the wanted part of imported memory.
+    /// The number of bytes to be pulled: those of the whole message, or only those of the wanted
+    /// part of imported memory.
     pub(in crate::machine) length: u64,
-    /// Bytes that were pulled, and how many of them were sent.
+    /// The number of bytes that have been requested, including those of parts that other agents of
+    /// this node have sent.
     pub(in crate::machine) pulled: u64,
+    /// The number of these bytes that have been sent.
     pub(in crate::machine) sent: u64,
-    /// Strips that the network still reads.
+    /// The number of strips that the network still reads.
     pub(in crate::machine) flying: u32,
-    /// The key of the request, if that gets no response.
+    /// The key of the request that sends the message, if that request gets no response.
     pub(in crate::machine) request: Option<u32>,
-    /// Taken from a channel of this node.
+    /// Whether the message was taken from a channel of this node.
     pub(in crate::machine) is_taken: bool,
-    /// In memory of another agent of this node.
+    /// Whether the message is in memory of another agent of this node.
     pub(in crate::machine) is_part: bool,
-    /// No longer wanted.
+    /// The reason why the message is no longer wanted, or `None` while it is.
     pub(in crate::machine) dropped: Option<Code>,
 }
 
@@ -43,7 +47,7 @@ pub(in crate::machine) struct Pulled {
 }
 
 impl Pulled {
-    /// Returns the remainder after the first `bytes` bytes.
+    /// Returns the range without its first `bytes` bytes, or `None` if nothing remains.
     pub(in crate::machine) fn after(self, bytes: u64) -> Option<Self> {
         (bytes < self.length).then(|| Self {
             offset: self.offset + bytes,
@@ -56,27 +60,28 @@ impl Pulled {
 /// The purpose of an arriving message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::machine) enum For {
-    /// An operation of this node, by its key.
+    /// An operation on a channel of this node, identified by its key.
     Operation(u32),
-    /// A get of a process of this node, by its key.
+    /// A get of a process of this node, identified by its key.
     Request(u32),
-    /// A part stolen from a sibling, by the sibling and its number of the loan.
+    /// A part stolen from a sibling, identified by the sibling and the sibling's number of the
+    /// loan.
     Loan(u32, u32),
 }
 
 /// Where the bytes of an arrival are.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) enum Origin {
-    /// In this agent already.
+    /// The bytes are already at this agent.
     Here(Vec<u8>),
-    /// At the sending node's agent, as this source. That node's other agents know the memory by
-    /// this name.
+    /// The bytes are at the sending node's agent, in the source with this number. If there is a
+    /// name, that node's other agents can import the memory by it.
     Source {
         source: u32,
         name: Option<Box<[u8]>>,
     },
-    /// In memory of that name, which another agent of the sending node has exported. The bytes go
-    /// into memory of this node that a sibling has exported.
+    /// The bytes are in memory that another agent of the sending node has exported under `name`.
+    /// They are transferred into memory that a sibling of this agent has exported as `destination`.
     Part {
         name: Box<[u8]>,
         destination: Box<[u8]>,
@@ -88,29 +93,34 @@ pub(in crate::machine) enum Origin {
 pub(in crate::machine) struct Arrival<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) origin: Origin,
-    /// The range of its memory that is transferred.
+    /// The range of the memory that is transferred.
     pub(in crate::machine) span: Range<u64>,
     pub(in crate::machine) hints: u64,
     pub(in crate::machine) client: u64,
     pub(in crate::machine) memory: Option<M>,
-    /// The range that has been neither requested nor lent.
+    /// The range that has been neither requested nor lent yet.
     pub(in crate::machine) rest: Range<u64>,
-    /// Ranges that siblings have given back, to be requested too.
+    /// The ranges that siblings have given back and that this agent has to request itself.
     pub(in crate::machine) returned: Vec<Range<u64>>,
-    /// Bytes requested; bytes of strips that have begun; bytes that have arrived. Each is at least
-    /// the next, so nothing writes to a finished arrival.
+    /// The number of bytes requested. It is at least `begun`, which is at least `arrived`, so
+    /// nothing writes to a finished arrival.
     pub(in crate::machine) requested: u64,
+    /// The number of bytes in strips that have begun to arrive.
     pub(in crate::machine) begun: u64,
+    /// The number of bytes in strips that have arrived completely.
     pub(in crate::machine) arrived: u64,
-    /// Number of parts lent to siblings, and bytes that siblings have transferred.
+    /// The number of parts that are lent to siblings.
     pub(in crate::machine) lent: u32,
+    /// The number of bytes that siblings have transferred.
     pub(in crate::machine) stolen: u64,
-    /// All bytes are here, and the source's agent was asked whether it kept the source until now.
+    /// Whether all bytes are here and the source's agent has been asked to confirm that it kept the
+    /// source until now.
     pub(in crate::machine) settling: bool,
     pub(in crate::machine) owner: For,
-    /// No longer wanted, but strips are in flight or siblings may write to its memory.
+    /// The reason why the message is no longer wanted, or `None` while it is. An unwanted arrival
+    /// is kept while strips are in flight or siblings may write to its memory.
     pub(in crate::machine) unwanted: Option<Code>,
-    /// The session with the sending node has ended.
+    /// Whether the session with the sending node has ended.
     pub(in crate::machine) lost: bool,
 }
 
@@ -130,7 +140,8 @@ impl<M: Memory> Arrival<M> {
         }
     }
 
-    /// Returns the names of the source's memory and of this arrival's.
+    /// Returns the name of the source's memory and the name of this arrival's memory, or `None` if
+    /// either has none.
     pub(in crate::machine) fn names(&self) -> Option<[Box<[u8]>; 2]> {
         match &self.origin {
             Origin::Source {
@@ -148,7 +159,8 @@ impl<M: Memory> Arrival<M> {
         self.rest.end..end
     }
 
-    /// Takes back a lent part, finished or not. Returns whether it has to be requested here.
+    /// Takes back a lent part, which `is_done` if the sibling has transferred it. Returns whether
+    /// this agent has to request the part itself.
     pub(in crate::machine) fn lent_back(&mut self, part: Range<u64>, is_done: bool) -> bool {
         self.lent -= 1;
         if is_done {
@@ -162,7 +174,7 @@ impl<M: Memory> Arrival<M> {
         is_wanted
     }
 
-    /// Returns the range to request from next.
+    /// Returns the range from which the next bytes are to be requested.
     pub(in crate::machine) fn next(&mut self) -> &mut Range<u64> {
         match self.returned.last_mut() {
             Some(part) => part,
@@ -176,14 +188,15 @@ impl<M: Memory> Arrival<M> {
 pub(in crate::machine) struct Bulk<M> {
     pub(in crate::machine) sources: Slab<Source<M>>,
     pub(in crate::machine) arrivals: Slab<Arrival<M>>,
-    /// Arrivals without memory, in the order of their announcement.
+    /// The arrivals that have no memory yet, in the order in which they were announced.
     pub(in crate::machine) unallocated: VecDeque<u32>,
-    /// Arrivals with memory that are not fully requested.
+    /// The arrivals that have memory and are not fully requested yet.
     pub(in crate::machine) hungry: Vec<u32>,
-    /// Bytes requested that have not arrived, and bytes that this agent is sending.
+    /// The number of bytes that this agent has requested and that have not arrived.
     pub(in crate::machine) ejected: u64,
+    /// The number of bytes of strips that this agent is sending.
     pub(in crate::machine) injected: u64,
-    /// Number of sources in memory of other agents of this node.
+    /// The number of sources in memory of other agents of this node.
     pub(in crate::machine) parts: usize,
 }
 
@@ -221,8 +234,8 @@ impl<M: Memory> Bulk<M> {
         self.sources.len() + self.arrivals.len()
     }
 
-    /// Returns whether an arrival waits for memory. No event reports free memory, so it is polled
-    /// for.
+    /// Returns whether an arrival waits for memory. The agent has to poll for memory, because no
+    /// event reports that some is free.
     pub(in crate::machine) fn is_starved(&self) -> bool {
         !self.unallocated.is_empty()
     }
@@ -246,7 +259,7 @@ impl<M: Memory> Bulk<M> {
     /// Reads a range of a source.
     pub(in crate::machine) fn read(&self, source: u32, offset: u64, into: &mut [u8]) {
         if let Some(source) = self.sources.get(source as usize) {
-            // Fits: within the message.
+            // The cast is lossless: the offset is within the message.
             source.message.memory.read(offset as usize, into);
         }
     }

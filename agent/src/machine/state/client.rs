@@ -12,16 +12,16 @@ use crate::machine::wire::{Port, Protocol};
 /// The progress of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::machine) enum ClientState {
-    /// To be packed.
+    /// The request has not been packed yet.
     Queued,
-    /// Still in the packing queue, but completed for its user.
+    /// The request has been completed for its user, but is still in the packing queue.
     Over,
-    /// At the channel's agent, which is to respond or, for a request without a response, to pull
-    /// the message.
+    /// The request is at the channel's agent, which has to respond or, for a request without a
+    /// response, to pull the message.
     Sent,
-    /// The channel's agent was asked to respond at once.
+    /// The channel's agent has been asked to respond at once.
     Canceled,
-    /// The response has arrived; its message is still to be pulled or placed.
+    /// The response has arrived, but its message has not been pulled or placed in memory yet.
     Arriving,
 }
 
@@ -36,13 +36,14 @@ pub(in crate::machine) struct Pending<M> {
     pub(in crate::machine) limit: Limit,
     pub(in crate::machine) protocol: Protocol,
     pub(in crate::machine) mode: ReturnMode,
-    /// The mask of a poll.
+    /// The mask of a poll, or 0 for other requests.
     pub(in crate::machine) mask: u16,
-    /// The destination of a send, and its message until that is packed.
+    /// The destination of a send.
     pub(in crate::machine) destination: Option<Box<[u8]>>,
+    /// The message of a send until the request is packed.
     pub(in crate::machine) message: Option<Message<M>>,
     pub(in crate::machine) state: ClientState,
-    /// Completed for its user.
+    /// Whether the request has been completed for its user.
     pub(in crate::machine) completed: bool,
 }
 
@@ -63,7 +64,7 @@ impl<M> Pending<M> {
 pub(in crate::machine) struct Sequence {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) protocol: Protocol,
-    /// The send handle or the process.
+    /// The send handle, or the process for gets and polls.
     pub(in crate::machine) of: u128,
     pub(in crate::machine) channel: Box<[u8]>,
 }
@@ -72,15 +73,17 @@ pub(in crate::machine) struct Sequence {
 pub(in crate::machine) struct PortState {
     pub(in crate::machine) sequence: Sequence,
     pub(in crate::machine) port: Port,
-    /// Known to the channel's agent.
+    /// Whether the channel's agent knows the port.
     pub(in crate::machine) is_open: bool,
-    /// Number of requests.
+    /// The number of unfinished requests that use the port.
     pub(in crate::machine) uses: u32,
-    /// Its key in [`Client::idle`] while it has no requests.
+    /// The port's key in [`Client::idle`] while it has no requests.
     pub(in crate::machine) idle: u64,
-    /// The port is closing. It is removed when the channel's agent has answered every close: until
-    /// then messages that precede those of another port may still wait there.
+    /// Whether the port is closing. It is removed once the channel's agent has answered every
+    /// close. Until then, messages of this port, which precede those of a new port, may still wait
+    /// there.
     pub(in crate::machine) is_closing: bool,
+    /// The number of closes that the channel's agent has not answered.
     pub(in crate::machine) closes: u32,
 }
 
@@ -88,16 +91,17 @@ pub(in crate::machine) struct PortState {
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Client<M> {
     pub(in crate::machine) requests: Slab<Pending<M>>,
-    /// By the host's request id.
+    /// The keys of requests, by the host's request id.
     pub(in crate::machine) by_id: HashMap<u64, u32>,
     pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
     pub(in crate::machine) ports: Slab<PortState>,
     pub(in crate::machine) by_sequence: HashMap<Sequence, u32>,
     pub(in crate::machine) by_port: HashMap<Port, u32>,
-    /// Number of closing ports.
+    /// The number of closing ports.
     pub(in crate::machine) closing: usize,
-    /// Ports without requests, least recently used first.
+    /// The ports without requests, least recently used first.
     pub(in crate::machine) idle: BTreeMap<u64, u32>,
+    /// The last key that was inserted into `idle`.
     pub(in crate::machine) idled: u64,
     pub(in crate::machine) next_port: Port,
 }
@@ -137,7 +141,7 @@ impl<M> Client<M> {
             closing: 0,
             idle: BTreeMap::new(),
             idled: 0,
-            // Makes ports unique in the job.
+            // The node's number in the upper bits makes ports unique in the job.
             next_port: u64::from(own) << 40,
         }
     }
@@ -158,14 +162,15 @@ impl<M> Client<M> {
         self.requests.get(key as usize)
     }
 
-    /// Returns the channel's descriptor if the channel's agent does not know the request's port
-    /// yet.
+    /// Returns the descriptor of a request's channel if the channel's agent does not know the
+    /// request's port yet.
     pub(in crate::machine) fn descriptor(&self, key: u32) -> Option<Box<[u8]>> {
         let port = self.ports.get(self.get(key)?.by as usize)?;
         (!port.is_open).then(|| port.sequence.channel.clone())
     }
 
-    /// Returns the port of a sequence and counts one more use of it.
+    /// Returns the key of a sequence's port, which is created if necessary, and counts one more use
+    /// of the port.
     pub(in crate::machine) fn port(&mut self, sequence: Sequence) -> u32 {
         if let Some(&key) = self.by_sequence.get(&sequence) {
             let port = &mut self.ports[key as usize];

@@ -10,26 +10,26 @@ use crate::machine::wire::{Port, Protocol, Told};
 use crate::code::Code;
 use crate::host::{MAX_DESCRIPTOR, Nanos};
 
-/// Bytes of an eager buffer.
+/// The size of an eager buffer in bytes.
 pub(crate) const BUFFER: usize = 2048;
 /// The maximum number of eager buffers to one node that are being filled or in flight.
 pub(in crate::machine) const BUFFERS: usize = 4;
 
-/// The maximum size of a memory name in an entry.
+/// The maximum size in bytes of a memory name in an entry, including its length field.
 pub(in crate::machine) const MAX_NAME: usize = 2 + MAX_DESCRIPTOR;
 
-/// The shortest time between two attempts to reach an agent that has not started yet; it doubles up
-/// to 32 times this.
+/// The shortest time between two attempts to reach an agent that has not started yet. The time
+/// doubles with each attempt, up to 32 times this value.
 pub(in crate::machine) const PAUSE: Nanos = 20_000_000;
 
 /// An entry that has not been packed yet.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) enum Entry {
-    /// A request of a process of this node, by its key.
+    /// A request of a process of this node, identified by its key.
     Request(u32),
     /// The result of an operation on this node.
     Response(Box<Response>),
-    /// Cancels a request.
+    /// Cancels the request with this key.
     Cancel(u32),
     Close(Port, Protocol),
     Closed(Port, Protocol),
@@ -48,7 +48,7 @@ pub(in crate::machine) struct Response {
 pub(in crate::machine) enum Reply {
     Nothing,
     Value(u64),
-    /// A message taken from a channel, as this source.
+    /// A message taken from a channel, which is the source with this number.
     Message(u32),
 }
 
@@ -75,34 +75,42 @@ impl Sending {
     }
 }
 
-/// The traffic of one node.
+/// The traffic to and from one node.
 #[derive(Debug, Clone, Default, Hash)]
 pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) entries: VecDeque<Entry>,
-    /// The buffer being packed, the time of its first entry, and the packed buffers.
+    /// The buffer that is being packed.
     pub(in crate::machine) open: Vec<u8>,
+    /// When `open` got its first entry.
     pub(in crate::machine) since: Nanos,
+    /// The packed buffers that have not been sent yet.
     pub(in crate::machine) packed: VecDeque<Vec<u8>>,
-    /// Number of buffers that the network still reads.
+    /// The number of buffers that the network still reads.
     pub(in crate::machine) flying: usize,
-    /// Sequence numbers of the next buffers to and from the node, and buffers that arrived early.
+    /// The sequence number of the next buffer to the node.
     pub(in crate::machine) next: u32,
+    /// The sequence number of the next buffer from the node.
     pub(in crate::machine) expected: u32,
+    /// The buffers that arrived before their predecessors, by sequence number.
     pub(in crate::machine) early: BTreeMap<u32, (CreditByte, Vec<u8>)>,
-    /// Short fragments that the network had no room for yet.
+    /// The headers and payloads of short fragments that have not been sent yet.
     pub(in crate::machine) control: VecDeque<(Vec<u8>, Box<[u8]>)>,
     pub(in crate::machine) told: Told,
-    /// Number of the node's unfinished operations on channels here, and of its ports.
+    /// The number of the node's unfinished operations on channels of this node.
     pub(in crate::machine) operations: usize,
+    /// The number of the node's ports here.
     pub(in crate::machine) ports: usize,
-    /// Bytes of eager messages that the node holds for this one, and this one for the node.
+    /// The number of bytes of this node's eager messages that the other node holds.
     pub(in crate::machine) left: u64,
+    /// The number of bytes of the other node's eager messages that this node holds.
     pub(in crate::machine) held: u64,
-    /// Ranges of messages that the node has requested.
+    /// The ranges of messages that the node has requested.
     pub(in crate::machine) pulls: VecDeque<Pulled>,
+    /// Whether the node is in the machine's list of nodes with data to send.
     pub(in crate::machine) listed: bool,
-    /// While its agent has not started: when to try it again, and the last pause.
+    /// When to try again to reach the node's agent, while that has not started.
     pub(in crate::machine) again: Nanos,
+    /// The last pause between two such attempts.
     pub(in crate::machine) pause: Nanos,
 }
 
@@ -127,7 +135,8 @@ impl NodeLink {
         self.packed.len() + self.flying + usize::from(!self.open.is_empty())
     }
 
-    /// Makes room for an entry of at most `bytes` bytes. Returns `false` if there is none now.
+    /// Makes room for an entry of at most `bytes` bytes. Returns `false` if too many buffers are in
+    /// use.
     pub(in crate::machine) fn make_room(&mut self, bytes: usize, now: Nanos) -> bool {
         if self.open.len() + bytes > BUFFER {
             self.packed.push_back(std::mem::take(&mut self.open));

@@ -9,22 +9,24 @@ use crate::host::{Limit, Message, Nanos, ReturnMode};
 use crate::machine::state::hash;
 use crate::machine::wire::{Port, Protocol};
 
-/// Time until a blocked operation is tried again: the shortest, which doubles up to the longest.
+/// The shortest time until a blocked operation is tried again. The time doubles with each attempt,
+/// up to [`LONGEST`].
 pub(in crate::machine) const SHORTEST: Nanos = 20_000;
+/// The longest time until a blocked operation is tried again.
 pub(in crate::machine) const LONGEST: Nanos = 1_000_000;
 
-/// The maximum number of operations, ports and responses of a node, for each request that an agent
-/// may have. Exceeding it violates the protocol.
+/// The maximum number of a node's operations, its ports, and the entries queued for it, taken
+/// together, for each request that an agent may have. A node that exceeds it violates the protocol.
 pub(in crate::machine) const MOST_OPERATIONS: usize = 8;
 
 /// The message of a send.
 #[derive(Clone, Hash)]
 pub(in crate::machine) enum Load<M> {
-    /// Here, but not in shared memory yet.
+    /// The message is at this agent, but not in shared memory yet.
     Eager(Vec<u8>),
-    /// Still arriving.
+    /// The message is still arriving, as the arrival with this key.
     Arriving(u32),
-    /// Ready to be sent; `None` once it was.
+    /// The message is ready to be put into the channel, or `None` once it has been.
     Ready(Option<Message<M>>),
 }
 
@@ -35,7 +37,8 @@ pub(in crate::machine) enum Task<M> {
         hints: u64,
         client: u64,
         destination: Option<Box<[u8]>>,
-        /// The receipt of a sent message, while its sender waits for it to be taken.
+        /// The number of the message's receipt, while its sender waits until a receiver takes the
+        /// message from the channel.
         receipt: Option<u64>,
     },
     Get,
@@ -47,12 +50,12 @@ pub(in crate::machine) struct Operation<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) port: Port,
     pub(in crate::machine) queue: u32,
-    /// The number of the expected response.
+    /// The number of the response, if the requester expects one.
     pub(in crate::machine) number: Option<u32>,
     pub(in crate::machine) protocol: Protocol,
     pub(in crate::machine) mode: ReturnMode,
     pub(in crate::machine) limit: Limit,
-    /// Bytes of its eager message.
+    /// The length of the operation's eager message in bytes, or 0 if it has none.
     pub(in crate::machine) eager: u32,
     pub(in crate::machine) task: Task<M>,
 }
@@ -60,16 +63,17 @@ pub(in crate::machine) struct Operation<M> {
 #[derive(Clone, Hash)]
 pub(in crate::machine) struct Queue<C> {
     pub(in crate::machine) descriptor: Box<[u8]>,
-    /// Attached on first use, and again after an error.
+    /// The attachment to the channel, made on first use and again after an error.
     pub(in crate::machine) channel: Option<C>,
-    /// Operations, in order.
+    /// The keys of the operations, in order.
     pub(in crate::machine) operations: VecDeque<u32>,
-    /// Number of ports.
+    /// The number of ports that use the queue.
     pub(in crate::machine) users: u32,
-    /// When the queue is tried next, and the pause after that.
+    /// When the queue is tried next, if that is scheduled.
     pub(in crate::machine) next: Option<Nanos>,
+    /// How long the queue pauses if the next attempt is blocked.
     pub(in crate::machine) pause: Nanos,
-    /// Holds the gets of all ports of a channel.
+    /// Whether the queue holds the gets of all ports of a channel.
     pub(in crate::machine) is_shared: bool,
 }
 
@@ -77,8 +81,9 @@ pub(in crate::machine) struct Queue<C> {
 pub(in crate::machine) struct PortState {
     pub(in crate::machine) queue: u32,
     pub(in crate::machine) protocol: Protocol,
-    /// Number of unfinished operations, and whether the port is closed.
+    /// The number of unfinished operations.
     pub(in crate::machine) uses: u32,
+    /// Whether the port is closed.
     pub(in crate::machine) is_closed: bool,
 }
 
@@ -88,15 +93,16 @@ pub(in crate::machine) struct Service<M, C> {
     pub(in crate::machine) operations: Slab<Operation<M>>,
     pub(in crate::machine) queues: Slab<Queue<C>>,
     pub(in crate::machine) ports: HashMap<(u32, Port), PortState>,
+    /// The keys of the queues that hold gets, by the channel's descriptor.
     pub(in crate::machine) receives: HashMap<Box<[u8]>, u32>,
-    /// By node and number of the response.
+    /// The keys of the operations that expect a response, by node and number of the response.
     pub(in crate::machine) numbered: HashMap<(u32, u32), u32>,
     pub(in crate::machine) receipts: HashMap<u64, u32>,
     pub(in crate::machine) next_receipt: u64,
     pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
-    /// Queues by the time of their next attempt.
+    /// The keys of the queues, by the time of their next attempt.
     pub(in crate::machine) schedule: BTreeSet<(Nanos, u32)>,
-    /// Bytes of messages taken from channels and not yet sent.
+    /// The number of bytes of messages that were taken from channels and have not been sent yet.
     pub(in crate::machine) taken: u64,
 }
 
@@ -175,14 +181,15 @@ impl<M, C> Service<M, C> {
         }
     }
 
-    /// Returns the queue for a new port.
+    /// Returns the key of the queue for a new port. All ports that get from one channel share a
+    /// queue.
     pub(in crate::machine) fn queue(&mut self, protocol: Protocol, descriptor: &[u8]) -> u32 {
         let is_shared = protocol == Protocol::GetMsg;
         if is_shared && let Some(&key) = self.receives.get(descriptor) {
             self.queues[key as usize].users += 1;
             return key;
         }
-        // Fits: the number of ports is limited.
+        // The cast is lossless: the number of ports is limited.
         let key = self.queues.insert(Queue {
             descriptor: descriptor.into(),
             channel: None,

@@ -10,7 +10,7 @@ use crate::host::Nanos;
 use crate::machine::state::hash;
 use crate::machine::wire::{Reader, put_bytes};
 
-/// The maximum length of a part, in strips. Parts of a message are lent only if the message is at
+/// The maximum length of a part in strips. Parts of a message are lent only if the message is at
 /// least `1 / STRIPS` of a strip long.
 pub(in crate::machine) const STRIPS: u64 = 4;
 /// The maximum number of parts lent to one sibling at a time.
@@ -19,9 +19,9 @@ pub(in crate::machine) const MAX_LOANS: usize = 64;
 pub(in crate::machine) const MAX_PARTS: usize = 1024;
 /// The maximum number of sibling events handled per call.
 pub(in crate::machine) const EVENTS: usize = 64;
-/// How long a thief that got nothing waits before it asks the same sibling again.
+/// How long a thief waits before it again asks a sibling that had no part to lend.
 pub(in crate::machine) const AGAIN: Nanos = 1_000_000;
-/// How long a part stays lent before an owner that has nothing else to request recalls it.
+/// How long a part may be lent before an owner that has nothing else to request recalls it.
 pub(in crate::machine) const LATE: Nanos = 1_000_000_000;
 /// How long the owner lends nothing more to a sibling that has returned an unfinished part.
 pub(in crate::machine) const SHUN: Nanos = 10_000_000_000;
@@ -29,7 +29,7 @@ pub(in crate::machine) const SHUN: Nanos = 10_000_000_000;
 /// The messages between the agents of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::machine) enum Tells {
-    /// Announces whether there is work to steal.
+    /// Announces whether the sender has work to steal.
     Backlog(bool),
     /// Asks for a part of at most this many bytes.
     Steal { most: u64 },
@@ -39,7 +39,7 @@ pub(in crate::machine) enum Tells {
     Part(Part),
     /// Asks for the return of a part.
     Recall { loan: u32 },
-    /// Returns a part, finished or not.
+    /// Returns a part, which `is_done` if the sender has transferred it.
     Return { loan: u32, is_done: bool },
 }
 
@@ -120,17 +120,18 @@ impl Tells {
 /// Another agent of this node.
 #[derive(Debug, Default, Clone, Hash)]
 pub(in crate::machine) struct Sibling {
+    /// Whether the sibling has announced work to steal.
     pub(in crate::machine) has_backlog: bool,
-    /// When it may be asked for a part again.
+    /// When this agent may ask the sibling for a part again.
     pub(in crate::machine) ask_at: Nanos,
-    /// When it may be lent a part again.
+    /// When this agent may lend the sibling a part again.
     pub(in crate::machine) lend_at: Nanos,
-    /// Number of parts lent to it.
+    /// The number of parts lent to the sibling.
     pub(in crate::machine) loans: usize,
-    /// Messages to send to it.
+    /// The messages to be sent to the sibling.
     pub(in crate::machine) out: VecDeque<Vec<u8>>,
-    /// Whether the exchange with it has been stopped, for example after a protocol violation. Its
-    /// messages are ignored until it ends.
+    /// Whether this agent has stopped the exchange with the sibling, for example after a protocol
+    /// violation. The sibling's messages are ignored until it ends the exchange too.
     pub(in crate::machine) is_broken: bool,
 }
 
@@ -140,7 +141,9 @@ pub(in crate::machine) struct Loan {
     pub(in crate::machine) sibling: u32,
     pub(in crate::machine) arrival: u32,
     pub(in crate::machine) part: Range<u64>,
+    /// When this agent may recall the part because the sibling has not returned it.
     pub(in crate::machine) late_at: Nanos,
+    /// Whether this agent has asked the sibling to return the part.
     pub(in crate::machine) is_recalled: bool,
 }
 
@@ -149,11 +152,12 @@ pub(in crate::machine) struct Loan {
 pub(in crate::machine) struct Wanted {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) arrival: u32,
+    /// The offset and the length of the range.
     pub(in crate::machine) part: (u64, u64),
     pub(in crate::machine) name: Box<[u8]>,
 }
 
-/// The state of lending and stealing. See the [module](self).
+/// The state of lending and stealing; see the [module](self).
 #[derive(Debug, Default, Clone)]
 pub(in crate::machine) struct Stealing {
     pub(in crate::machine) siblings: BTreeMap<u32, Sibling>,
@@ -161,8 +165,9 @@ pub(in crate::machine) struct Stealing {
     /// The arrivals of parts that siblings have lent to this agent, by sibling and the sibling's
     /// loan number.
     pub(in crate::machine) stolen: HashMap<(u32, u32), u32>,
+    /// The ranges that nodes have requested and that have not been imported yet.
     pub(in crate::machine) wanted: VecDeque<Wanted>,
-    /// Whether a backlog here has been announced to siblings.
+    /// Whether this agent has announced a backlog to its siblings.
     pub(in crate::machine) offers: bool,
     /// The sibling that was asked for a part and has not answered.
     pub(in crate::machine) asked: Option<u32>,
@@ -186,7 +191,8 @@ impl Hash for Stealing {
 
 impl Stealing {
     pub(in crate::machine) fn tell(&mut self, sibling: u32, tells: &Tells) {
-        // The queue is bounded by the number of loans and by one unanswered request at a time.
+        // The queue is bounded: it holds messages about a limited number of loans, and a sibling
+        // has at most one unanswered request.
         if let Some(sibling) = self.siblings.get_mut(&sibling) {
             sibling.out.push_back(tells.encode());
         }
