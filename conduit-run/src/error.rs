@@ -32,7 +32,7 @@ pub enum Error {
     #[error("program {0:?} is not found")]
     ProgramNotFound(PathBuf),
     /// The program exists but cannot be executed.
-    #[error("program {program:?} can't be executed: {source}")]
+    #[error("program {program:?} cannot be executed: {source}")]
     NotExecutable {
         /// The program.
         program: PathBuf,
@@ -40,7 +40,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The process of a rank cannot be created.
-    #[error("rank {rank} can't be started: {source}")]
+    #[error("rank {rank} cannot be started: {source}")]
     Spawn {
         /// The rank.
         rank: usize,
@@ -48,7 +48,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The node agent cannot be started.
-    #[error("the node agent {program:?} can't be started: {source}")]
+    #[error("the node agent {program:?} cannot be started: {source}")]
     Agent {
         /// The agent's program.
         program: PathBuf,

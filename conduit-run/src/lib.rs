@@ -17,13 +17,12 @@
 //!
 //! # The environment of a rank
 //! A rank finds these variables:
-//! - `PMI_FD` (one end of a socket pair, see [below](#access-to-the-pmi-descriptor)), `PMI_RANK`,
-//!   `PMI_SIZE`;
-//! - `CONDUIT_LAUNCHER=1`, which tells ranks that the launcher reports dead ranks, so they need
-//!   not;
-//! - `CONDUIT_JOB_ID`: a word unique to the job;
-//! - `FI_OFI_RXD_MAX_UNACKED=16`, unless the variable is already set, because with its own default
-//!   libfabric's `udp;ofi_rxd` loses messages in floods;
+//! - `PMI_FD`, `PMI_RANK` and `PMI_SIZE`: the variables of PMI-1. `PMI_FD` is the number of a
+//!   descriptor of a socket pair (see [below](#access-to-the-pmi-descriptor));
+//! - `CONDUIT_LAUNCHER=1`: tells ranks that the launcher reports dead ranks, so that they need not;
+//! - `CONDUIT_JOB_ID`: a word that is unique to the job;
+//! - `FI_OFI_RXD_MAX_UNACKED=16`: set unless the variable is set already, because libfabric's
+//!   `udp;ofi_rxd` loses messages in floods with its own default;
 //! - `CONDUIT_AGENT`: the name of the node's [agent](Launch::agent), if it has one.
 //!
 //! Each rank leads its own process group. Rank 0 reads the launcher's standard input if

@@ -292,7 +292,7 @@ fn bad_input_gives_a_clear_message_and_its_exit_code() {
         (
             &["-n", "1", plain.to_str().unwrap()],
             126,
-            "can't be executed",
+            "cannot be executed",
         ),
         (&["-n", "1", "/"], 126, "is a directory"),
     ] {
