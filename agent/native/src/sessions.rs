@@ -359,7 +359,7 @@ impl Sessions {
         self.client(open.client).open.remove(&open.id);
         if !open.is_answered {
             if let Outcome::Failed(code) = outcome {
-                tracing::warn!("failed to send a message without a waiting sender: {code}");
+                tracing::warn!("failed to send a message whose sender does not wait: {code}");
             }
             return;
         }
@@ -622,7 +622,7 @@ impl Sessions {
     fn refuse(&mut self, client: Rank, request: &Request, code: Code) {
         match request.kind.is_awaited() {
             true => self.answer(client, request.id, code),
-            false => tracing::warn!("failed to send a message without a waiting sender: {code}"),
+            false => tracing::warn!("failed to send a message whose sender does not wait: {code}"),
         }
     }
 
