@@ -40,7 +40,7 @@ const SETTING: &str = "CONDUIT_SECRET_FILE";
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     /// The system returned no random numbers.
-    #[error("random numbers: {0}")]
+    #[error("the system returned no random numbers: {0}")]
     Random(#[from] getrandom::Error),
     /// The file with the job's secret cannot be used.
     #[error("{SETTING}={}: {reason}", path.display())]

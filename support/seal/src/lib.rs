@@ -2,10 +2,10 @@
 //! cannot forge or alter packets, nor read them if they are encrypted.
 //!
 //! The cipher is AEGIS-128X2 (RFC 10032) of the crate `aegis`. Packets that are only authenticated
-//! use AEGIS-128L if they are short and the MAC of AEGIS-128X4 if they are long. All three need no
-//! key schedule, so a link takes only the memory of its keys. If packets are only authenticated,
-//! the cipher's message is the packet itself as associated data, and nothing is encrypted.
-//! `docs/udp.md` has measurements and the reasons for the choice.
+//! use AEGIS-128L if they are short and the MAC of AEGIS-128X4 if they are long. None of the three
+//! needs a key schedule, so a link takes only the memory of its keys. If packets are only
+//! authenticated, the whole packet is authenticated and nothing is encrypted. `docs/udp.md` has
+//! measurements and the reasons for the choice.
 //!
 //! Each pair of ranks has a key and a salt for each direction (module `keys`), which are derived
 //! from a secret that the two ranks have exchanged (module `exchange`). A packet's number and the
