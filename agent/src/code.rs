@@ -14,21 +14,21 @@ impl Code {
     pub const FAILURE: Self = Self(1);
     /// The job has no such node.
     pub const NOT_FOUND: Self = Self(8);
-    /// The target has too little memory for the message, now or ever.
+    /// The target has too little memory for the message, at present or in total.
     pub const OUT_OF_SPACE: Self = Self(10);
     /// The operation timed out.
     pub const TIMEOUT: Self = Self(11);
-    /// An argument is invalid, such as a malformed descriptor, or a zero time-out for a send that
-    /// returns when buffered.
+    /// An argument is invalid: for example, a descriptor is malformed, or a send that is complete
+    /// when buffered has a zero time-out.
     pub const INVALID_ARGUMENT: Self = Self(13);
-    /// The channel has no message, and the operation was to be tried once.
+    /// The channel has no message, and the operation was to be tried only once.
     pub const CHANNEL_EMPTY: Self = Self(42);
-    /// The channel has no room for a message, and the operation was to be tried once.
+    /// The channel has no room for a message, and the operation was to be tried only once.
     pub const CHANNEL_FULL: Self = Self(43);
     /// The channel was destroyed.
     pub const OBJECT_DESTROYED: Self = Self(120);
-    /// The requester's agent has too many requests already. Dragon has no such code, because its
-    /// gateways are channels.
+    /// The requester's agent has too many requests already. Dragon has no code for this, because
+    /// its gateways are channels.
     pub const GATEWAY_FULL: Self = Self(10_001);
 }
 

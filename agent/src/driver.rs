@@ -1,4 +1,4 @@
-//! Runs an agent: drives it while it has work, then sleeps.
+//! Runs an agent: drives it while it has work, and sleeps otherwise.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -12,20 +12,22 @@ use crate::machine::AgentMachine;
 
 /// How long an idle agent polls for more work before it sleeps.
 const SPIN: Nanos = 50_000;
-/// The shortest and longest sleep of an agent whose host has no descriptor. Sleeps grow while no
-/// work arrives.
+/// The shortest sleep of an agent whose host has no descriptor. Each sleep is twice as long as the
+/// one before, up to [`LONGEST`], until work arrives.
 const SHORTEST: Nanos = 50_000;
+/// The longest sleep of an agent whose host has no descriptor.
 const LONGEST: Nanos = 1_000_000;
 
 /// Returns the time of the clock shared by all processes of the node.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
-    // Fits: the clock starts at 0, and 64 bits hold nanoseconds for centuries.
+    // Neither lossy nor overflowing: the clock starts at 0, and 64 bits hold the nanoseconds of
+    // centuries.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs an agent until `ends` returns true. `ends` is called whenever the agent is idle, and at
-/// least once a second. Operations that are under way when the agent ends fail.
+/// Runs an agent until `ends` returns `true`. `ends` is called whenever the agent is idle, and at
+/// least about once a second. Operations that have not ended when the agent ends fail.
 pub fn run<H: Host>(
     machine: &mut AgentMachine<H>,
     host: &mut H,
@@ -72,7 +74,7 @@ fn sleep<H: Host>(
         return;
     }
     let due = machine.due().map(|at| at.saturating_sub(now()));
-    // A signal ends the sleep, but not if it arrives just before, so no sleep lasts longer than a
+    // A signal that arrives just before the sleep does not end it, so no sleep lasts longer than a
     // second.
     let second = Some(1_000_000_000);
     let least = [due, look, second].into_iter().flatten().min();
@@ -86,6 +88,6 @@ fn sleep<H: Host>(
         .map(|descriptor| PollFd::new(descriptor, PollFlags::IN))
         .collect();
     let limit = limit.map(conduit_portals::transport::timespec);
-    // A signal may end the sleep early, which is harmless.
+    // Ignores the result: a signal may end the sleep early, which is harmless.
     let _ = poll(&mut waited, limit.as_ref());
 }

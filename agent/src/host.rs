@@ -1,17 +1,18 @@
-//! The node as an agent sees it: the requests of its processes, their channels, and memory.
-//! Implemented by gateways to processes and by the simulator.
+//! The node as an agent sees it: the requests of the node's processes, the channels and the memory.
+//! [`Host`] is implemented by the gateways to processes and by the simulator.
 
 use std::os::fd::BorrowedFd;
 
 use crate::code::Code;
 
-/// Nanoseconds of a clock that all processes of the node share (`CLOCK_MONOTONIC`).
+/// A time in nanoseconds of a clock that all processes of the node share (`CLOCK_MONOTONIC`).
 pub type Nanos = u64;
 
-/// Memory shared by the node's processes and its agent ("managed memory"), which holds messages.
-/// Dropping it frees the memory.
+/// Memory that holds messages and that the node's processes and its agent share ("managed memory").
+/// Dropping a `Memory` frees the memory unless a process or another agent owns it.
 ///
-/// Other processes may write to it at any time, so it never hands out references to its bytes.
+/// Other processes may write to the memory at any time, so no method hands out references to its
+/// bytes.
 pub trait Memory: Send {
     /// Returns the length in bytes.
     fn length(&self) -> usize;
@@ -30,8 +31,8 @@ pub trait Memory: Send {
     fn export(&self) -> Option<Box<[u8]>> {
         None
     }
-    /// Returns whether the agent allocated this memory and no other process is to write to it, so
-    /// that the agent may keep it longer than the receiver waits.
+    /// Returns whether the agent allocated this memory and no process may write to it, so that the
+    /// agent may keep the memory even after the receiver has stopped waiting.
     fn is_own(&self) -> bool {
         false
     }
@@ -40,37 +41,37 @@ pub trait Memory: Send {
 /// A message in memory, with the metadata that travels beside its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Message<M> {
-    /// The message's bytes: all of this memory.
+    /// The memory that holds the message. The message is exactly as long as the memory.
     pub memory: M,
-    /// Passed from sender to receiver; meaningless to agents.
+    /// Hints, which agents pass from the sender to the receiver and do not interpret.
     pub hints: u64,
-    /// The client that sent it; meaningless to agents.
+    /// The client that sent the message. Agents do not interpret the number.
     pub client: u64,
 }
 
 /// How long an operation is tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
-    /// Tried once, at the target.
+    /// The operation is tried only once, at the target.
     Once,
-    /// Tried until this time.
+    /// The operation is tried until this time.
     At(Nanos),
-    /// Tried without limit.
+    /// The operation is tried without limit.
     Never,
 }
 
 /// When a send is complete for its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReturnMode {
-    /// As soon as the agent has the request.
+    /// The send is complete as soon as the agent has the request.
     Immediately,
-    /// When the user's memory is no longer used.
+    /// The send is complete when the agent no longer uses the user's memory.
     Buffered,
-    /// When the message is in the channel.
+    /// The send is complete when the message is in the channel.
     Deposited,
-    /// When a receiver has taken the message from the channel.
+    /// The send is complete when a receiver has taken the message from the channel.
     Received,
-    /// Never: no user waits.
+    /// No user waits for the send to complete.
     None,
 }
 
@@ -82,7 +83,7 @@ pub enum Operation<M> {
         /// The sender's handle, unique in the job. Messages of one handle to one channel stay in
         /// order.
         handle: u128,
-        /// The message. Its memory is freed when it is no longer needed.
+        /// The message. The agent drops its memory when it no longer needs it.
         message: Message<M>,
         /// When the send is complete.
         mode: ReturnMode,
@@ -99,14 +100,15 @@ pub enum Operation<M> {
     },
 }
 
-/// A request of a process of this node.
+/// A request that a process of this node makes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Request<M> {
-    /// Identifies the request to the host. [`Host::complete`] is called exactly once for each.
+    /// The number by which the host identifies the request. [`Host::complete`] is called exactly
+    /// once for each request.
     pub id: u64,
-    /// The host id of the channel's node, possibly this one.
+    /// The host id of the channel's node, which may be this node.
     pub node: u64,
-    /// The channel's descriptor, at most [`MAX_DESCRIPTOR`] bytes.
+    /// The channel's descriptor, which has at most [`MAX_DESCRIPTOR`] bytes.
     pub channel: Box<[u8]>,
     /// The requesting process. Its gets from one channel complete in order, and so do its polls.
     pub process: u64,
@@ -122,14 +124,14 @@ pub const MAX_DESCRIPTOR: usize = 512;
 /// An event from the node.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Event<M> {
-    /// A new request.
+    /// A process has made a request.
     Request(Request<M>),
-    /// The requester has exited or has given up this request. The agent completes it soon, with any
-    /// code.
+    /// The requester of the request with this id has exited or has given up the request. The agent
+    /// completes the request soon, with any outcome.
     Abandoned(u64),
     /// A message [sent](Host::send) with this receipt was taken from its channel.
     Received(u64),
-    /// A message sent with this receipt will never be taken: its channel was destroyed.
+    /// A message sent with this receipt will never be taken, because its channel was destroyed.
     Discarded(u64),
     /// A channel [watched](Host::watch) under this number has changed.
     Changed(u32),
@@ -140,11 +142,12 @@ pub enum Event<M> {
 pub enum Outcome<M> {
     /// A send completed, as defined by its return mode.
     Sent,
-    /// The message of a get.
+    /// A get has received this message.
     Got(Message<M>),
-    /// The result of a poll: the channel's value and its code, which may differ from success.
+    /// A poll has returned the channel's value and code. The code may differ from
+    /// [`Code::SUCCESS`].
     Polled(u64, Code),
-    /// The operation failed; the code is never [`Code::SUCCESS`].
+    /// The operation failed with this code, which is never [`Code::SUCCESS`].
     Failed(Code),
 }
 
@@ -153,7 +156,7 @@ pub enum Outcome<M> {
 pub enum Attempt<T> {
     /// The attempt succeeded.
     Done(T),
-    /// The operation cannot be done now. The code is for a request that does not wait.
+    /// The operation cannot be done now. A request that does not wait fails with this code.
     Blocked(Code),
     /// The operation can never be done.
     Failed(Code),
@@ -164,7 +167,8 @@ pub enum Attempt<T> {
 pub enum NoMemory {
     /// Too much memory is in use now.
     Now,
-    /// The host never has that much memory, or the destination is invalid.
+    /// The memory can never be allocated: the host does not have that much, or the destination is
+    /// invalid.
     Ever(Code),
 }
 
@@ -172,26 +176,27 @@ pub enum NoMemory {
 pub trait Host {
     /// The memory that holds messages.
     type Memory: Memory;
-    /// An attachment of one port to a channel of this node. Dropping it detaches.
+    /// An attachment of the agent to a channel of this node. Dropping it detaches from the channel.
     type Channel: Send;
 
-    /// Returns the next event. If `sends` is false, the host leaves requests to send where they
-    /// are, and processes notice that these are not taken.
+    /// Returns the next event. If `sends` is `false`, the host leaves requests to send where they
+    /// are, so that the processes notice that the agent does not take them.
     fn next(&mut self, sends: bool) -> Option<Event<Self::Memory>>;
 
     /// Completes a request. Its user gets the outcome, unless the user is gone.
     fn complete(&mut self, request: u64, outcome: Outcome<Self::Memory>);
 
     /// Allocates memory for a message of `bytes` bytes, which is either for a channel of this node
-    /// or the result of a get of this node. For a get, the memory is where its request wants the
-    /// message.
+    /// or the result of a get of this node. The memory of a get's message is where the request
+    /// wants it.
     ///
     /// # Errors
-    /// [`NoMemory`].
+    /// Returns [`NoMemory`] if there is not enough memory now, or if the allocation can never
+    /// succeed.
     fn allocate(&mut self, bytes: usize, place: Place<'_>) -> Result<Self::Memory, NoMemory>;
 
-    /// Imports memory of this node that another agent of it has [exported](Memory::export). The
-    /// exporting agent frees it.
+    /// Imports memory of this node that another of the node's agents has
+    /// [exported](Memory::export). The exporting agent frees the memory.
     ///
     /// # Errors
     /// Returns an error if no memory has this name.
@@ -210,10 +215,10 @@ pub trait Host {
     /// Returns an error if the descriptor is malformed or names no channel of this node.
     fn attach(&mut self, descriptor: &[u8]) -> Result<Self::Channel, Code>;
 
-    /// Puts a message into a channel if there is room, and takes it out of `message` on success.
-    /// With a `receipt`, [`Event::Received`] reports this number when the message is taken, or
-    /// [`Event::Discarded`] if it never will be. A host that cannot know reports it as received at
-    /// once.
+    /// Puts a message into a channel if there is room, and takes it out of `message` on success. If
+    /// there is a `receipt`, [`Event::Received`] reports this number when a receiver has taken the
+    /// message, or [`Event::Discarded`] if none ever will. A host that cannot determine this
+    /// reports [`Event::Received`] at once.
     fn send(
         &mut self,
         channel: &mut Self::Channel,
@@ -224,18 +229,19 @@ pub trait Host {
     /// Takes the next message from a channel, if there is one.
     fn get(&mut self, channel: &mut Self::Channel) -> Attempt<Message<Self::Memory>>;
 
-    /// Checks whether a channel is in one of the states. The result is that of [`Outcome::Polled`].
+    /// Checks whether a channel is in one of the states of `mask`. The value and the code are those
+    /// of [`Outcome::Polled`].
     fn poll(&mut self, channel: &mut Self::Channel, mask: u16) -> Attempt<(u64, Code)>;
 
-    /// Asks the host to watch a channel after a blocked attempt. Returns whether the host reports,
-    /// once, by [`Event::Changed`] with this number, that another attempt may succeed. If not, the
-    /// agent retries now and then.
+    /// Asks the host to watch a channel after a blocked attempt. Returns `true` if the host will
+    /// report, by a single [`Event::Changed`] with this number, that another attempt may succeed.
+    /// Returns `false` if the agent has to try again now and then.
     fn watch(&mut self, _channel: &mut Self::Channel, _number: u32) -> bool {
         false
     }
 
-    /// Returns a descriptor that becomes readable when this node needs the agent, once
-    /// [prepared](Self::prepare_sleep).
+    /// Returns a file descriptor that becomes readable when this node needs the agent. That is
+    /// guaranteed only after a call of [`prepare_sleep`](Self::prepare_sleep).
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -247,8 +253,9 @@ pub trait Host {
     }
 }
 
-/// The other agents of a node in which each network interface has its own agent. Short messages
-/// between agents are reliable and ordered as long as both live. No call blocks.
+/// The other agents of a node on which each network interface has its own agent. The messages
+/// between two agents are short, and they are reliable and ordered as long as the two live. No call
+/// blocks.
 pub trait Siblings {
     /// Returns the next event and the sibling it came from.
     fn next(&mut self) -> Option<(u32, SiblingEvent)>;
@@ -256,8 +263,8 @@ pub trait Siblings {
     /// now. Messages to a sibling that has ended are dropped.
     fn send(&mut self, sibling: u32, message: &[u8]) -> bool;
     /// Ends the exchange with a sibling: this agent sends it nothing more, and the sibling gets
-    /// [`SiblingEvent::Ended`]. This agent gets the same event once the sibling has ended the
-    /// exchange too, which it does in response if it has not yet.
+    /// [`SiblingEvent::Ended`]. The sibling responds by ending the exchange too, unless it has done
+    /// so already, and this agent then gets the same event.
     fn end(&mut self, sibling: u32);
 }
 
@@ -269,10 +276,10 @@ pub const MAX_SIBLING_MESSAGE: usize = 2 * MAX_DESCRIPTOR + 64;
 pub enum SiblingEvent {
     /// The sibling has joined.
     Joined,
-    /// A message.
+    /// The sibling has sent this message.
     Message(Vec<u8>),
-    /// The sibling has ended the exchange or died, and its memory is gone. No event follows until
-    /// it joins again.
+    /// The sibling has ended the exchange or died, and its memory is gone. No event of the sibling
+    /// follows until it joins again.
     Ended,
 }
 
@@ -281,6 +288,6 @@ pub enum SiblingEvent {
 pub enum Place<'a> {
     /// A message to a channel of this node, with the destination that its sender requested.
     Channel(Option<&'a [u8]>),
-    /// The message that a get of this node waits for, by the request's id.
+    /// The message that a get of this node waits for. The number is the request's id.
     Get(u64),
 }

@@ -1,7 +1,7 @@
-//! A node's transport agent. It performs the channel operations of all processes of its node that
-//! target other nodes, over one of Conduit's networks. It is modelled on Dragon's HSTA.
+//! A node's transport agent. It performs the channel operations that the processes of its node
+//! request on other nodes, over one of Conduit's networks. It is modelled on Dragon's HSTA.
 //!
-//! A [host] is the agent's view of its node: processes' requests, channels and memory.
+//! A [host] is the agent's view of its node: the processes' requests, the channels and the memory.
 
 mod code;
 pub mod dragonfly;

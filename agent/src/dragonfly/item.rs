@@ -1,18 +1,20 @@
-//! Items, which nodes pass on to each other.
+//! The wire format of items, which nodes pass on to each other.
 
 /// The kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
-    /// Opens a session, which the sender names `mine`.
+    /// Opens a session, for which the sender uses the name `mine`.
     Open,
-    /// Accepts a session, which the sender names `mine` and the receiver `yours`. The items below
-    /// use the same names.
+    /// Accepts a session, for which the sender uses the name `mine` and the receiver the name
+    /// `yours`. The fields are used in the same way in [`Data`](Self::Data) and
+    /// [`Close`](Self::Close).
     Accept,
-    /// A fragment of the session.
+    /// Carries a fragment of the session.
     Data,
     /// Ends the session.
     Close,
-    /// From a neighbour: items that it was passing on to or from nodes `mine..yours` are lost.
+    /// Reports to a neighbour that the items which the sender was passing on to or from the nodes
+    /// `mine..yours` are lost.
     Lost,
 }
 
@@ -27,14 +29,14 @@ pub(super) struct Item<'a> {
     pub(super) payload: &'a [u8],
 }
 
-/// The size of an item without its header and payload.
+/// The size in bytes of an item without its header and payload.
 pub(super) const FIXED: usize = 2 + 1 + 16 + 1;
 
 impl<'a> Item<'a> {
     pub(super) fn encode(&self) -> Vec<u8> {
         let length = FIXED + self.header.len() + self.payload.len();
         let mut bytes = Vec::with_capacity(length);
-        // Fits: the content of an eager buffer.
+        // The cast is lossless: only fragments as short as an eager buffer are passed on.
         bytes.extend((length as u16).to_le_bytes());
         bytes.push(match self.kind {
             ItemKind::Open => 1,
@@ -46,7 +48,7 @@ impl<'a> Item<'a> {
         for number in [self.from, self.to, self.mine, self.yours] {
             bytes.extend(number.to_le_bytes());
         }
-        // Fits: the header of a fragment.
+        // The cast is lossless: a fragment's header is short.
         bytes.push(self.header.len() as u8);
         bytes.extend(self.header);
         bytes.extend(self.payload);

@@ -1,29 +1,29 @@
-//! A dragonfly topology of nodes, for incast: each node exchanges short fragments with at most
-//! ⌈√n⌉ of the n nodes, which bundle what they pass on to the others.
+//! A dragonfly topology of nodes, which limits incast: each node exchanges short fragments directly
+//! with at most ⌈√n⌉ of the n nodes. These bundle the fragments that they pass on to the others.
 //!
 //! ```text
 //! Machine ── fragments ──▶ Dragonfly ── frames to neighbours, long fragments to all ──▶ network
 //! ```
 //!
-//! It is a network on top of a network, so the agent's protocol is unaware of it. Routes are fixed:
-//! from a node to the one of its group that has the link to the target's group, to the node at the
-//! other end of that link, to the target. Fragments from one node to another therefore stay in
-//! order. Long fragments go directly to their target, because only as many of them arrive as it has
-//! requested.
+//! A [`Dragonfly`] is a network on top of a network, so the agent's protocol is unaware of it.
+//! Routes are fixed: a fragment goes from its sender to the node of the sender's group that has the
+//! link to the target's group, over that link to the node at its other end, and from there to the
+//! target. Fragments from one node to another therefore arrive in order. Long fragments go directly
+//! to their target, because no more of them arrive there than the target has requested.
 //!
-//! **Bounds.** A node passes on at most [`WINDOW`] bytes at a time for each neighbour to its own
-//! group, and as many to other groups; it reports to the neighbour what it has passed on. This is
-//! deadlock-free: the target always accepts an item, so passing on within the last group always
-//! makes progress, and therefore so does passing on to another group.
+//! **Bounds.** For each neighbour, a node holds at most [`WINDOW`] bytes that it passes on to its
+//! own group, and as many that it passes on to other groups. It reports to the neighbour how many
+//! bytes it has passed on. This is deadlock-free: the target always accepts an item, so passing on
+//! within the last group always makes progress, and therefore passing on to another group does too.
 //!
-//! **Sessions** between nodes that are not neighbours are opened under random names drawn by both
-//! ends, and items with other names are ignored. Nothing is therefore duplicated or reordered,
-//! whichever node dies on the route. A node that loses a neighbour loses the sessions routed
-//! through it. It notifies the nodes whose items it passed on to that neighbour, and these lose
-//! their sessions too.
+//! **Sessions** connect nodes that are not neighbours. Each end draws a random name for the
+//! session, and fragments with other names are discarded. Nothing is therefore duplicated or
+//! reordered, whichever node on the route dies. A node that loses a neighbour loses the sessions
+//! that are routed through the neighbour. It notifies the nodes whose items it passed on to that
+//! neighbour, and these lose their sessions too.
 //!
-//! The graph is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable Dragonfly
-//! Topology" (ISCA 2008), with one link between each pair of groups.
+//! The topology is that of Kim, Dally, Scott and Abts, "Technology-Driven, Highly-Scalable
+//! Dragonfly Topology" (ISCA 2008), with one link between each pair of groups.
 
 mod item;
 mod routes;
@@ -41,14 +41,14 @@ use routes::Routes;
 pub use state::WINDOW;
 use state::{FRAME, LONG, Landing, State};
 
-/// The maximum number of frames to a neighbour that the network reads. While there is one, the next
-/// is sent only when full.
+/// The maximum number of frames to a neighbour that the network reads. While it reads one, the next
+/// frame is sent only when it is full.
 const FLYING: usize = 4;
-/// The first byte of a frame's header, different from that of the agent's own headers.
+/// The first byte of a frame's header. No header of the agent's own protocol starts with it.
 const FRAMED: u8 = 0x80;
-/// Bytes that precede a long fragment's own header.
+/// The number of bytes that precede a long fragment's own header.
 const NAMES: usize = 9;
-/// Marks the tokens of frames.
+/// The bit that marks the tokens of frames.
 const TOKEN: u64 = 1 << 63;
 
 /// See the [module](self).
@@ -58,8 +58,9 @@ pub struct Dragonfly<N> {
 }
 
 impl<N: OpenTransport> Dragonfly<N> {
-    /// Creates the dragonfly of node `own`, an index of `addresses`. All nodes of the job have the
-    /// same addresses in the same order, and either all nodes use a dragonfly or none does.
+    /// Creates the dragonfly of node `own`, an index of `addresses`. All nodes of the job must be
+    /// given the same addresses in the same order, and either all nodes or none must use a
+    /// dragonfly.
     ///
     /// # Errors
     /// Returns an error if an address is invalid, or the network has no room for more peers.
@@ -76,7 +77,7 @@ impl<N: OpenTransport> Dragonfly<N> {
                 false => network.connect(address).map(Some),
             });
         let ranks: Vec<Option<Rank>> = ranks.collect::<Result<_, _>>()?;
-        // Fits: node numbers have 32 bits.
+        // The cast is lossless: node numbers have 32 bits.
         let routes = Routes::new(ranks.len() as u32);
         Ok(Self {
             network,
@@ -84,7 +85,7 @@ impl<N: OpenTransport> Dragonfly<N> {
         })
     }
 
-    /// Returns the network below.
+    /// Returns the underlying network.
     pub fn network(&self) -> &N {
         &self.network
     }
@@ -94,7 +95,8 @@ impl<N: OpenTransport> Dragonfly<N> {
         self.state.waiting()
     }
 
-    /// Ends sessions of the network that are no longer needed, or whose node violated the protocol.
+    /// Ends the sessions of the network that are no longer needed or whose node violated the
+    /// protocol.
     fn part(&mut self) {
         for node in std::mem::take(&mut self.state.broken) {
             tracing::warn!(
@@ -121,7 +123,8 @@ impl<N: OpenTransport> Dragonfly<N> {
         }
     }
 
-    /// Sends a frame to a neighbour, or reports to it what was passed on.
+    /// Sends a frame to a neighbour if one is due. Otherwise, reports to the neighbour how many
+    /// bytes were passed on, if they are many. Returns whether a frame was sent.
     fn send_frame(&mut self, node: u32) -> bool {
         let (Some(hop), Some(rank)) = (self.state.hops.get(&node), self.state.ranks[node as usize])
         else {
@@ -147,7 +150,8 @@ impl<N: OpenTransport> Dragonfly<N> {
         header.extend(hop.owed.iter().flat_map(|owed| owed.to_le_bytes()));
         let header = &header;
         let Some(packed) = packed else {
-            // Half a window always suffices for the next item.
+            // A smaller number can wait: the rest of the window, at least half of it, always
+            // suffices for the next item.
             let half = hop.owed.iter().any(|owed| *owed as usize >= WINDOW / 2);
             let payload = Payload::Copied(&[]);
             if half
@@ -164,7 +168,7 @@ impl<N: OpenTransport> Dragonfly<N> {
         let token = self.state.frames.insert((node, packed));
         let payload = Payload::Read {
             token: token as u64 | TOKEN,
-            // Fits: the length of a frame.
+            // The cast is lossless: a frame has at most `FRAME` bytes.
             length,
         };
         match self.network.send(rank, &Fragment { header, payload }) {
@@ -181,7 +185,8 @@ impl<N: OpenTransport> Dragonfly<N> {
     }
 }
 
-/// The handler of the network's events, in front of the agent's.
+/// The handler of the network's events, which passes those of the agent's fragments on to the
+/// agent's handler.
 struct Between<'a, H> {
     state: &'a mut State,
     handler: &'a mut H,
@@ -220,9 +225,11 @@ impl<H: FragmentHandler> Between<'_, H> {
 }
 
 enum Sorted {
-    /// For the handler, without this many bytes of its header.
+    /// The agent's handler gets the fragment without this many bytes at the start of its header.
     Handler(usize),
+    /// The fragment is a frame from this node.
     Frame(u32),
+    /// The fragment, which is from this node, is discarded.
     Nothing(u32),
 }
 
@@ -270,7 +277,7 @@ impl<H: FragmentHandler> FragmentHandler for Between<'_, H> {
         }
     }
 
-    /// Ids of the handler are even, those of frames odd.
+    /// The returned ids of the handler's fragments are even, and those of frames are odd.
     fn begin(&mut self, peer: Rank, header: &[u8], length: usize) -> Option<u64> {
         let landing = match self.sort(peer, header) {
             Sorted::Handler(skip) => {
@@ -413,7 +420,7 @@ impl<N: OpenTransport> OpenTransport for Dragonfly<N> {
         self.part();
     }
 
-    /// Keeps the numbers of nodes.
+    /// Closes the peer in the network only if it is not a node, so that the nodes keep their ranks.
     fn close(&mut self, peer: Rank) {
         self.end_session(peer);
         if !self.state.nodes.contains_key(&peer) {

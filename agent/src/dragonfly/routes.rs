@@ -1,13 +1,14 @@
-//! Routing. *n* nodes form groups of about √*n* nodes. Each node has links to all others of its
-//! group, and each pair of groups has one link, between one node of each group.
+//! The links and routes between nodes. The *n* nodes form groups of about √*n* nodes. Each node has
+//! links to all others of its group. Each pair of groups has one link, which connects one node of
+//! each.
 
 use std::ops::Range;
 
-/// The links and routes between nodes; see the [module](self).
+/// The routes between a number of nodes; see the [module](self).
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Routes {
     nodes: u32,
-    /// The number of nodes in a group; the last group may have fewer.
+    /// The number of nodes in each group except the last, which may have fewer.
     size: u32,
 }
 
@@ -29,7 +30,7 @@ impl Routes {
         node / self.size
     }
 
-    /// Returns the nodes of a node's group.
+    /// Returns the nodes of the group that contains a node.
     pub(super) fn members(self, node: u32) -> Range<u32> {
         self.range(self.group(node))
     }

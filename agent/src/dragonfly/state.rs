@@ -1,4 +1,4 @@
-//! A node's links, and its sessions with nodes that are not neighbours.
+//! The state of a node's links, and of its sessions with nodes that are not neighbours.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
@@ -11,35 +11,40 @@ use slab::Slab;
 use super::item::{Item, ItemKind};
 use super::routes::Routes;
 
-/// Bytes of a frame to a neighbour.
+/// The maximum size in bytes of a frame to a neighbour.
 pub(super) const FRAME: usize = 4096;
-/// Bytes that a node reserves for items that a neighbour has it pass on to its own group, and as
-/// many for those to other groups.
+/// The number of bytes that a node reserves for each neighbour, for the neighbour's items that it
+/// passes on to its own group. It reserves as many for those that it passes on to other groups.
 pub const WINDOW: usize = 16 << 10;
-/// The first byte of a long fragment's header, before the names of its session and its own header.
+/// The first byte of a long fragment's header. The two names of its session and its own header
+/// follow.
 pub(super) const LONG: u8 = 0x81;
-/// The maximum number of bytes for one node that wait here for the first link. The last fragment
-/// may exceed it.
+/// The number of bytes waiting for the first link to a node at which no more fragments to the node
+/// are accepted. The last fragment accepted may exceed it.
 const QUEUED: usize = 4096;
-/// The longest fragment that is passed on; longer ones go directly to their node.
+/// The maximum payload in bytes of a fragment that is passed on if the network reads its payload
+/// from the handler. Fragments with longer payloads go directly to their node.
 pub(super) const PASSED_ON: usize = 2048;
 
 /// A session with a node that is not a neighbour.
 struct Session {
-    /// This node's name of the session, and the other node's if that has answered.
+    /// This node's name of the session.
     mine: u32,
+    /// The other node's name of the session, if that node has answered.
     theirs: Option<u32>,
-    /// Bytes that wait for the first link.
+    /// The number of bytes that wait for the first link.
     queued: usize,
-    /// Long fragments of this session went directly between the nodes, in a session of the network.
+    /// Whether long fragments of this session went directly between the nodes, in a session of the
+    /// network.
     is_direct: bool,
 }
 
 /// The source of an item.
 enum Whence {
-    /// This node.
+    /// The item is from this node.
     Own,
-    /// A neighbour, whose window the item occupies, or `None` if the session with it has ended.
+    /// The item came from this neighbour, whose window for this lane it occupies, or from one with
+    /// which the session has ended.
     From(Option<(u32, Lane)>),
 }
 
@@ -53,29 +58,32 @@ struct Queued {
 /// The next step of an item at a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Passes it on to another group.
+    /// The neighbour passes the item on to another group.
     Out = 0,
-    /// Passes it on to a node of its own group.
+    /// The neighbour passes the item on to a node of its own group.
     In = 1,
-    /// Takes it.
+    /// The item is for the neighbour itself.
     Here = 2,
 }
 
-/// A neighbour.
+/// The link to a neighbour.
 #[derive(Default)]
 pub(super) struct Hop {
-    /// By lane.
+    /// The items that wait for the link, by lane.
     queues: [VecDeque<Queued>; 3],
-    /// The lane whose turn it is.
+    /// The lane from which the next frame is filled first.
     turn: usize,
-    /// A frame that the network refused for lack of room.
+    /// A frame that the network has refused to take, to be sent again.
     pub(super) packed: Option<Vec<u8>>,
-    /// Number of frames that the network reads.
+    /// The number of frames that the network still reads.
     pub(super) flying: usize,
-    /// Per lane, bytes that the neighbour, and this node, have still to pass on; and bytes that
-    /// this node has passed on and not reported yet.
+    /// Per lane, the number of bytes in the neighbour's window: those that the neighbour has not
+    /// reported as passed on.
     used: [usize; 2],
+    /// Per lane, the number of the neighbour's bytes that this node still has to pass on.
     held: [usize; 2],
+    /// Per lane, the number of the neighbour's bytes that this node has passed on without reporting
+    /// it yet.
     pub(super) owed: [u32; 2],
 }
 
@@ -93,7 +101,7 @@ impl Hop {
                 Some(length)
             })
         });
-        // Larger sums make no difference.
+        // Stops at a full frame, because larger sums make no difference.
         let mut sum = 0;
         for length in sendable {
             sum += length;
@@ -115,23 +123,25 @@ pub(super) struct Landing {
 pub(super) struct State {
     pub(super) routes: Routes,
     pub(super) own: u32,
-    /// The network's numbers of all other nodes.
+    /// The network's ranks of all other nodes, or `None` for this node.
     pub(super) ranks: Vec<Option<Rank>>,
     pub(super) nodes: HashMap<Rank, u32>,
-    /// Whether a node has been reported to the handler.
+    /// Whether each node has been reported to the handler.
     pub(super) known: Vec<bool>,
     pub(super) hops: BTreeMap<u32, Hop>,
     sessions: BTreeMap<u32, Session>,
-    /// Accepted fragments for nodes that are not neighbours, still to be read from the handler.
+    /// The accepted fragments for nodes that are not neighbours whose payloads are still to be read
+    /// from the handler: node, header, token and length.
     reads: Vec<(u32, Vec<u8>, u64, usize)>,
-    /// Frames that the network reads, and their receivers.
+    /// The frames that the network reads, with their receivers.
     pub(super) frames: Slab<(u32, Vec<u8>)>,
-    /// Frames that are arriving, and their senders; `None` for fragments to be discarded.
+    /// The frames that are arriving, with their senders, or `None` for a fragment to be discarded.
     pub(super) landing: Slab<(u32, Option<Landing>)>,
-    /// Failures to report to the handler.
+    /// The failures that are still to be reported to the handler.
     failing: Vec<(Rank, Failure)>,
-    /// Nodes that violated the protocol, and nodes whose sessions in the network are to be ended.
+    /// The nodes that violated the protocol.
     pub(super) broken: Vec<u32>,
+    /// The ranks of the nodes whose sessions in the network are to be ended.
     pub(super) ending: Vec<Rank>,
     random: fastrand::Rng,
 }
@@ -168,7 +178,7 @@ impl State {
         }
     }
 
-    /// Returns the node with a number unless it is a neighbour.
+    /// Returns the node with a rank unless it is a neighbour.
     pub(super) fn far(&self, peer: Rank) -> Option<u32> {
         let node = *self.nodes.get(&peer)?;
         (!self.routes.are_neighbours(self.own, node)).then_some(node)
@@ -226,7 +236,7 @@ impl State {
         let bytes = item.encode();
         let next = self.routes.next(self.own, to);
         if kind != ItemKind::Data {
-            // Skipped if an equal item already waits.
+            // Skips the item if an equal one waits already.
             let lane = self.lane(next, to) as usize;
             let hop = self.hops.entry(next).or_default();
             if hop.queues[lane].iter().any(|queued| queued.bytes == bytes) {
@@ -260,7 +270,7 @@ impl State {
     // ---- sessions ----
 
     /// Accepts a fragment for a node that is not a neighbour. Returns `Ok(Some(header))` if the
-    /// fragment is to be sent directly, with this header.
+    /// caller has to send the fragment directly, with this header.
     pub(super) fn send(
         &mut self,
         node: u32,
@@ -279,7 +289,7 @@ impl State {
         let mine = session.mine;
         let is_full = session.queued >= QUEUED;
         match *payload {
-            // Fits: the length of a fragment.
+            // The cast is lossless: the length of a fragment fits `usize`.
             Payload::Read { length, .. } if length as usize > PASSED_ON => {
                 session.is_direct = true;
                 let mut long = vec![LONG];
@@ -316,7 +326,7 @@ impl State {
         })
     }
 
-    /// Reads accepted fragments from the handler.
+    /// Reads the payloads of accepted fragments from the handler.
     pub(super) fn read(&mut self, handler: &mut impl FragmentHandler) {
         for (node, header, token, length) in std::mem::take(&mut self.reads) {
             let (Some(session), Some(rank)) =
@@ -380,12 +390,13 @@ impl State {
             ItemKind::Data if is_current => {
                 self.meet(node, handler);
                 if let Some(rank) = self.ranks[node as usize] {
-                    // The agent always has room.
+                    // The result is ignored, because the agent always has room.
                     handler.fragment(rank, item.header, item.payload);
                 }
             }
             ItemKind::Data => self.post(ItemKind::Close, node, names, &[], &[]),
-            // Also if the other end accepted the session and lost it before the acceptance arrived.
+            // The session may not be accepted yet at this end: the other end may have accepted and
+            // lost it before the acceptance arrived.
             ItemKind::Close if known == Some((item.yours, None)) || is_current => {
                 self.lose_session(node, Failure::Left);
                 self.flush(handler);
@@ -395,8 +406,7 @@ impl State {
     }
 
     /// Ends the session with a node that is not a neighbour, and queues the failure for the
-    /// handler. The other node is notified, because it may have opened the session after the
-    /// failure.
+    /// handler. Notifies the other node, because it may have opened the session after the failure.
     fn lose_session(&mut self, node: u32, failure: Failure) {
         self.close(node);
         self.failing
@@ -414,7 +424,7 @@ impl State {
             }
         }
         if session.is_some_and(|session| session.is_direct) {
-            // Stops the network from reading more of the fragments that go there directly.
+            // Stops the network from reading more of the fragments that go directly to the node.
             self.ending.extend(self.ranks[node as usize]);
         }
     }
@@ -431,7 +441,7 @@ impl State {
         }
     }
 
-    /// Queues the report of a failed session to the handler.
+    /// Queues the report that a node sent a malformed frame, for the handler.
     pub(super) fn fail(&mut self, rank: Rank) {
         let failure = Failure::Broken("malformed frame");
         self.failing.push((rank, failure));
@@ -448,8 +458,9 @@ impl State {
 
     // ---- links ----
 
-    /// Handles the end of the network's session with a node. Returns whether to report it to the
-    /// handler; other losses are reported by [`flush`](Self::flush).
+    /// Handles the end of the network's session with a node. Returns whether the caller has to
+    /// report it to the handler. [`flush`](Self::flush) reports the sessions that end as a
+    /// consequence.
     pub(super) fn lose(&mut self, node: u32, failure: Failure) -> bool {
         self.landing.retain(|_, (from, _)| *from != node);
         if !self.routes.are_neighbours(self.own, node) {
@@ -474,7 +485,7 @@ impl State {
             }
         }
         self.lose_by(node, 0..self.routes.nodes(), failure);
-        // Notifies those that cannot know.
+        // Notifies the neighbours that cannot notice the loss themselves.
         let is_together = self.routes.are_together(self.own, node);
         let lost = match is_together {
             true => node..node + 1,
@@ -484,7 +495,7 @@ impl State {
         true
     }
 
-    /// Ends the sessions with some nodes that are routed through a neighbour.
+    /// Ends those sessions with some nodes that are routed through a neighbour.
     fn lose_by(&mut self, neighbour: u32, nodes: Range<u32>, failure: Failure) {
         let (routes, own) = (self.routes, self.own);
         let sessions = self.sessions.range(nodes).map(|(node, _)| *node);
@@ -496,7 +507,7 @@ impl State {
         }
     }
 
-    /// Reports lost nodes to the neighbours of this group, or to those of other groups.
+    /// Reports lost nodes to the neighbours in this group, or to those in other groups.
     fn tell_all(&mut self, of_this_group: bool, lost: &Range<u32>) {
         let (routes, own) = (self.routes, self.own);
         let neighbours = self.hops.keys().copied();
@@ -508,16 +519,16 @@ impl State {
         }
     }
 
-    /// Releases the room of an item that a neighbour had this node pass on.
+    /// Releases the room in a neighbour's window that an item occupied until it was passed on.
     fn passed_on(&mut self, from: u32, lane: Lane, bytes: usize) {
         if let Some(hop) = self.hops.get_mut(&from) {
             hop.held[lane as usize] -= bytes;
-            // Fits: within the window.
+            // The cast is lossless: the number of bytes is within the window.
             hop.owed[lane as usize] += bytes as u32;
         }
     }
 
-    /// Packs a frame for a neighbour.
+    /// Packs a frame for a neighbour, or returns `None` if no item can be sent.
     pub(super) fn pack(&mut self, node: u32) -> Option<Vec<u8>> {
         let hop = self.hops.get_mut(&node)?;
         let mut frame = Vec::new();
@@ -577,7 +588,7 @@ impl State {
                 numbers[at + 2],
                 numbers[at + 3],
             ];
-            // Fits: 32 bits.
+            // The cast is lossless: `usize` has at least 32 bits.
             let passed_on = u32::from_le_bytes(number) as usize;
             hop.used[lane] = hop.used[lane].checked_sub(passed_on)?;
         }
@@ -596,7 +607,7 @@ impl State {
             {
                 return None;
             }
-            // Checks that it came by the right route.
+            // The item must have come by the route from its sender to this node.
             if self.routes.next(self.own, item.from) != from {
                 return None;
             }
@@ -630,7 +641,7 @@ impl State {
         if lost.start >= lost.end || lost.end > self.routes.nodes() {
             return None;
         }
-        // A node on the route is gone, or has not started yet.
+        // A node on the route is gone or has not started yet.
         let failure = Failure::Lost(Errno::HOSTUNREACH.raw_os_error().unsigned_abs());
         self.lose_by(from, lost.clone(), failure);
         self.flush(handler);
@@ -704,10 +715,10 @@ mod tests {
                         state.pack(node);
                     }
                 }
-                // The windows of four neighbours, and this node's own answers.
+                // At most the windows of four neighbours and this node's own answers wait.
                 prop_assert!(state.waiting() <= 4 * 2 * WINDOW + 60 * 4 * 9 * super::super::item::FIXED);
             }
-            // This node never opened a session, and names are random.
+            // No fragment is delivered: this node opened no session, and its names are random.
             prop_assert_eq!(handler.0, 0);
         }
     }

@@ -436,7 +436,10 @@ impl<H: Host> AgentMachine<H> {
             what,
         };
         let is_packed = self.put_entry(node, most, header, &body);
-        debug_assert!(is_packed, "there was room just before");
+        debug_assert!(
+            is_packed,
+            "no room for an entry although `make_room` succeeded"
+        );
         self.request_packed(key);
         if eager.is_some() {
             self.message_gone(key);

@@ -614,7 +614,7 @@ impl<H: Host> FragmentHandler for AgentMachine<H> {
                 offset: start,
                 ..
             }) => self.bulk.read(*source, *start + offset as u64, into),
-            None => debug_assert!(false, "the transport reads what it was given"),
+            None => debug_assert!(false, "the transport read a payload that it was not given"),
         }
     }
 

@@ -1,9 +1,12 @@
 //! The wire format between agents: fragments, and the entries that are packed into eager buffers.
 //!
-//! An entry is a header of 12 bytes followed by eager data:
+//! An entry is a header of 12 bytes, followed by eager data. The header consists of:
 //!
 //! ```text
-//! type 3 bits, protocol 2, send-return mode 3 | bytes of eager data 2 | timeout 1 | port 8
+//! 1 byte   type (the lowest 3 bits), protocol (2 bits), send-return mode (3 bits)
+//! 2 bytes  length of the eager data in bytes
+//! 1 byte   timeout
+//! 8 bytes  port
 //! ```
 //!
 //! All numbers are little-endian.
@@ -14,10 +17,11 @@ use super::timeout::Timeout;
 use crate::code::Code;
 use crate::host::ReturnMode;
 
-/// Bytes of an entry's header.
+/// The size of an entry's header in bytes.
 pub(crate) const HEADER: usize = 12;
 
-/// A sequence of ordered operations: those of a send handle, or of a process at a channel.
+/// The number of a port, a sequence of ordered operations on one channel: those of one send handle,
+/// or the gets or the polls of one process.
 pub(crate) type Port = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,7 +39,7 @@ pub(crate) enum FrameKind {
     Open,
     /// The result of an operation.
     Response,
-    /// Cancels an operation, which is then to be answered at once.
+    /// Cancels an operation, which must then be answered at once.
     Cancel,
     /// Closes a port.
     Close,
@@ -120,10 +124,11 @@ impl Header {
 /// Where the bytes of a message to another agent are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content<'a> {
-    /// In the entry.
+    /// The bytes are in the entry.
     Eager(&'a [u8]),
-    /// At its sender's agent, to be pulled: its length, the number of its source there, and the
-    /// name by which that node's other agents can import its memory.
+    /// The bytes are at the sender's agent, from which they are pulled. `length` is the length of
+    /// the message, `source` the number of its source there, and `name` the name by which the other
+    /// agents of that node can import its memory.
     Bulk {
         length: u64,
         source: u32,
@@ -143,7 +148,7 @@ pub(crate) struct Sent<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body<'a> {
     Request {
-        /// Present in the first operation of a port.
+        /// The channel's descriptor, present in the first operation of a port.
         channel: Option<&'a [u8]>,
         /// The number of the expected response, if any.
         number: Option<u32>,
@@ -186,9 +191,9 @@ const DESTINATION: u8 = 4;
 const BULK: u8 = 8;
 const NAME: u8 = 16;
 
-/// The maximum bytes of an entry besides descriptors and an eager message: header, flags, number,
-/// code or the lengths of two descriptors, attributes, a source. The name of a source's memory
-/// counts as another descriptor.
+/// The maximum number of bytes of an entry without descriptors and an eager message. They are the
+/// header, the flags, the number, either a code or the lengths of two descriptors, the attributes
+/// and a source. The name of a source's memory is not included.
 pub(crate) const OVERHEAD: usize = HEADER + 1 + 4 + 4 + 16 + 12;
 
 fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
@@ -216,12 +221,12 @@ fn put_message(into: &mut Vec<u8>, flags: &mut u8, message: &Sent<'_>) {
 }
 
 pub(crate) fn put_bytes(into: &mut Vec<u8>, bytes: &[u8]) {
-    // Fits: descriptors are short.
+    // The cast is lossless: descriptors are short.
     into.extend((bytes.len() as u16).to_le_bytes());
     into.extend(bytes);
 }
 
-/// Appends an entry. Its header's kind and number of eager bytes follow from the body.
+/// Appends an entry. The body determines the header's kind and its number of eager bytes.
 pub(crate) fn append(
     into: &mut Vec<u8>,
     (protocol, mode, timeout, port): (Protocol, ReturnMode, Timeout, Port),
@@ -296,7 +301,7 @@ pub(crate) fn append(
         kind,
         protocol,
         mode,
-        // Fits: an entry is shorter than a buffer.
+        // The cast is lossless: an entry is shorter than a buffer.
         eager: (into.len() - start - HEADER) as u16,
         timeout,
         port,
@@ -314,7 +319,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    /// `None` if the rest is malformed.
+    /// An entry, or `None` if the rest of the buffer is malformed.
     type Item = Option<(Header, Body<'a>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -392,69 +397,56 @@ pub(crate) const MAX_REPLIES: usize = 32;
 /// A fragment's header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fragment {
-    /// A buffer of entries, or its filled part.
+    /// Carries the filled part of a buffer of entries.
     Buffer {
-        /// The number of this buffer among those to the node; buffers may arrive in any order.
+        /// The position of this buffer among those to the node. Buffers may arrive in any order.
         sequence: u32,
         credits: CreditByte,
         told: Told,
     },
-    /// Flow control information without a buffer to carry it.
+    /// Carries flow control information when there is no buffer to carry it.
     Told(Told),
-    /// Flow control: the lender revokes credits, or gets them back.
-    Revoke {
-        end_of_epoch: bool,
-    },
-    Return {
-        credits: u16,
-        end_of_epoch: bool,
-    },
-    /// Requests a range of a message, in strips, for this arrival.
+    /// Revokes credits that the sender has lent.
+    Revoke { end_of_epoch: bool },
+    /// Returns revoked credits to their lender.
+    Return { credits: u16, end_of_epoch: bool },
+    /// Requests a range of a message, to be sent in strips to this arrival.
     Pull {
         source: u32,
         arrival: u32,
         offset: u64,
         length: u64,
     },
-    /// A piece of a message.
-    Strip {
-        arrival: u32,
-        offset: u64,
-    },
-    /// Reports that a message is not wanted, and the resulting code.
-    Drop {
-        source: u32,
-        code: Code,
-    },
-    /// Requests a part of memory that another agent of the node has exported. The payload is its
-    /// name.
+    /// Carries a piece of a message.
+    Strip { arrival: u32, offset: u64 },
+    /// Reports that a message is no longer wanted. Its operation ends with the code.
+    Drop { source: u32, code: Code },
+    /// Requests a part of memory that another agent of the receiving node has exported. The payload
+    /// is the memory's name.
     PullPart {
         arrival: u32,
         offset: u64,
         length: u64,
     },
-    /// Refuses a part.
-    Refuse {
-        arrival: u32,
-    },
-    /// Reports that other agents transferred this many bytes of a message.
+    /// Refuses to send a part.
+    Refuse { arrival: u32 },
+    /// Reports that other agents have transferred this many bytes of a message, and asks for
+    /// confirmation that the source was kept until now.
     Settle {
         source: u32,
         arrival: u32,
         length: u64,
     },
-    /// Confirms that the source was kept until now.
-    Settled {
-        arrival: u32,
-    },
+    /// Confirms that the source of this arrival was kept until now.
+    Settled { arrival: u32 },
 }
 
 /// Flow control information for another agent.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Told {
-    /// Bytes of eager messages consumed since the last report.
+    /// The number of bytes of eager messages that have been consumed since the last report.
     pub(crate) consumed: u32,
-    /// Replies to buffers, which return their credits.
+    /// The replies to buffers, which return the credits of these buffers.
     pub(crate) replies: Vec<CreditByte>,
 }
 

@@ -60,8 +60,8 @@ fn append(buffer: &mut Vec<u8>, kind: u8, numbers: [u64; 2], bytes: &[u8]) {
     wire::append(buffer, header, &body);
 }
 
-/// Reads a buffer to its end and writes a copy of it. Returns the copy of the valid entries, and
-/// whether all were valid.
+/// Reads a buffer to its end and writes its valid entries to a copy. Returns the copy, and whether
+/// all entries were valid.
 fn copied(buffer: &[u8]) -> (Vec<u8>, bool) {
     let mut copy = Vec::new();
     for entry in Entries::of(buffer) {
@@ -87,7 +87,7 @@ fn entries() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    // `PROPTEST_CASES` can raise this.
+    // `PROPTEST_CASES` can raise this number of cases.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(3000)))]
 
     #[test]

@@ -13,7 +13,7 @@ use crate::machine::timeout::Timeout;
 use crate::machine::wire::{Body, Content, FrameKind, Header, Protocol, Sent, What};
 use crate::machine::{AgentMachine, Limits, Node};
 
-/// The node that sends most messages. There are three nodes; the machine's own is node 0.
+/// The node that sends most messages. There are three nodes, and the machine's own is node 0.
 pub(in crate::machine) const PEER: u32 = 1;
 const OTHER: u32 = 2;
 
@@ -130,7 +130,7 @@ fn answers_that_wait_count_against_a_node() {
 #[test]
 fn buffers_that_came_early_have_taken_their_credits() {
     let mut machine = machine();
-    // Fits: the cost of one buffer.
+    // The cast is lossless: the number of credits is the cost of one buffer.
     let all = credits::FlowControl::lent(&machine.credits, PEER) as u8;
     let all = CreditByte::new(false, 0, all);
     assert!(machine.take_buffer(PEER, 1, all, Vec::new()).is_ok());
@@ -138,7 +138,7 @@ fn buffers_that_came_early_have_taken_their_credits() {
     assert!(machine.take_buffer(OTHER, 1, all, Vec::new()).is_ok());
 }
 
-/// Hosts reuse the ids of completed requests.
+/// A host may reuse the id of a completed request.
 #[test]
 fn the_end_of_a_request_does_not_hide_another_one_with_its_number() {
     let mut machine = machine();
@@ -176,8 +176,8 @@ fn part(machine: &mut AgentMachine<Empty>) -> u32 {
     part
 }
 
-/// Overlapping strips are too many bytes. If they counted at their end, the arrival would end early
-/// and its key would be reused while a strip is still arriving.
+/// Overlapping strips have more bytes than were requested. If strips counted only when they end,
+/// the arrival would end early, and its key would be reused while a strip is still arriving.
 #[test]
 fn strips_count_from_their_begin() {
     let mut machine = machine();
@@ -203,7 +203,7 @@ fn a_part_is_not_refused_after_some_of_it_has_come() {
     assert!(refused_after(40).is_err());
 }
 
-/// The channel is watched and does not change, so no event triggers another attempt.
+/// The channel is watched and does not change, so no event triggers another attempt at its queue.
 #[test]
 fn what_was_behind_a_lost_nodes_operation_is_tried() {
     let mut machine = machine();
