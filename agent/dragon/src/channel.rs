@@ -18,11 +18,12 @@ use crate::sys::{
 pub struct Channel {
     library: Library,
     descriptor: dragonChannelDescr_t,
-    /// Created on first use, because semaphores have neither.
+    /// The send handle, created on first use, because a channel that is a semaphore has none.
     sender: Option<dragonChannelSendh_t>,
+    /// The receive handle, created on first use for the same reason.
     receiver: Option<dragonChannelRecvh_t>,
-    /// Set once the channel is destroyed and its memory may be reused. Shared by all attachments to
-    /// the channel.
+    /// Whether the channel has been destroyed, so that its memory may be reused. All attachments to
+    /// the channel share the flag.
     destroyed: Arc<AtomicBool>,
 }
 
@@ -34,7 +35,7 @@ impl Channel {
     ) -> Result<Self, Code> {
         let mut padded = Padded::new(descriptor)?;
         let mut descriptor = dragonChannelDescr_t::empty();
-        // SAFETY: the descriptor's bytes are followed by padding, and there is room for libdragon's
+        // SAFETY: the descriptor's bytes are followed by padding, and `descriptor` has room for the
         // result.
         code(unsafe { (library.dragon_channel_attach)(&padded.serial(), &mut descriptor) })?;
         let mut channel = Self {
@@ -44,9 +45,11 @@ impl Channel {
             receiver: None,
             destroyed: Arc::default(),
         };
-        // SAFETY: attached. If a call fails from here on, dropping `channel` detaches it.
+        // SAFETY: the channel is attached. If a call fails from here on, dropping `channel`
+        // detaches from it.
         unsafe {
-            // libdragon would use a gateway for another node's channel, and block there.
+            // Refuses another node's channel: libdragon would use a gateway for it, and block
+            // there.
             if !(library.dragon_channel_is_local)(&channel.descriptor) {
                 return Err(Code::INVALID_ARGUMENT);
             }
@@ -60,7 +63,7 @@ impl Channel {
 
     /// Returns the pool that contains the channel.
     pub(crate) fn pool(&self, pool: &mut dragonMemoryPoolDescr_t) -> Result<(), Code> {
-        // SAFETY: the channel is attached, and there is room for a pool.
+        // SAFETY: the channel is attached, and `pool` has room for the result.
         code(unsafe { (self.library.dragon_channel_get_pool)(&self.descriptor, pool) })
     }
 
@@ -93,7 +96,7 @@ impl Channel {
         self.check()?;
         if self.receiver.is_none() {
             let mut handle = dragonChannelRecvh_t::empty();
-            // SAFETY: as for the sender.
+            // SAFETY: the channel is attached, and null selects the default attributes.
             unsafe {
                 code((self.library.dragon_channel_recvh)(
                     &self.descriptor,
@@ -117,8 +120,8 @@ impl Channel {
             Err(code) => return Attempt::Failed(code),
         };
         let given = sent.memory.can_be_given();
-        // SAFETY: the handle is open, and the descriptor is of memory that lives until this message
-        // is taken or dropped.
+        // SAFETY: the handle is open, and the descriptor is filled. Its memory lives until this
+        // message is taken or dropped.
         let result = unsafe {
             with_message(
                 library,
@@ -142,7 +145,7 @@ impl Channel {
                 }
                 Attempt::Done(())
             }
-            // No memory for a copy.
+            // There is no memory for a copy of the message.
             Code::TIMEOUT => Attempt::Blocked(Code::OUT_OF_SPACE),
             Code::CHANNEL_FULL => Attempt::Blocked(Code::CHANNEL_FULL),
             failed => Attempt::Failed(failed),
@@ -156,7 +159,7 @@ impl Channel {
             Err(code) => return Attempt::Failed(code),
         };
         let mut message = empty_message();
-        // SAFETY: the handle is open and the message is empty.
+        // SAFETY: the handle is open, and the message is empty.
         match Code(unsafe { (library.dragon_chrecv_get_msg)(handle, &mut message) }) {
             Code::SUCCESS => {}
             Code::CHANNEL_EMPTY => return Attempt::Blocked(Code::CHANNEL_EMPTY),
@@ -164,8 +167,8 @@ impl Channel {
         }
         let attributes = message._attr;
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: the message was filled, and its memory belongs to the receiver unless it is
-        // shared and read-only. The message itself only holds the descriptor.
+        // SAFETY: libdragon has filled the message. Destroying the message keeps the memory, which
+        // belongs to the receiver unless it is shared and read-only.
         let memory = unsafe {
             let got = (library.dragon_channel_message_get_mem)(&message, &mut descriptor);
             (library.dragon_channel_message_destroy)(&mut message, false);
@@ -192,8 +195,8 @@ impl Channel {
         if mask == CHANNEL_CLEANUP {
             return Attempt::Failed(Code::INVALID_ARGUMENT);
         }
-        // A waiter beyond the barrier's parties would block, whatever its time-out, until the
-        // others are released.
+        // Refuses more waiters than the barrier has parties: another one would block until the
+        // others are released, whatever its time-out is.
         if mask == POLL_BARRIER_WAIT
             && self.once(POLL_BARRIER_WAITERS).0 >= self.once(POLL_CAPACITY).0
         {
@@ -208,7 +211,7 @@ impl Channel {
 
     fn once(&self, mask: u16) -> (u64, Code) {
         let mut result = 0;
-        // SAFETY: the channel is attached.
+        // SAFETY: the channel is attached, and `result` has room for the result.
         let code = unsafe {
             (self.library.dragon_channel_poll)(
                 &self.descriptor,
@@ -225,8 +228,8 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         let library = self.library;
-        // SAFETY: opened and attached, and not used again. A call fails only if the object is gone
-        // already.
+        // SAFETY: the handles are open, the channel is attached, and neither is used again. A call
+        // fails only if the object is gone already, which is harmless.
         unsafe {
             if let Some(handle) = &mut self.sender {
                 (library.dragon_chsend_close)(handle);
@@ -243,7 +246,7 @@ impl Drop for Channel {
 pub(crate) fn number(library: Library, descriptor: &[u8]) -> Result<u64, Code> {
     let mut padded = Padded::new(descriptor)?;
     let mut number = 0;
-    // SAFETY: the descriptor's bytes are followed by padding, and there is room for the result.
+    // SAFETY: the descriptor's bytes are followed by padding, and `number` has room for the result.
     code(unsafe { (library.dragon_channel_get_uid)(&padded.serial(), &mut number) })?;
     Ok(number)
 }
@@ -264,10 +267,12 @@ pub(crate) fn empty_message() -> dragonMessage_t {
     }
 }
 
-/// Calls libdragon with a message in the given memory.
+/// Calls `call` with a message in the given memory. Returns the code of `call`, or of the libdragon
+/// call that failed before it.
 ///
 /// # Safety
-/// The descriptor is filled, and its memory lives until the call returns.
+/// libdragon must have filled the descriptor `memory`, and the memory must live until the call
+/// returns.
 pub(crate) unsafe fn with_message(
     library: Library,
     memory: &mut dragonMemoryDescr_t,
@@ -276,8 +281,8 @@ pub(crate) unsafe fn with_message(
     call: impl FnOnce(&mut dragonMessage_t) -> u32,
 ) -> u32 {
     let mut message = empty_message();
-    // SAFETY: there is room for the attributes and the message, and the caller guarantees the rest.
-    // The message is destroyed without its memory.
+    // SAFETY: `attributes` and `message` have room for the results, and the caller guarantees that
+    // `memory` is filled and lives during the calls. The message is destroyed without its memory.
     unsafe {
         let mut attributes = empty_message()._attr;
         let result = (library.dragon_channel_message_attr_init)(&mut attributes);

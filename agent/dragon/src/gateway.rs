@@ -1,5 +1,5 @@
-//! The node as its agent sees it: its channels, and its gateways, into which processes put their
-//! requests.
+//! The node as its agent sees it: the channels of the node, and the gateways, into which processes
+//! put their requests.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::env;
@@ -21,14 +21,14 @@ use crate::processes::Processes;
 use crate::siblings::Siblings;
 use crate::sys::{Library, dragonMemoryPoolDescr_t, dragonNodeMap_t, text};
 
-/// The maximum number of gateways per agent: for sends, gets and polls.
+/// The maximum number of gateways of an agent, which are one each for sends, gets and polls.
 const GATEWAYS: usize = 3;
 
-/// The number of [`Host::next`] calls between two checks whether a process is alive.
+/// The number of [`Host::next`] calls from one check whether a process is alive to the next.
 const CALLS_PER_PROBE: u64 = 64;
 
-/// How long an ending agent waits for processes to take their answers. Later ones still find them,
-/// but the answers stay in memory.
+/// How long an ending agent waits for processes to take their answers. A process that is later
+/// still finds its answer, but nothing frees the answer's memory.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
 /// Why attaching to a node failed.
@@ -49,9 +49,9 @@ pub enum OpenError {
         value: String,
     },
     /// A libdragon call failed.
-    #[error("{what}: {code:?}, {text}")]
+    #[error("cannot access {what}: {code:?}, {text}")]
     Refused {
-        /// The failed operation.
+        /// What could not be accessed.
         what: String,
         /// The result code.
         code: Code,
@@ -60,7 +60,7 @@ pub enum OpenError {
     },
 }
 
-/// A node's new address.
+/// An address of a node, as announced by Dragon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeAddress {
     /// The node's host id.
@@ -71,15 +71,15 @@ pub struct NodeAddress {
 
 /// A node, accessed through libdragon.
 ///
-/// Dropping it fails all open requests, and waits up to a second for the requesters to take their
-/// answers.
+/// Dropping a `Gateway` fails all unfinished requests, and waits up to a second for the requesters
+/// to take their answers.
 pub struct Gateway {
     library: Library,
     node: u64,
     gateways: Vec<Channel>,
-    /// The pool for messages to channels.
+    /// The pool for messages to channels, unless the sender asks for another place.
     pool: dragonMemoryPoolDescr_t,
-    /// The pool for messages to gets, unless the process asks for another place.
+    /// The pool for the messages of gets, unless the process asks for another place.
     gateway_pool: dragonMemoryPoolDescr_t,
     calls: u64,
     requests: BTreeMap<u64, Arc<GatewayMessage>>,
@@ -87,10 +87,10 @@ pub struct Gateway {
     processes: Processes,
     siblings: Option<Siblings>,
     answered: VecDeque<Answered>,
-    /// Events that precede those of the gateways.
+    /// The events that precede those of the gateways.
     events: VecDeque<Event<Memory>>,
-    /// Flags of attached channels, by channel number. A flag is set, and removed from this map,
-    /// when its channel is destroyed.
+    /// The flags of channels that have been attached to, by channel number. When a channel is
+    /// destroyed, its flag is set and removed from this map.
     channels: HashMap<u64, Arc<AtomicBool>>,
     node_updates: Vec<NodeAddress>,
 }
@@ -106,8 +106,10 @@ impl std::fmt::Debug for Gateway {
 
 impl Gateway {
     /// Attaches to the gateways of the agent with this number (`DRAGON_HSTA_NIC_IDX`). The
-    /// environment names them: `DRAGON_HSTA_GW1_TIDX<nic>` for sends, `2` for gets and `3` for
-    /// polls, or `1` for all. An agent at the front end has to call [`at_front_end`] first.
+    /// environment has their descriptors: `DRAGON_HSTA_GW1_TIDX<nic>` is the gateway for sends,
+    /// `DRAGON_HSTA_GW2_TIDX<nic>` that for gets, and `DRAGON_HSTA_GW3_TIDX<nic>` that for polls.
+    /// If only the first one is set, it is the gateway for all. An agent at the front end must call
+    /// [`at_front_end`] first.
     ///
     /// # Errors
     /// Returns an error if a gateway is missing or cannot be attached to.
@@ -115,11 +117,11 @@ impl Gateway {
         let refused = |what: String, code: Code| OpenError::Refused {
             what,
             code,
-            // SAFETY: any code is valid, and the result is a static string.
+            // SAFETY: any code is a valid argument, and the result is a static C string.
             text: unsafe { text((library.dragon_get_rc_string)(code.0)) },
         };
         let mut node = 0;
-        // SAFETY: there is room for the result.
+        // SAFETY: `node` has room for the result.
         code(unsafe { (library.dragon_host_id)(&mut node) })
             .map_err(|code| refused("the host id".to_owned(), code))?;
         let mut channels = HashMap::new();
@@ -127,7 +129,7 @@ impl Gateway {
         for kind in 1..=GATEWAYS {
             let name = format!("DRAGON_HSTA_GW{kind}_TIDX{nic}");
             let Ok(value) = env::var(&name) else {
-                // There is one gateway for all, or one for each.
+                // There is either one gateway for all operations or one for each kind.
                 if kind == 2 {
                     break;
                 }
@@ -145,13 +147,13 @@ impl Gateway {
             .pool(&mut gateway_pool)
             .map_err(|code| refused("the pool of the gateways".to_owned(), code))?;
         let mut pool = dragonMemoryPoolDescr_t::empty();
-        // SAFETY: there is room for a pool.
+        // SAFETY: `pool` has room for the result.
         if unsafe { (library.dragon_memory_pool_attach_default)(&mut pool) } != 0 {
             // Dragon's own agents have no default pool.
             pool = gateway_pool;
         }
-        // SAFETY: no arguments. The agent itself reports processes that are too late for their
-        // answers.
+        // Silences libdragon's messages, because the agent itself reports processes that are too
+        // late for their answers. SAFETY: the function takes no arguments.
         unsafe { (library.dragon_gatewaymessage_silence_timeouts)() };
         Ok(Self {
             library,
@@ -171,8 +173,8 @@ impl Gateway {
         })
     }
 
-    /// Lets this agent and the node's other ones, `count` in all, share work. `own` is this agent's
-    /// number (`DRAGON_HSTA_NIC_IDX`), and `port` the job's port.
+    /// Lets the node's `count` agents, including this one, share work. `own` is this agent's number
+    /// (`DRAGON_HSTA_NIC_IDX`), and `port` is the job's port.
     ///
     /// # Errors
     /// Returns an error if an agent with this number exists, or the system refuses sockets.
@@ -191,7 +193,7 @@ impl Gateway {
         std::mem::take(&mut self.node_updates)
     }
 
-    /// Takes the next event for the agent from a gateway.
+    /// Takes requests from a gateway until one is an event for the agent, and returns that event.
     fn receive(&mut self, gateway: usize) -> Option<Event<Memory>> {
         loop {
             let descriptor = match self.gateways[gateway].get() {
@@ -210,7 +212,8 @@ impl Gateway {
             let Ok(mut padded) = Padded::new(&descriptor) else {
                 continue;
             };
-            // SAFETY: the bytes are readable and followed by padding.
+            // SAFETY: a Dragon process has put the bytes into the gateway. They are readable, and
+            // are followed by padding.
             let message = match unsafe { GatewayMessage::attach(self.library, &padded.serial()) } {
                 Ok(message) => Arc::new(message),
                 Err(code) => {
@@ -222,7 +225,8 @@ impl Gateway {
                 Ok(Asks::For(ask)) => {
                     self.last_request += 1;
                     let id = self.last_request;
-                    // From here on the end of the process is noticed.
+                    // Checks that the process is alive. Once it has been checked, `probe` notices
+                    // its end.
                     if message.is_awaited() && !self.processes.lives(message.process()) {
                         continue;
                     }
@@ -250,9 +254,9 @@ impl Gateway {
     }
 
     fn answer(&mut self, message: Arc<GatewayMessage>, outcome: Outcome<Memory>) {
-        // A killed process may hold the lock in its message, and libdragon would wait for that
-        // forever. The message stays in memory, because the requester may be a fork of the process
-        // that it names.
+        // Does not answer a process that is dead: it may have been killed while it held the lock in
+        // the message, for which libdragon would wait forever. The message is left in memory,
+        // because the requester may be a fork of the process that the message names.
         if message.is_awaited() && !self.processes.lives(message.process()) {
             return;
         }
@@ -287,7 +291,8 @@ impl Gateway {
         }
     }
 
-    /// Checks whether one of the processes is alive.
+    /// Checks whether the next process is alive. If it is not, queues events that its requests are
+    /// abandoned.
     fn probe(&mut self) {
         if let Some(ended) = self.processes.ended() {
             let abandoned = self
@@ -299,7 +304,7 @@ impl Gateway {
         }
     }
 
-    /// Releases one answer if its process has taken it or is too late.
+    /// Releases the next answer if its process has taken it or is too late.
     fn settle(&mut self) {
         if let Some(mut answered) = self.answered.pop_front()
             && !answered.is_settled()
@@ -324,7 +329,7 @@ impl Host for Gateway {
         }
         let first = usize::from(!sends);
         let gateways = self.gateways.len();
-        // Round robin.
+        // The gateways are tried first in turn.
         let turn = self.calls as usize;
         (0..gateways)
             .map(|index| (turn + index) % gateways)
@@ -373,7 +378,8 @@ impl Host for Gateway {
     ) -> Attempt<()> {
         let attempt = channel.send(message);
         if attempt == Attempt::Done(()) {
-            // libdragon does not report when a message is taken.
+            // The receipt is reported at once, because libdragon does not report when a message is
+            // taken.
             self.events.extend(receipt.map(Event::Received));
         }
         attempt
@@ -404,15 +410,15 @@ impl Drop for Gateway {
     }
 }
 
-/// Tells libdragon that this process is at the front end, whose host id differs from that of its
-/// machine.
+/// Sets the host id that libdragon uses to that of the front end, which differs from the host id of
+/// its machine.
 ///
 /// # Errors
 /// Returns an error if libdragon refuses.
 pub fn at_front_end(library: Library) -> Result<(), Code> {
     /// `FRONTEND_HOSTID`, in the package's `infrastructure/facts.py`.
     const FRONT_END: u64 = 1;
-    // SAFETY: takes a number only.
+    // SAFETY: the function takes only a number, and any number is valid.
     code(unsafe { (library.dragon_set_host_id)(FRONT_END) })
 }
 
@@ -422,7 +428,8 @@ fn attach(
     channels: &mut HashMap<u64, Arc<AtomicBool>>,
 ) -> Result<Channel, Code> {
     let number = channel::number(library, descriptor)?;
-    // Registered only after attaching, because an invalid channel is never reported as destroyed.
+    // The channel's flag is registered only after attaching. An invalid channel is never reported
+    // as destroyed, so nothing would remove its flag.
     Channel::attach(library, descriptor, || {
         channels.entry(number).or_default().clone()
     })
@@ -431,12 +438,12 @@ fn attach(
 fn base64(library: Library, value: &str) -> Option<Box<[u8]>> {
     let value = CString::new(value).ok()?;
     let mut length = 0;
-    // SAFETY: a valid C string, and room for the length.
+    // SAFETY: `value` is a valid C string, and `length` has room for the length.
     let decoded = unsafe { (library.dragon_base64_decode)(value.as_ptr(), &mut length) };
     if decoded.is_null() {
         return None;
     }
-    // SAFETY: `decoded` has `length` bytes allocated with C's `malloc`.
+    // SAFETY: `decoded` points to `length` bytes that libdragon has allocated with C's `malloc`.
     unsafe {
         let bytes = std::slice::from_raw_parts(decoded, length).into();
         libc::free(decoded.cast());

@@ -1,5 +1,5 @@
-//! The node of a [transport agent](agent) that runs under Dragon. [`Gateway`] implements
-//! [`Host`](agent::host::Host) over libdragon, the library of the unmodified Python package
+//! The host of a [transport agent](agent) that runs under Dragon. [`Gateway`] implements
+//! [`Host`](agent::host::Host) with libdragon, the library of the unmodified Python package
 //! `dragonhpc`.
 //!
 //! Dragon starts its agent with an environment that names the gateways ([`Gateway::open`]), passes

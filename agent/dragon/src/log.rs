@@ -1,4 +1,5 @@
-//! The agent's log: JSON lines on standard error, in the format that Dragon's launcher reads.
+//! The agent's log, which consists of JSON lines on standard error in the format that Dragon's
+//! launcher reads.
 
 use std::fmt::{self, Write as _};
 use std::io::Write;
@@ -12,7 +13,8 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// The prefix of each line.
 const PREFIX: &str = "@DRAGON_HSTA@";
 
-/// Logs events of this level and above to standard error. Only the first call has an effect.
+/// Logs events of this level and above to standard error. Only the first call of `init` or
+/// [`init_plain`] has an effect.
 pub fn init(level: Level) {
     let is_plain = false;
     drop(tracing::subscriber::set_global_default(Log {
@@ -33,7 +35,7 @@ pub fn init_plain(level: Level) {
 /// Writes a line with a metric.
 ///
 /// # Errors
-/// Returns the error of writing to `output`.
+/// Returns an error if `output` cannot be written to.
 pub fn telemetry(output: &mut impl Write, metric: &str, value: f64) -> std::io::Result<()> {
     line(
         output,
@@ -41,7 +43,7 @@ pub fn telemetry(output: &mut impl Write, metric: &str, value: f64) -> std::io::
     )
 }
 
-/// Writes with a single call, so that lines of several threads do not mix.
+/// Writes a line with a single call, so that the lines of several threads do not mix.
 fn line(output: &mut impl Write, content: &Value) -> std::io::Result<()> {
     output.write_all(format!("{PREFIX}{content}\n").as_bytes())
 }
@@ -60,7 +62,7 @@ struct Line {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a string does not fail.
+        // Ignores the result, because writing to a string does not fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.fields, ", {name}: {value:?}"),
@@ -94,7 +96,7 @@ impl Subscriber for Log {
             let _ = std::io::stderr().write_all(format!("conduit-hsta: {text}\n").as_bytes());
             return;
         }
-        // A failed write to standard error cannot be reported.
+        // Ignores the result, because a failed write to standard error cannot be reported.
         let _ = line(
             &mut std::io::stderr(),
             &json!({

@@ -1,4 +1,4 @@
-//! Managed memory: allocations in pools that processes of the node share.
+//! Managed memory, which consists of allocations in pools that the node's processes share.
 
 use std::sync::Arc;
 
@@ -18,17 +18,18 @@ pub struct Memory {
     owner: Owner,
 }
 
-// SAFETY: libdragon's functions may be called by any thread, and its memory is mapped for all of
-// them.
+// SAFETY: any thread may call libdragon's functions, and the memory is mapped for all threads of
+// the process.
 unsafe impl Send for Memory {}
 
-/// The owner of an allocation, who frees it.
+/// The owner of an allocation, which frees it.
 pub(crate) enum Owner {
     /// The agent, until a receiver gets it.
     Agent,
     /// A process, which only passed the location to the agent.
     Process,
-    /// The message of a request; that of a send is in it, or lent by it.
+    /// The gateway message of a request to send, which contains the memory of the sent message or
+    /// lends it.
     Message(#[allow(dead_code, reason = "keeps the memory")] Arc<GatewayMessage>),
 }
 
@@ -36,7 +37,8 @@ impl Memory {
     /// Wraps the memory that `descriptor` describes.
     ///
     /// # Safety
-    /// libdragon has filled the descriptor, and the memory stays in place until its owner frees it.
+    /// libdragon must have filled the descriptor, and the memory must stay mapped as long as the
+    /// `Memory` lives.
     pub(crate) unsafe fn of(
         library: Library,
         descriptor: dragonMemoryDescr_t,
@@ -49,7 +51,8 @@ impl Memory {
             length: 0,
             owner,
         };
-        // SAFETY: the caller guarantees that the descriptor is filled.
+        // SAFETY: the caller guarantees that the descriptor is filled, and the variables have room
+        // for the results.
         unsafe {
             code((library.dragon_memory_get_size)(
                 &memory.descriptor,
@@ -72,11 +75,12 @@ impl Memory {
         bytes: usize,
     ) -> Result<Self, NoMemory> {
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: there is room for the descriptor, and the pool's is filled.
+        // SAFETY: `descriptor` has room for the result, and the pool's descriptor is filled.
         match unsafe {
             (library.dragon_memory_alloc_blocking)(&mut descriptor, pool, bytes, &TRY_ONCE)
         } {
-            // SAFETY: just filled, and the allocation is not shared yet.
+            // SAFETY: libdragon has just filled the descriptor, and the allocation is not shared
+            // yet.
             0 => unsafe { Self::of(library, descriptor, Owner::Agent) }.map_err(NoMemory::Ever),
             NOT_AVAILABLE | TIMEOUT => Err(NoMemory::Now),
             TOO_LARGE => Err(NoMemory::Ever(Code::OUT_OF_SPACE)),
@@ -84,17 +88,18 @@ impl Memory {
         }
     }
 
-    /// Returns memory of `bytes` bytes where a process wants a message, as given by a descriptor:
-    /// in the memory described, which must be large enough, or, if that has length zero, in a new
-    /// allocation of its pool.
+    /// Returns memory of `bytes` bytes at the place where a process wants a message. The place is
+    /// the memory that `descriptor` describes, which must be large enough. If that memory has
+    /// length zero, the place is a new allocation in its pool.
     pub(crate) fn at(library: Library, descriptor: &[u8], bytes: usize) -> Result<Self, NoMemory> {
         let mut padded = Padded::new(descriptor).map_err(NoMemory::Ever)?;
         let mut place = dragonMemoryDescr_t::empty();
-        // SAFETY: the descriptor's bytes are valid, and there is room for the result.
+        // SAFETY: the descriptor's bytes are followed by padding, and `place` has room for the
+        // result.
         let attached = unsafe { (library.dragon_memory_attach)(&mut place, &padded.serial()) };
         code(attached).map_err(NoMemory::Ever)?;
         let memory = Self::in_place(library, &place, bytes);
-        // SAFETY: attached above. A part of it in use has a descriptor of its own.
+        // SAFETY: `place` was attached above. The part of it that is in use has its own descriptor.
         unsafe { (library.dragon_memory_detach)(&mut place) };
         memory
     }
@@ -103,9 +108,9 @@ impl Memory {
     pub(crate) fn import(library: Library, descriptor: &[u8]) -> Result<Self, Code> {
         let mut padded = Padded::new(descriptor)?;
         let mut memory = dragonMemoryDescr_t::empty();
-        // SAFETY: the descriptor's bytes are valid, and there is room for the result, which is then
-        // filled. The owner may free the memory at any time, but its pool stays mapped while this
-        // process is attached.
+        // SAFETY: the descriptor's bytes are followed by padding, and `memory` has room for the
+        // result. `of` is called only if libdragon has filled it. The owner may free the memory at
+        // any time, but its pool stays mapped while this process is attached.
         unsafe {
             code((library.dragon_memory_attach)(
                 &mut memory,
@@ -121,12 +126,12 @@ impl Memory {
         mut bytes: usize,
     ) -> Result<Self, NoMemory> {
         let mut room = 0;
-        // SAFETY: the descriptor of the place is filled.
+        // SAFETY: the descriptor of the place is filled, and `room` has room for the result.
         code(unsafe { (library.dragon_memory_get_size)(place, &mut room) })
             .map_err(NoMemory::Ever)?;
         if room == 0 {
             let mut pool = dragonMemoryPoolDescr_t::empty();
-            // SAFETY: as above.
+            // SAFETY: the descriptor of the place is filled, and `pool` has room for the result.
             code(unsafe { (library.dragon_memory_get_pool)(place, &mut pool) })
                 .map_err(NoMemory::Ever)?;
             return Self::allocate(library, &pool, bytes);
@@ -135,7 +140,8 @@ impl Memory {
             return Err(NoMemory::Ever(Code::INVALID_ARGUMENT));
         }
         let mut part = dragonMemoryDescr_t::empty();
-        // SAFETY: as above, and the part is within the place.
+        // SAFETY: the descriptor of the place is filled, `part` has room for the result, and the
+        // part is within the place, which the process keeps until it has the message.
         unsafe {
             code((library.dragon_memory_descr_clone)(
                 &mut part, place, 0, &mut bytes,
@@ -156,7 +162,7 @@ impl Memory {
 
     /// Releases the memory to a receiver, which frees it.
     pub(crate) fn given(self) {
-        // Forgetting it leaks nothing: the owner holds no resources.
+        // Forgetting the `Memory` leaks nothing, because this owner holds no resources.
         debug_assert!(self.can_be_given());
         std::mem::forget(self);
     }
@@ -164,8 +170,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is filled and not used again. A call fails only if its pool is
-        // gone.
+        // SAFETY: the descriptor is filled and not used again. A call fails only if the memory's
+        // pool is gone, which is harmless.
         unsafe {
             match self.owner {
                 Owner::Agent => (self.library.dragon_memory_free)(&mut self.descriptor),
@@ -187,8 +193,8 @@ impl agent::host::Memory for Memory {
             end.is_some_and(|end| end <= self.length),
             "the range exceeds the memory"
         );
-        // SAFETY: the range was checked to be within the memory, which the owner keeps. Concurrent
-        // writes of other processes only make the bytes arbitrary.
+        // SAFETY: the assertion has checked that the range is within the memory, which stays
+        // mapped. Concurrent writes of other processes only make the bytes arbitrary.
         unsafe { shared::load(self.start.add(offset), into.as_mut_ptr(), into.len()) }
     }
 
@@ -198,7 +204,8 @@ impl agent::host::Memory for Memory {
             end.is_some_and(|end| end <= self.length),
             "the range exceeds the memory"
         );
-        // SAFETY: as for `read`.
+        // SAFETY: the assertion has checked that the range is within the memory, which stays
+        // mapped. Concurrent accesses of other processes only make the bytes arbitrary.
         unsafe { shared::copy(bytes.as_ptr(), self.start.add(offset), bytes.len()) }
     }
 
@@ -207,8 +214,8 @@ impl agent::host::Memory for Memory {
             len: 0,
             data: std::ptr::null_mut(),
         };
-        // SAFETY: the descriptor is filled, there is room for the result, and its bytes are freed
-        // once.
+        // SAFETY: the descriptor is filled, and `serial` has room for the result. The bytes are
+        // read only if libdragon has filled `serial`, and are freed once.
         unsafe {
             code((self.library.dragon_memory_serialize)(
                 &mut serial,
@@ -241,8 +248,8 @@ pub(crate) fn code(code: u32) -> Result<(), Code> {
     }
 }
 
-/// A descriptor's bytes, padded with zeros. libdragon reads as far as the lengths inside a
-/// descriptor say, not as far as the length passed to it.
+/// A descriptor's bytes, padded with zeros. The padding is necessary because libdragon ignores the
+/// length passed to it, and reads as many bytes as the lengths inside a descriptor indicate.
 pub(crate) struct Padded {
     bytes: [u8; 2 * MAX_DESCRIPTOR],
     length: usize,

@@ -1,4 +1,4 @@
-//! Gateway messages: each carries one request of a process, and its answer.
+//! Gateway messages, each of which carries one request of a process and the answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,27 +16,29 @@ use crate::sys::{
 
 /// An attached gateway message.
 ///
-/// Dropping it destroys the message if its process has the answer, and leaves it in place if the
-/// process may still look for the answer.
+/// Dropping a `GatewayMessage` destroys the message if its process has the answer or needs none.
+/// Otherwise, the message is left in place, because the process may still look for the answer.
 pub(crate) struct GatewayMessage {
     library: Library,
     kind: MessageKind,
     /// The requesting process.
     process: u64,
+    /// Whether the process waits for the answer.
     awaited: bool,
     raw: Mutex<Box<Raw>>,
+    /// Whether no process needs the message any more, so that it may be destroyed.
     settled: AtomicBool,
 }
 
 struct Raw {
     message: dragonGatewayMessage_t,
-    /// The time until which its process may take the answer. libdragon sets it when the answer is
+    /// The time until which the process may take the answer. libdragon sets it when the answer is
     /// given.
     deadline: timespec,
 }
 
-// SAFETY: its pointers are to memory of the process, and libdragon's functions may be called by any
-// thread.
+// SAFETY: the pointers point to memory that all threads of the process share, and any thread may
+// call libdragon's functions.
 unsafe impl Send for Raw {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +50,7 @@ enum MessageKind {
 
 /// The request in a gateway message.
 pub(crate) enum Asks {
-    /// An operation for the agent.
+    /// Requests this operation of the agent.
     For(Ask),
     /// Announces addresses of nodes, which are in this memory.
     NodesAt(Memory),
@@ -74,14 +76,16 @@ impl GatewayMessage {
     /// Attaches to the gateway message whose descriptor was received from a gateway.
     ///
     /// # Safety
-    /// `serial` describes readable bytes, followed by padding, that a Dragon process has written.
+    /// `serial` must describe readable bytes that a Dragon process has written and that are
+    /// followed by padding.
     pub(crate) unsafe fn attach(library: Library, serial: &Serial) -> Result<Self, Code> {
         let mut raw = Box::new(Raw {
-            // SAFETY: integers, null pointers and false are valid; libdragon fills it.
+            // SAFETY: zero is valid for the structure's integers, pointers and flags.
             message: unsafe { std::mem::zeroed() },
             deadline: NEVER,
         });
-        // SAFETY: the caller guarantees `serial`, and there is room for a gateway message.
+        // SAFETY: the caller guarantees that `serial` describes the bytes of a gateway message, and
+        // `raw` has room for the result.
         code(unsafe { (library.dragon_channel_gatewaymessage_attach)(serial, &mut raw.message) })?;
         let kind = match raw.message.msg_kind {
             GATEWAY_MESSAGE_SEND => MessageKind::Send,
@@ -96,7 +100,7 @@ impl GatewayMessage {
         Ok(Self {
             library,
             kind,
-            // SAFETY: libdragon has just filled it.
+            // SAFETY: libdragon has just filled the message, so the pointer is valid.
             process: unsafe { *raw.message._header.client_pid },
             awaited: kind != MessageKind::Send || !immediate,
             raw: Mutex::new(raw),
@@ -115,8 +119,8 @@ impl GatewayMessage {
     pub(crate) fn asks(self: &Arc<Self>) -> Result<Asks, Code> {
         let raw = self.raw();
         let raw = &raw.message;
-        // SAFETY: libdragon has filled it in `attach`, and its pointers are valid while it is
-        // attached.
+        // SAFETY: libdragon has filled the message in `attach`, and its pointers are valid while it
+        // is attached.
         let channel = unsafe { bytes(&raw.target_ch_ser) }?;
         let operation = match self.kind {
             MessageKind::Send => {
@@ -134,7 +138,7 @@ impl GatewayMessage {
                         client: attributes.clientid,
                     },
                     mode,
-                    // SAFETY: as above.
+                    // SAFETY: the pointer is null or valid, for the same reason.
                     destination: unsafe { wish(raw.send_dest_mem_descr_ser) }?,
                 }
             }
@@ -154,8 +158,8 @@ impl GatewayMessage {
 
     fn payload(self: &Arc<Self>, raw: &dragonGatewayMessage_t) -> Result<Memory, Code> {
         let mut descriptor = dragonMemoryDescr_t::empty();
-        // SAFETY: libdragon has filled the message in `attach`. Its memory lives as long as the
-        // gateway message, which the new owner keeps.
+        // SAFETY: libdragon has filled the message in `attach`, and `descriptor` has room for the
+        // result. The memory lives as long as the gateway message, which the new owner keeps.
         unsafe {
             code((self.library.dragon_channel_message_get_mem)(
                 &raw.send_payload_message,
@@ -167,7 +171,7 @@ impl GatewayMessage {
 
     /// Returns where the process wants the message of its get.
     pub(crate) fn wish(&self) -> Result<Option<Box<[u8]>>, Code> {
-        // SAFETY: libdragon has filled it in `attach`.
+        // SAFETY: libdragon has filled the message in `attach`, so the pointer is null or valid.
         unsafe { wish(self.raw().message.get_dest_mem_descr_ser) }
     }
 
@@ -195,13 +199,13 @@ impl GatewayMessage {
         };
         let mut refused = self.start(result, message.as_mut(), value);
         if refused != Code::SUCCESS && self.awaited {
-            // Without an answer it would wait forever.
+            // Without any answer, the process would wait forever.
             message = None;
             refused = self.start(refused, None, 0);
         }
         if refused != Code::SUCCESS || (result != Code::SUCCESS && !self.awaited) {
             tracing::error!(
-                "{:?} for process {}: {result}, which could not be reported to it ({refused})",
+                "cannot report the outcome of a {:?} request to process {}: {result} ({refused})",
                 self.kind,
                 self.process,
             );
@@ -227,8 +231,8 @@ impl GatewayMessage {
             message: raw,
             deadline,
         } = &mut **raw;
-        // SAFETY: attached, and answered once. The message's memory lives until the answer is
-        // taken.
+        // SAFETY: the gateway message is attached, and is answered successfully only once. The
+        // memory of `message` lives until the answer is taken.
         Code(unsafe {
             match (self.kind, message) {
                 (MessageKind::Send, _) => (library
@@ -264,7 +268,7 @@ impl GatewayMessage {
 }
 
 impl Answered {
-    /// Returns whether the process has taken the answer or never will. Never blocks.
+    /// Returns whether the process has taken the answer or never will, without blocking.
     pub(crate) fn is_settled(&mut self) -> bool {
         let message = &self.message;
         if message.settled.load(Ordering::Relaxed) {
@@ -287,7 +291,7 @@ impl Answered {
                     .dragon_channel_gatewaymessage_transport_check_event_cmplt
             }
         };
-        // SAFETY: attached, and its answer was started.
+        // SAFETY: the gateway message is attached, and its answer has been started.
         let result = unsafe {
             let mut raw = message.raw();
             let raw = &mut **raw;
@@ -300,13 +304,13 @@ impl Answered {
                     taken.given();
                 }
             }
-            // The process sees this too, and does not take the message.
+            // The process notices this too, and does not take the message.
             _ => tracing::warn!(
-                "{:?}: process {} was too late for its answer{}",
+                "{:?} request: process {} was too late for its answer{}",
                 message.kind,
                 message.process,
                 match self.got {
-                    Some(_) => ", and the message that it asked for is lost",
+                    Some(_) => ", and the message that it requested is lost",
                     None => "",
                 }
             ),
@@ -320,7 +324,7 @@ impl Drop for GatewayMessage {
     fn drop(&mut self) {
         if *self.settled.get_mut() {
             let library = self.library;
-            // SAFETY: no other process uses it any more.
+            // SAFETY: the gateway message is attached, and no other process uses it any more.
             unsafe { (library.dragon_channel_gatewaymessage_destroy)(&mut self.raw().message) };
         }
     }
@@ -334,7 +338,7 @@ const NEVER: timespec = timespec {
     tv_nsec: i32::MAX as _,
 };
 
-/// Converts a deadline of the clock shared by all processes of the node.
+/// Converts a deadline of libdragon, a time of the clock that all processes of the node share.
 fn limit(deadline: timespec) -> Limit {
     match (deadline.tv_sec, deadline.tv_nsec) {
         (0, 0) => Limit::Once,
@@ -358,24 +362,24 @@ fn mode(mode: c_int) -> ReturnMode {
     }
 }
 
-/// Copies a descriptor; returns `None` for null.
+/// Copies a descriptor, or returns `None` if `serial` is null.
 ///
 /// # Safety
-/// `serial` is null or describes readable bytes.
+/// `serial` must be null, or describe readable bytes.
 unsafe fn wish(serial: *const Serial) -> Result<Option<Box<[u8]>>, Code> {
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `serial` is null or describes readable bytes.
     unsafe { serial.as_ref().map(|serial| bytes(serial)).transpose() }
 }
 
 /// Copies a descriptor.
 ///
 /// # Safety
-/// `serial` describes readable bytes.
+/// `serial` must describe readable bytes, unless its length is 0.
 unsafe fn bytes(serial: &Serial) -> Result<Box<[u8]>, Code> {
     match serial.len {
         0 => Ok(Box::default()),
         1..=MAX_DESCRIPTOR => {
-            // SAFETY: guaranteed by the caller.
+            // SAFETY: the caller guarantees that `serial` describes readable bytes.
             let bytes = unsafe { std::slice::from_raw_parts(serial.data, serial.len) };
             Ok(bytes.into())
         }

@@ -1,4 +1,4 @@
-//! Tracks whether processes are alive.
+//! Checks whether processes are alive.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -11,14 +11,14 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 /// The processes that have made requests.
 #[derive(Default)]
 pub(crate) struct Processes {
-    /// By process id. The descriptor identifies the process even after it has ended and its id is
-    /// reused.
+    /// The processes' file descriptors, by process id. A descriptor identifies its process even
+    /// after the process has ended and its id is reused.
     known: BTreeMap<u64, OwnedFd>,
     last_looked_at: u64,
 }
 
 impl Processes {
-    /// Returns whether the process is alive, as far as can be determined.
+    /// Returns whether the process is alive. If the system does not tell, it counts as alive.
     pub(crate) fn lives(&mut self, process: u64) -> bool {
         match self.known.entry(process) {
             Entry::Occupied(known) => !has_ended(known.get()),
@@ -34,7 +34,8 @@ impl Processes {
         }
     }
 
-    /// Checks the next process in round-robin order. Returns it, and forgets it, if it has ended.
+    /// Checks the next process in round-robin order. If the process has ended, forgets it and
+    /// returns it.
     pub(crate) fn ended(&mut self) -> Option<u64> {
         let next = self.known.range(self.last_looked_at + 1..).next();
         let Some((&process, descriptor)) = next else {

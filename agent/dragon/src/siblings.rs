@@ -1,6 +1,6 @@
-//! Messages between the agents of a node, over Unix sockets: one sequenced-packet connection
-//! between each two agents. A connection's end reveals that the other agent is dead. The sockets
-//! have no names in a file system, so nothing is left behind.
+//! Messages between the agents of a node, over Unix sockets. There is one sequenced-packet
+//! connection between each two agents, and its end shows each of them that the other is dead. The
+//! sockets have abstract names, so nothing is left behind in a file system.
 //!
 //! The system closes a process's sockets once none of its threads runs any more. A peer that has
 //! seen the end of the connection therefore knows that the process no longer writes to any memory.
@@ -19,24 +19,25 @@ use rustix::net::{
     accept_with, bind, connect, listen, recv, send, shutdown, socket_with,
 };
 
-/// The first message of each side, followed by the sender's number in four bytes.
+/// The start of each side's first message. The sender's number follows in four bytes.
 const HELLO: &[u8; 8] = b"hsta 01\n";
-/// The pause between two attempts to connect to a missing agent.
+/// The pause between two attempts to connect to agents that are missing.
 const LOOK: Duration = Duration::from_millis(20);
 /// The maximum number of messages taken from one sibling at a time.
 const BATCH: usize = 16;
 
-/// The other agents of this node, numbered from 0 to `count - 1` without this one.
+/// The other agents of this node. All `count` agents, including this one, are numbered from 0.
 #[derive(Debug)]
 pub(crate) struct Siblings {
     own: u32,
-    /// The common prefix of the socket names; the number follows.
+    /// The common prefix of the socket names. The agent's number follows it.
     name: String,
     listener: OwnedFd,
-    /// By number.
+    /// The sessions with the other agents, by number.
     sessions: Vec<Option<Session>>,
-    /// Accepted connections that have not sent a hello yet.
+    /// The accepted connections on which no hello has arrived yet.
     strangers: VecDeque<OwnedFd>,
+    /// When to try again to connect to missing agents.
     look_at: Option<Instant>,
     events: VecDeque<(u32, SiblingEvent)>,
 }
@@ -44,14 +45,15 @@ pub(crate) struct Siblings {
 #[derive(Debug)]
 struct Session {
     socket: OwnedFd,
-    /// Both sides have sent their hello.
+    /// Whether the other agent's hello has arrived. This agent has sent its own.
     has_joined: bool,
-    /// This agent has ended the exchange; the other one has.
+    /// Whether this agent has ended the exchange.
     has_said: bool,
+    /// Whether the other agent has ended the exchange.
     has_heard: bool,
 }
 
-/// A message read from a socket, if any.
+/// The result of reading from a socket.
 enum Incoming {
     Message(Vec<u8>),
     Nothing,
@@ -67,10 +69,10 @@ fn create() -> rustix::io::Result<OwnedFd> {
 }
 
 impl Siblings {
-    /// Opens the sockets of agent `own` of the job that uses this port on this node.
+    /// Opens the listening socket of agent `own` on this node, for the job that uses this port.
     ///
     /// # Errors
-    /// Returns an error if the name of its socket is taken, or the system refuses.
+    /// Returns an error if the name of the socket is taken, or if the system refuses the socket.
     pub(crate) fn open(node: u64, port: u16, own: u32, count: u32) -> io::Result<Self> {
         let name = format!("conduit-hsta/{node:016x}/{port}/");
         let listener = create()?;
@@ -79,7 +81,7 @@ impl Siblings {
             &listener,
             &SocketAddrUnix::new_abstract_name(address.as_bytes())?,
         )?;
-        // Fits: the number of agents is small.
+        // The cast is lossless: the number of agents is small.
         listen(&listener, count as i32)?;
         Ok(Self {
             own,
@@ -92,7 +94,8 @@ impl Siblings {
         })
     }
 
-    /// Connects to the agents with lower numbers that are not connected.
+    /// Tries to connect to the agents with lower numbers that are not connected, if the pause since
+    /// the last attempt is over.
     fn connect(&mut self) {
         let now = Instant::now();
         if self.look_at.is_some_and(|at| now < at) {
@@ -118,12 +121,13 @@ impl Siblings {
         Ok(Session::new(socket))
     }
 
-    /// Handles all pending input.
+    /// Handles pending input: connections, hellos and messages.
     fn look(&mut self) {
         self.connect();
         let (is_connected, heard, said) = self.ready();
         if is_connected && let Ok(socket) = accept_with(&self.listener, flags()) {
-            // More connections than agents cannot all be genuine.
+            // Drops the oldest connection without a hello if there are as many as agents, because
+            // they cannot all be genuine.
             if self.strangers.len() >= self.sessions.len() {
                 self.strangers.pop_front();
             }
@@ -141,8 +145,8 @@ impl Siblings {
         }
     }
 
-    /// Returns whether a connection is pending, which sessions have input, and whether a stranger
-    /// has.
+    /// Returns whether a connection is pending, which sessions have input, and whether a connection
+    /// without a hello has input.
     fn ready(&self) -> (bool, Vec<u32>, bool) {
         let sessions = (0..).zip(&self.sessions);
         let sessions = sessions.filter_map(|(number, session)| Some((number, session.as_ref()?)));
@@ -173,7 +177,8 @@ impl Siblings {
             Incoming::Message(message) => {
                 let number = number(&message).filter(|number| *number > self.own);
                 let Some(number) = number else { return };
-                // An earlier session under this number has to end first; the new agent tries again.
+                // If an earlier session under this number has not ended, the connection is dropped.
+                // The new agent tries again.
                 if let Some(none @ None) = self.sessions.get_mut(number as usize)
                     && send(&socket, &hello(self.own), SendFlags::NOSIGNAL).is_ok()
                 {
@@ -201,7 +206,7 @@ impl Siblings {
                     session.has_heard = true;
                     SiblingEvent::Ended
                 }
-                // No valid hello: the session is dropped.
+                // The session is dropped, because the other side has sent no valid hello.
                 Incoming::Message(_) | Incoming::End => {
                     *slot = None;
                     return;
@@ -242,7 +247,7 @@ impl agent::host::Siblings for Siblings {
             return true;
         };
         // SYNC: this process's writes to the sibling's memory precede the message that reports
-        // them; `recv` in the other process comes after it.
+        // them, and `recv` in the other process follows the message.
         match send(&session.socket, message, SendFlags::NOSIGNAL) {
             Ok(_) => true,
             Err(error) => ![Errno::AGAIN, Errno::NOBUFS, Errno::INTR].contains(&error),
@@ -257,7 +262,7 @@ impl agent::host::Siblings for Siblings {
         if session.has_heard {
             *slot = None;
         } else if !std::mem::replace(&mut session.has_said, true) {
-            // If the other agent has gone in the meantime, its end is reported later.
+            // Ignores the result: if the other agent is gone by now, its end is reported later.
             let _ = shutdown(&session.socket, Shutdown::Write);
         }
     }
@@ -267,13 +272,13 @@ fn hello(own: u32) -> Vec<u8> {
     [&HELLO[..], &own.to_le_bytes()].concat()
 }
 
-/// Returns the sender's number in a hello.
+/// Returns the sender's number in a hello, or `None` if the message is no hello.
 fn number(message: &[u8]) -> Option<u32> {
     let number = message.strip_prefix(HELLO)?;
     number.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// Refuses processes of other users.
+/// Returns an error if the process at the other end belongs to another user.
 fn check_user(socket: impl AsFd) -> rustix::io::Result<()> {
     match socket_peercred(socket)?.uid == rustix::process::geteuid() {
         true => Ok(()),
@@ -282,21 +287,23 @@ fn check_user(socket: impl AsFd) -> rustix::io::Result<()> {
 }
 
 fn receive(socket: impl AsFd) -> Incoming {
-    // One byte longer than any valid message.
+    // The buffer is one byte longer than any valid message, so a message that is too long is
+    // noticed.
     let mut bytes = [0; MAX_SIBLING_MESSAGE + 1];
     let mut was_reset = false;
     loop {
-        // SYNC: see `send`.
+        // SYNC: this call follows the message that `send` sent, so it also follows the writes that
+        // the message reports.
         match recv(&socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) => return Incoming::End,
             Ok((length, _)) => return Incoming::Message(bytes[..length].to_vec()),
             Err(Errno::INTR) => {}
-            // The other end is closed. This error is reported once, before any data that arrived
-            // earlier.
+            // The other end is closed. The system reports this error once, before it hands out data
+            // that arrived earlier.
             Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             Err(Errno::CONNRESET) => return Incoming::End,
             Err(Errno::AGAIN) if was_reset => return Incoming::End,
-            // No other error means that the other end is closed.
+            // Other errors do not mean that the other end is closed.
             Err(_) => return Incoming::Nothing,
         }
     }
@@ -353,7 +360,7 @@ mod tests {
         say(&mut all, 0, 2, b"d");
         assert_eq!(next(&mut all, 0), (2, Message(b"a".into())));
         assert_eq!(next(&mut all, 0), (2, Message(b"bc".into())));
-        // One agent ends the exchange; the other may still send.
+        // Agent 0 ends the exchange, and agent 2 may still send.
         all[0].as_mut().unwrap().end(2);
         assert_eq!(next(&mut all, 2), (0, Message(b"d".into())));
         assert_eq!(next(&mut all, 2), (0, Ended));
@@ -364,14 +371,14 @@ mod tests {
         all[0].as_mut().unwrap().end(2);
         assert_eq!(next(&mut all, 0), (2, Joined));
         assert_eq!(next(&mut all, 2), (0, Joined));
-        // One agent dies with unread data, and returns.
+        // Agent 1 dies with unread data, and returns.
         say(&mut all, 0, 1, b"f");
         say(&mut all, 1, 0, b"g");
         all[1] = None;
         assert_eq!(next(&mut all, 0), (1, Message(b"g".into())));
         assert_eq!(next(&mut all, 0), (1, Ended));
         all[1] = Some(open(port, 1));
-        // It is accepted again once the others know that it was dead.
+        // The others accept agent 1 again once they have noticed that it was dead.
         all[0].as_mut().unwrap().end(1);
         assert_eq!(next(&mut all, 0), (1, Joined));
         assert_eq!(next(&mut all, 2), (1, Ended));

@@ -1,5 +1,5 @@
-//! The start-up protocol between an agent and the process that starts it, over environment
-//! variables and standard input and output.
+//! The start-up protocol between an agent and the process that starts it. It uses environment
+//! variables, and the agent's standard input and output.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ pub const MAX_AGENTS: u32 = 64;
 /// The maximum length of an interface name or fabric address in bytes.
 pub const MAX_LENGTH: usize = 1 << 12;
 
-/// The information an agent receives at its start.
+/// The information that an agent receives at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Startup {
     /// The port that all agents listen on.
@@ -36,9 +36,9 @@ pub enum Purpose {
     User,
     /// Serves the channels of Dragon's own services.
     Infrastructure,
-    /// Serves the channels of another job, to which it connects.
+    /// Serves the channels of another job. The agent connects to that job at this address and port.
     Connect(Ipv4Addr, u16),
-    /// Serves the channels of other jobs, which connect to it.
+    /// Serves the channels of other jobs, which connect to the agent.
     Accept,
 }
 
@@ -49,7 +49,7 @@ pub struct Node {
     pub address: Ipv4Addr,
     /// The node's host id.
     pub host: u64,
-    /// The node's address in a fabric, if it was discovered before.
+    /// The node's address in a fabric, if it has been discovered already.
     pub fabric: Option<Box<[u8]>>,
 }
 
@@ -77,7 +77,7 @@ pub enum StartupError {
 }
 
 impl Startup {
-    /// Reads the start-up information from standard input, which stays open, and nothing after it.
+    /// Reads the start-up information from `input`, and nothing that follows it.
     ///
     /// # Errors
     /// Returns an error if the input ends early or is invalid.
@@ -134,7 +134,8 @@ impl Startup {
     }
 }
 
-/// Reads fields in order. Numbers have four bytes, in little-endian order.
+/// Reads the fields of the start-up information in order. Numbers have four bytes in little-endian
+/// order.
 struct Input<'a, R>(&'a mut R);
 
 impl<R: Read> Input<'_, R> {
@@ -204,7 +205,8 @@ impl<R: Read> Input<'_, R> {
     }
 }
 
-/// Returns this agent's number among its node's agents, from `DRAGON_HSTA_NIC_IDX`, by default 0.
+/// Returns this agent's number among the agents of its node. The number is the value of
+/// `DRAGON_HSTA_NIC_IDX`, or 0 if that is not set.
 ///
 /// # Errors
 /// Returns an error if the value is not a number.
@@ -221,11 +223,11 @@ pub fn nic() -> Result<u32, StartupError> {
     })
 }
 
-/// Returns the number of agents on this node. Dragon names three gateways for each, starting with
-/// `DRAGON_GW1`.
+/// Returns the number of agents on this node. Dragon sets three variables for the gateways of each
+/// agent, the first of which is `DRAGON_GW1`.
 pub fn agents() -> u32 {
     let is_there = |agent: &u32| env::var_os(format!("DRAGON_GW{}", 3 * agent + 1)).is_some();
-    // Fits: at most `MAX_AGENTS`.
+    // The cast is lossless: the number is at most `MAX_AGENTS`.
     (0..MAX_AGENTS).take_while(is_there).count() as u32
 }
 
@@ -244,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes the information as the parent does.
+    /// Encodes the start-up information in the same way as the process that starts the agent.
     fn written(startup: &Startup) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut number = |value: usize| bytes.extend((value as u32).to_le_bytes());

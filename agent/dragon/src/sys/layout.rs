@@ -1,4 +1,4 @@
-//! Checks the structures against the headers of the Python package.
+//! A test that compares the layouts of the structures with the headers of the Python package.
 
 #[path = "../../tests/package/mod.rs"]
 mod package;

@@ -12,13 +12,13 @@ use libloading::os::unix;
 
 use super::{Functions, Library};
 
-/// The library loaded by default. Dragon starts its transport agents with an `LD_LIBRARY_PATH`
-/// under which this name finds the copy in its Python package.
+/// The library loaded by default. Dragon sets `LD_LIBRARY_PATH` for its transport agents so that
+/// the dynamic loader finds this name in Dragon's Python package.
 const FILE: &str = "libdragon.so";
 
-/// The versions whose functions and structures this crate declares. This check is the only
-/// protection: libdragon changes both between versions, and its functions do not validate their
-/// arguments.
+/// The versions of libdragon whose functions and structures this crate declares. libdragon changes
+/// both between versions, and its functions do not validate their arguments, so comparing the
+/// version is the only protection.
 pub const VERSIONS: [&str; 1] = ["0.15.0"];
 
 /// Why libdragon cannot be used.
@@ -51,7 +51,7 @@ pub enum LoadError {
         library: String,
     },
     /// This crate does not support the library's version.
-    #[error("{library} is of dragonhpc {version}; accepted: {}", VERSIONS.join(", "))]
+    #[error("{library} belongs to dragonhpc {version}; accepted: {}", VERSIONS.join(", "))]
     Version {
         /// The loaded library.
         library: String,
@@ -61,11 +61,11 @@ pub enum LoadError {
 }
 
 impl Library {
-    /// Loads libdragon and never unloads it. `path` is a file, or a name that the dynamic loader
-    /// searches for; `None` stands for `libdragon.so`.
+    /// Loads libdragon and never unloads it. `path` is the path of a file, or a name for which the
+    /// dynamic loader searches. `None` stands for the name `libdragon.so`.
     ///
-    /// A process must load only one copy. The package has two, with the same code but separate
-    /// state.
+    /// A process must load only one copy of libdragon. The Python package contains two, which have
+    /// the same code but separate state.
     ///
     /// # Errors
     /// Returns an error if the library cannot be loaded or its version is not supported.
@@ -82,7 +82,7 @@ impl Library {
         })?;
         let library = ManuallyDrop::new(library);
         let functions = Functions::find(|function| {
-            // SAFETY: takes the symbol's address without reading from it.
+            // SAFETY: the symbol's address is taken, and nothing is read from it.
             let symbol = unsafe { library.get::<*mut c_void>(function) };
             let symbol = symbol.map(unix::Symbol::into_raw).ok();
             symbol
@@ -105,8 +105,8 @@ impl Library {
     }
 }
 
-/// Returns the version of the package that contains a library. Wheels have libraries in
-/// `<site>/dragon/lib` and `<site>/dragonhpc.libs`.
+/// Returns the version of the package that contains a library, or `None` if the package is not
+/// found. A wheel installs libraries in `<site>/dragon/lib` and `<site>/dragonhpc.libs`.
 fn version(library: &Path) -> Option<String> {
     let library = fs::canonicalize(library).ok()?;
     library.ancestors().skip(2).take(2).find_map(|folder| {
@@ -115,20 +115,20 @@ fn version(library: &Path) -> Option<String> {
             let version = name.to_str()?.strip_prefix("dragonhpc-")?;
             Some(version.strip_suffix(".dist-info")?.to_owned())
         });
-        // Two versions indicate a broken installation.
+        // Refuses two versions, because they indicate a broken installation.
         versions.next().filter(|_| versions.next().is_none())
     })
 }
 
-/// Copies a C string; null gives an empty one.
+/// Copies a C string, or returns an empty string if `text` is null.
 ///
 /// # Safety
-/// `text` is null or ends in a zero byte.
+/// `text` must be null, or point to a string that ends in a zero byte.
 pub(crate) unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: guaranteed by the caller.
+    // SAFETY: the caller guarantees that `text`, which is not null, ends in a zero byte.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
@@ -136,14 +136,14 @@ pub(crate) unsafe fn text(text: *const c_char) -> String {
 
 /// Returns the file that contains a loaded function.
 fn file_of(function: *const c_void) -> Option<PathBuf> {
-    // SAFETY: zero is valid for its integers and pointers.
+    // SAFETY: zero is valid for the structure's integers and pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address is a valid argument.
+    // SAFETY: any address is a valid argument, and `found` has room for the result.
     let known = unsafe { libc::dladdr(function, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader's own string, which lives as long as the library.
+    // SAFETY: the name is the loader's own C string, which lives as long as the library.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

@@ -1,6 +1,6 @@
-//! The binding to libdragon 0.15: the functions and structures of its C interface (`channels.h`,
-//! `managed_memory.h`) that an agent needs, under their C names. The test `layout` checks the
-//! structures against the headers.
+//! The binding to libdragon 0.15. It declares the functions and structures of the C interface
+//! (`channels.h`, `managed_memory.h`) that an agent needs, under their C names. The test in
+//! `layout` checks the structures against the headers.
 
 #![allow(non_camel_case_types)]
 
@@ -16,7 +16,7 @@ mod load;
 pub(crate) use load::text;
 pub use load::{LoadError, VERSIONS};
 
-/// A loaded libdragon, usable from any thread.
+/// A loaded libdragon, which any thread may use.
 #[derive(Clone, Copy)]
 pub struct Library(&'static Functions);
 
@@ -34,7 +34,7 @@ impl std::ops::Deref for Library {
     }
 }
 
-/// Declares the functions and the lookup of their addresses.
+/// Declares libdragon's functions, and the lookup of their addresses.
 macro_rules! functions {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         /// The functions of the library that are used.
@@ -54,8 +54,8 @@ macro_rules! functions {
                             Ok(name) => name,
                             Err(_) => panic!("no name has a zero byte"),
                         };
-                        // SAFETY: this is the function of that name, and the headers of the
-                        // accepted versions declare it with this type.
+                        // SAFETY: the address is that of the function of that name, which the
+                        // headers of the accepted versions declare with this type.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -69,13 +69,13 @@ macro_rules! functions {
     };
 }
 
-/// A result code, `dragonError_t`: 0, or a code of `return_codes.h`.
+/// A result code (`dragonError_t`), which is 0 for success, or a code of `return_codes.h`.
 pub(crate) type dragonError_t = u32;
 
 functions! {
     dragon_get_rc_string(code: dragonError_t) -> *const c_char;
     dragon_gatewaymessage_silence_timeouts();
-    // Not declared in any header.
+    // No header declares the next three functions.
     dragon_host_id(host: *mut u64) -> dragonError_t;
     dragon_set_host_id(host: u64) -> dragonError_t;
     dragon_base64_decode(text: *const c_char, length: *mut usize) -> *mut u8;
@@ -225,7 +225,7 @@ opaque! {
     dragonChannelRecvh_t: 9
 }
 
-/// A serialized descriptor: `dragonChannelSerial_t`, `dragonMemorySerial_t`,
+/// A serialized descriptor: a `dragonChannelSerial_t`, a `dragonMemorySerial_t` or a
 /// `dragonGatewayMessageSerial_t`.
 #[repr(C)]
 pub(crate) struct Serial {
@@ -276,7 +276,7 @@ pub(crate) struct dragonGatewayMessage_t {
     pub(crate) _send_immediate_buffered_complete: bool,
 }
 
-/// A node's address, `dragonNodeMap_t`. The payload of a send to host 0 is an array of these.
+/// A node's address. The payload of a send to host 0 is an array of these structures.
 #[repr(C)]
 pub(crate) struct dragonNodeMap_t {
     pub(crate) host_id: u64,
@@ -285,7 +285,7 @@ pub(crate) struct dragonNodeMap_t {
 
 /// `DRAGON_IDLE_WAIT`.
 pub(crate) const IDLE_WAIT: c_int = 0;
-/// `DRAGON_CHANNEL_SEND_TRANSFER_OWNERSHIP`: a marker in place of a descriptor.
+/// `DRAGON_CHANNEL_SEND_TRANSFER_OWNERSHIP`, a marker that is passed in place of a descriptor.
 pub(crate) const TRANSFER_OWNERSHIP: *mut dragonMemoryDescr_t = std::ptr::without_provenance_mut(1);
 /// `DRAGON_CHANNEL_TRYONCE_TIMEOUT`.
 pub(crate) const TRY_ONCE: timespec = timespec {
@@ -297,7 +297,7 @@ pub(crate) const GATEWAY_MESSAGE_SEND: c_int = 0;
 pub(crate) const GATEWAY_MESSAGE_GET: c_int = 1;
 pub(crate) const GATEWAY_MESSAGE_EVENT: c_int = 2;
 
-/// The result of a single attempt at a barrier wait that would have to wait.
+/// The result of a single attempt to wait at a barrier if the attempt would have to wait.
 pub(crate) const BARRIER_WAIT_TRY_AGAIN: Code = Code(21);
 pub(crate) const POLL_CAPACITY: u16 = 8;
 pub(crate) const POLL_BARRIER_WAIT: u16 = 9;
