@@ -21,8 +21,8 @@ const LONGEST: Nanos = 1_000_000;
 /// Returns the time of the clock shared by all processes of the node.
 pub fn now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
-    // Neither lossy nor overflowing: the clock starts at 0, and 64 bits hold the nanoseconds of
-    // centuries.
+    // The casts are lossless and nothing overflows: the clock starts at 0, and 64 bits hold the
+    // nanoseconds of centuries.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -31,8 +31,8 @@ pub trait Memory: Send {
     fn export(&self) -> Option<Box<[u8]>> {
         None
     }
-    /// Returns whether the agent allocated this memory and no process may write to it, so that the
-    /// agent may keep the memory even after the receiver has stopped waiting.
+    /// Returns whether the agent alone decides when this memory is freed or reused, so that it may
+    /// keep the memory even after the receiver has stopped waiting.
     fn is_own(&self) -> bool {
         false
     }

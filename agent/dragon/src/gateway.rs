@@ -21,10 +21,10 @@ use crate::processes::Processes;
 use crate::siblings::Siblings;
 use crate::sys::{Library, dragonMemoryPoolDescr_t, dragonNodeMap_t, text};
 
-/// The maximum number of gateways of an agent, which are one each for sends, gets and polls.
+/// The maximum number of gateways of an agent: one each for sends, gets and polls.
 const GATEWAYS: usize = 3;
 
-/// The number of [`Host::next`] calls from one check whether a process is alive to the next.
+/// The number of [`Host::next`] calls for each check whether a process is alive.
 const CALLS_PER_PROBE: u64 = 64;
 
 /// How long an ending agent waits for processes to take their answers. A process that is later
@@ -152,8 +152,8 @@ impl Gateway {
             // Dragon's own agents have no default pool.
             pool = gateway_pool;
         }
-        // Silences libdragon's messages, because the agent itself reports processes that are too
-        // late for their answers. SAFETY: the function takes no arguments.
+        // SAFETY: the function takes no arguments. The call silences libdragon's messages, because
+        // the agent itself reports processes that are too late for their answers.
         unsafe { (library.dragon_gatewaymessage_silence_timeouts)() };
         Ok(Self {
             library,
@@ -329,7 +329,7 @@ impl Host for Gateway {
         }
         let first = usize::from(!sends);
         let gateways = self.gateways.len();
-        // The gateways are tried first in turn.
+        // Each call starts with the next gateway, in round-robin order.
         let turn = self.calls as usize;
         (0..gateways)
             .map(|index| (turn + index) % gateways)

@@ -1,6 +1,7 @@
 //! Messages between the agents of a node, over Unix sockets. There is one sequenced-packet
-//! connection between each two agents, and its end shows each of them that the other is dead. The
-//! sockets have abstract names, so nothing is left behind in a file system.
+//! connection between each two agents. Its end shows an agent that the other one has ended the
+//! exchange or is dead. The sockets have abstract names, so nothing is left behind in a file
+//! system.
 //!
 //! The system closes a process's sockets once none of its threads runs any more. A peer that has
 //! seen the end of the connection therefore knows that the process no longer writes to any memory.

@@ -224,7 +224,7 @@ pub fn nic() -> Result<u32, StartupError> {
 }
 
 /// Returns the number of agents on this node. Dragon sets three variables for the gateways of each
-/// agent, the first of which is `DRAGON_GW1`.
+/// agent. Those of the first agent are `DRAGON_GW1` to `DRAGON_GW3`.
 pub fn agents() -> u32 {
     let is_there = |agent: &u32| env::var_os(format!("DRAGON_GW{}", 3 * agent + 1)).is_some();
     // The cast is lossless: the number is at most `MAX_AGENTS`.

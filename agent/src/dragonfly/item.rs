@@ -6,8 +6,8 @@ pub(super) enum ItemKind {
     /// Opens a session, for which the sender uses the name `mine`.
     Open,
     /// Accepts a session, for which the sender uses the name `mine` and the receiver the name
-    /// `yours`. The fields are used in the same way in [`Data`](Self::Data) and
-    /// [`Close`](Self::Close).
+    /// `yours`. The fields are used in the same way in [`Data`](ItemKind::Data) and
+    /// [`Close`](ItemKind::Close).
     Accept,
     /// Carries a fragment of the session.
     Data,

@@ -193,7 +193,7 @@ struct Between<'a, H> {
 }
 
 impl<H: FragmentHandler> Between<'_, H> {
-    /// Decides who handles a fragment.
+    /// Decides which handler gets a fragment.
     fn sort(&mut self, peer: Rank, header: &[u8]) -> Sorted {
         let Some(&node) = self.state.nodes.get(&peer) else {
             return Sorted::Handler(0);

@@ -19,8 +19,8 @@ pub const WINDOW: usize = 16 << 10;
 /// The first byte of a long fragment's header. The two names of its session and its own header
 /// follow.
 pub(super) const LONG: u8 = 0x81;
-/// The number of bytes waiting for the first link to a node at which no more fragments to the node
-/// are accepted. The last fragment accepted may exceed it.
+/// The maximum number of bytes to one node that wait here for the first link. While so many wait,
+/// no more fragments to the node are accepted. The last fragment accepted may exceed the maximum.
 const QUEUED: usize = 4096;
 /// The maximum payload in bytes of a fragment that is passed on if the network reads its payload
 /// from the handler. Fragments with longer payloads go directly to their node.
@@ -77,13 +77,13 @@ pub(super) struct Hop {
     pub(super) packed: Option<Vec<u8>>,
     /// The number of frames that the network still reads.
     pub(super) flying: usize,
-    /// Per lane, the number of bytes in the neighbour's window: those that the neighbour has not
-    /// reported as passed on.
+    /// Per lane, the number of bytes that this node has given the neighbour to pass on and that the
+    /// neighbour has not reported as passed on.
     used: [usize; 2],
-    /// Per lane, the number of the neighbour's bytes that this node still has to pass on.
+    /// Per lane, the number of bytes from the neighbour that this node still has to pass on.
     held: [usize; 2],
-    /// Per lane, the number of the neighbour's bytes that this node has passed on without reporting
-    /// it yet.
+    /// Per lane, the number of bytes from the neighbour that this node has passed on and has not
+    /// reported yet.
     pub(super) owed: [u32; 2],
 }
 
@@ -130,8 +130,8 @@ pub(super) struct State {
     pub(super) known: Vec<bool>,
     pub(super) hops: BTreeMap<u32, Hop>,
     sessions: BTreeMap<u32, Session>,
-    /// The accepted fragments for nodes that are not neighbours whose payloads are still to be read
-    /// from the handler: node, header, token and length.
+    /// The accepted fragments whose payloads are still to be read from the handler. Each has the
+    /// number of its node, which is not a neighbour, its header, its token and its length.
     reads: Vec<(u32, Vec<u8>, u64, usize)>,
     /// The frames that the network reads, with their receivers.
     pub(super) frames: Slab<(u32, Vec<u8>)>,

@@ -100,8 +100,8 @@ pub struct Limits {
     /// Whether a buffer is sent before it is full or old if no other buffer is in flight to its
     /// node.
     pub idle: bool,
-    /// How long traffic to a node waits for an agent that has not been heard from yet. It has to
-    /// wait because the agents of a job do not start at the same time.
+    /// How long traffic to a node waits for an agent that has not been heard from yet. The
+    /// wait is necessary because the agents of a job do not start at the same time.
     pub connect: Nanos,
 }
 

@@ -73,7 +73,7 @@ impl<H: Host> AgentMachine<H> {
         if let Some(descriptor) = channel
             && let Some(port) = self.service.ports.get_mut(&place)
         {
-            // The requester uses a port again that it has closed and that is not empty yet.
+            // The requester reuses a port that it has closed but that is not empty yet.
             let queue = &self.service.queues[port.queue as usize];
             let is_same = *queue.descriptor == *descriptor;
             if !std::mem::take(&mut port.is_closed) || !is_same {

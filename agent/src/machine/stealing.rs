@@ -153,7 +153,7 @@ impl<H: Host> AgentMachine<H> {
             Tells::Nothing => sibling.ask_at = now + AGAIN,
             Tells::Part(part) => self.take_part(from, part)?,
             Tells::Recall { loan } => {
-                // The part may have been returned already.
+                // If the part has been returned already, there is nothing to do.
                 if let Some(&arrival) = self.stealing.stolen.get(&(from, loan)) {
                     self.let_go(arrival);
                     self.give_back(from, loan, false);
