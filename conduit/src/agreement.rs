@@ -1,7 +1,8 @@
 //! Checks that all ranks have registered the same handlers.
 //!
-//! The ranks meet at a barrier named by a hash of their handlers, which costs as many messages as
-//! any barrier. Only if the names differ do they exchange descriptions.
+//! Each rank enters a barrier whose id is a hash of the rank's handlers, which costs no more
+//! messages than any other barrier. Only if the ids differ do the ranks exchange descriptions of
+//! their handlers.
 
 use conduit_core::barrier::BarrierOutcome;
 use conduit_core::barrier::Value;
@@ -12,7 +13,7 @@ use crate::{Error, Member, Result};
 
 const CALL: &str = "attach";
 
-/// The largest number of bytes sent of a handler's description.
+/// The largest number of bytes of a handler's description that are sent.
 const MOST: usize = 400;
 
 /// Compares the descriptions of this rank's handlers, in order, with those of all other ranks.
@@ -34,8 +35,8 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
         let first = all.next();
         all.any(|other| Some(other) != first)
     };
-    // The barrier did not match, so some place differs: at the latest that at which the shortest
-    // list ends.
+    // The barrier did not match, so the lists differ in some place, at the latest where the
+    // shortest list ends.
     let at = (0..256).find(differs).unwrap_or(256);
     let own = signatures.get(at).map_or("none", String::as_str);
     let mut own = own.to_owned();
@@ -49,7 +50,7 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
     })
 }
 
-/// FNV-1a, because it is the same in every build.
+/// Hashes bytes with FNV-1a, which gives the same result in every build.
 fn hash_of(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -60,7 +61,7 @@ fn hash(text: &str) -> u32 {
     hash_of(text.bytes())
 }
 
-/// Lists the ranks' texts, each text once with the ranks that gave it.
+/// Lists the ranks' texts: each text once, with the ranks that gave it.
 fn by_rank(texts: &[Vec<u8>]) -> String {
     let mut groups: Vec<(&[u8], Vec<Rank>)> = Vec::new();
     for (rank, text) in (0..).zip(texts) {

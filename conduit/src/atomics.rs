@@ -55,10 +55,10 @@ atom! {
 }
 
 /// An atomic operation on an integer `x` with one operand `a`; each variant's documentation gives
-/// the new value.
+/// the new value of `x`.
 ///
-/// Operations with no operand, or with two, have methods of their own: [`Conduit::atomic_get`],
-/// [`Conduit::compare_swap`].
+/// Operations with no operand or with two are not variants of this type, but have methods of their
+/// own, [`Conduit::atomic_get`] and [`Conduit::compare_swap`]. This program does not compile:
 ///
 /// ```compile_fail
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
@@ -120,7 +120,7 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// # }
 /// ```
 ///
-/// Floats have no bitwise operations:
+/// Floats have no bitwise operations, so this program does not compile:
 ///
 /// ```compile_fail,E0308
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
@@ -171,13 +171,13 @@ pub(crate) fn request<T: Atom>(
 }
 
 /// Offsets must be multiples of the number's size. Atomics of one type on the same number are
-/// atomic with respect to each other, whichever rank and network they come from. A program that
-/// waits for a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic on mapped
-/// memory does not poll.
+/// atomic with respect to each other, regardless of the ranks and networks that they come from. A
+/// program that waits for a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic
+/// on mapped memory does not poll.
 ///
 /// The type determines the operations: [`AtomicOp`] for integers, [`FloatOp`] for floats.
 impl<M: Mode> Conduit<M> {
-    /// Applies `op` with `operand` to the number at `offset` of `target`'s segment, and returns the
+    /// Applies `op` with `operand` to the number at `offset` in `target`'s segment, and returns the
     /// previous value.
     ///
     /// ```
@@ -191,9 +191,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`], and
-    /// [`EngineError::Misaligned`](crate::EngineError::Misaligned) if `offset` is not a multiple of
-    /// the number's size.
+    /// Same as [`Conduit::put`], plus [`EngineError::Misaligned`](crate::EngineError::Misaligned)
+    /// if `offset` is not a multiple of the number's size.
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &self,
@@ -210,7 +209,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Reads the number at `offset` of `target`'s segment.
+    /// Reads the number at `offset` in `target`'s segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -224,7 +223,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, target: Rank, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -246,7 +245,7 @@ impl<M: Mode> Conduit<M> {
         Ok(T::from_bits(self.done(call, old)?))
     }
 
-    /// Like [`Conduit::atomic_fetch`], without returning the previous value.
+    /// Like [`Conduit::atomic_fetch`], but does not return the previous value.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -261,7 +260,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic<T: Atom>(
         &self,
@@ -295,7 +294,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb<T: Atom>(
         &self,
@@ -331,7 +330,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nb_immediate<T: Atom>(
         &self,
@@ -349,8 +348,8 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nb_immediate", started)
     }
 
-    /// Like [`Conduit::atomic_nb`], as one of this thread's implicit operations: a set counts as an
-    /// implicit put, every other operation as an implicit atomic ([`Conduit::wait_atomics`]).
+    /// Like [`Conduit::atomic_nb`], but as one of this thread's implicit operations: a set counts
+    /// as an implicit put, any other operation as an implicit atomic ([`Conduit::wait_atomics`]).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -369,7 +368,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_nbi<T: Atom>(
         &self,
@@ -405,7 +404,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     ///
     /// # Safety
     /// `result` must stay valid, and must be neither read nor written, until the handle has been
@@ -420,7 +419,8 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<Handle> {
         let (request, completion) = (request(op, operand, operand), Completion::Handle);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `result` stays valid and unused until the handle has
+        // been waited for.
         unsafe {
             self.fetch_to(
                 "atomic_fetch_nb",
@@ -433,7 +433,7 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Like [`Conduit::atomic_fetch_nb`], as one of this thread's implicit atomics.
+    /// Like [`Conduit::atomic_fetch_nb`], but as one of this thread's implicit atomics.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -451,11 +451,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// The same as for [`Conduit::atomic_fetch_nb`], until the implicit atomics or the access
-    /// region have been waited for.
+    /// `result` must stay valid, and must be neither read nor written, until this thread's implicit
+    /// atomics or the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nbi<T: Atom>(
         &self,
@@ -466,7 +466,8 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<()> {
         let (request, completion) = (request(op, operand, operand), Completion::Implicit);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `result` stays valid and unused until the operation
+        // has been waited for.
         let started = unsafe {
             self.fetch_to(
                 "atomic_fetch_nbi",
@@ -481,7 +482,8 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// # Safety
-    /// The same as for [`Conduit::atomic_fetch_nb`] and [`Conduit::atomic_fetch_nbi`].
+    /// Same as [`Conduit::atomic_fetch_nb`] or [`Conduit::atomic_fetch_nbi`], depending on
+    /// `completion`.
     #[inline]
     pub(crate) unsafe fn fetch_to<T: Atom>(
         &self,
@@ -494,7 +496,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let engine = self.member.engine();
         let (result, blocking) = (result.cast(), Blocking::Wait);
-        // SAFETY: the caller's promise. The previous value's bytes are those of a `T`.
+        // SAFETY: the caller guarantees that `result` stays valid and unused until the operation
+        // has completed. The engine stores the previous value there in the representation of a `T`.
         let started = unsafe {
             engine
                 .atomics()
@@ -503,7 +506,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(call, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Writes `new` if the number at `offset` of `target`'s segment equals `expected`, and returns
+    /// Writes `new` if the number at `offset` in `target`'s segment equals `expected`, and returns
     /// the previous value in either case.
     ///
     /// ```
@@ -519,7 +522,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &self,

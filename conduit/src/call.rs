@@ -7,8 +7,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Error, Landed, Long, Medium, Network, Payload, Result, Segment, Short};
 
-/// A message as passed to its handler: its source, this rank and its segment, and the means to
-/// reply.
+/// A message as passed to its handler, with access to the message's source, this rank and its
+/// segment, and the means to reply.
 #[repr(transparent)]
 pub struct Call<'a, M: Mode = Seq>(engine::Call<'a, Network<M>, M>);
 
@@ -87,7 +87,7 @@ impl<'a, M: Mode> Call<'a, M> {
         self.0.engine().size()
     }
 
-    /// Returns this rank's segment, on which the handler may use atomics and copies.
+    /// Returns this rank's segment, which the handler may access by atomics and copies.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -215,9 +215,9 @@ impl<'a, M: Mode> Call<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Call::reply`], and
-    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload is too
-    /// long.
+    /// Same as [`Call::reply`], plus
+    /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
+    /// this limit.
     #[inline]
     pub fn reply_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -240,7 +240,7 @@ impl<'a, M: Mode> Call<'a, M> {
     }
 
     /// Replies with a long, whose payload of at most [`crate::Conduit::max_long_reply`] bytes is
-    /// stored at `offset` of the requester's segment.
+    /// stored at `offset` in the requester's segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -259,7 +259,7 @@ impl<'a, M: Mode> Call<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Call::reply_medium`], and
+    /// Same as [`Call::reply_medium`], plus
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the destination is not
     /// inside the requester's segment.
     #[inline]

@@ -1,5 +1,5 @@
-//! Broadcasts and reductions over all ranks. Other collective operations, and those of teams, are
-//! in `team`.
+//! Broadcasts and reductions over all ranks of the job. All other collective operations are in
+//! `team`.
 
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
@@ -11,7 +11,7 @@ use crate::{Conduit, Result};
 
 /// A number type that reductions support.
 pub trait Element: Copy + FromBytes + IntoBytes + Immutable + sealed::Sealed {
-    /// This type's identifier in a reduction.
+    /// The type's identifier in a reduction.
     const TYPE: DataType;
 }
 
@@ -36,9 +36,9 @@ element! {
     f64, F64;
 }
 
-/// Collective: all ranks must make the same calls in the same order, with values of the same
-/// length. These calls are not barriers: a rank may return before others have made the call. They
-/// handle messages while they wait. [`Conduit::team`] provides more collective operations.
+/// These calls are collective: all ranks must make the same calls in the same order, with values of
+/// the same length. They are not barriers: a rank may return before other ranks have made the call.
+/// They handle messages while they wait. [`Conduit::team`] provides more collective operations.
 impl<M: Mode> Conduit<M> {
     /// Copies `value` from the rank `root` to all other ranks.
     ///
@@ -53,7 +53,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`](crate::Team::broadcast).
+    /// Same as [`Team::broadcast`](crate::Team::broadcast).
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: Rank,
@@ -62,8 +62,8 @@ impl<M: Mode> Conduit<M> {
         self.team().broadcast(root, value)
     }
 
-    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
-    /// those of other ranks stay unchanged.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`; the
+    /// values of other ranks are unchanged.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -79,13 +79,13 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce`](crate::Team::reduce).
+    /// Same as [`Team::reduce`](crate::Team::reduce).
     pub fn reduce<T: Element>(&self, root: Rank, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce(root, op, values)
     }
 
-    /// Like [`Conduit::reduce`], but the result replaces the values of all ranks. All ranks get
-    /// bit-identical results, and the same data always yields the same result.
+    /// Like [`Conduit::reduce`], but the result replaces the values of all ranks. The result is
+    /// bitwise identical on all ranks, and the same data always yields the same result.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -99,13 +99,13 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::reduce`].
+    /// Same as [`Conduit::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         self.team().reduce_all(op, values)
     }
 
-    /// Like [`Conduit::reduce_all`], but reduces with `function`, which must be associative and
-    /// commutative. It must not call this crate; any thread that polls may run it.
+    /// Like [`Conduit::reduce_all`], but reduces with `function`. The function must be associative
+    /// and commutative and must not call into this crate. Any thread that polls may run it.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -121,7 +121,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce_all_with`](crate::Team::reduce_all_with).
+    /// Same as [`Team::reduce_all_with`](crate::Team::reduce_all_with).
     pub fn reduce_all_with<T>(
         &self,
         values: &mut [T],

@@ -20,14 +20,14 @@ use crate::{Error, Member, Result, process_code};
 /// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process
 /// with exit code 0: the other rank exits with the job's code, and the launcher reports that rank.
 ///
-/// Dropping it without [`finish`](Conduit::finish) abandons the other ranks and prints a warning to
-/// standard error.
+/// Dropping a `Conduit` without [`finish`](Conduit::finish) abandons the other ranks and prints a
+/// warning to standard error.
 ///
 /// A child process made by `fork` may only `exec` or `_exit`, because everything of the job that it
 /// inherits belongs to the rank. In the child, every call that would use the network returns
-/// [`conduit_core::kernel::Error::Forked`], dropping this value does nothing, and
-/// [`exit`](Conduit::exit) ends only the child. A child made in a handler must not return from the
-/// handler either, because the surrounding poll would continue.
+/// [`EngineError::Forked`], dropping the `Conduit` does nothing, and [`exit`](Conduit::exit) ends
+/// only the child. A child made in a handler must not return from the handler either, because the
+/// surrounding poll would continue.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
     finished: AtomicBool,
@@ -111,7 +111,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns the neighbourhood of `rank`.
     ///
     /// Ranks of one neighbourhood map each other's segments ([`Conduit::window`]). Neighbourhoods
-    /// are numbered as [hosts](Conduit::host_of) are.
+    /// are numbered like [hosts](Conduit::host_of).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -127,7 +127,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::host_of`].
+    /// Same as [`Conduit::host_of`].
     pub fn neighbourhood_of(&self, rank: Rank) -> Result<u32> {
         let neighbourhood = self.member.neighbourhood_of(rank);
         neighbourhood.ok_or_else(|| self.no_such_rank("neighbourhood_of", rank))
@@ -237,8 +237,8 @@ impl<M: Mode> Conduit<M> {
     /// Waits until all ranks have entered the barrier. Stores and completed puts that any rank made
     /// before the barrier are visible to every rank after it.
     ///
-    /// The barrier does not deliver messages: a message sent before the barrier may be handled
-    /// after it. Use [`Conduit::quiesce`] to deliver them.
+    /// A barrier does not wait for messages: a message sent before the barrier may be handled after
+    /// it. Use [`Conduit::quiesce`] to wait for messages too.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -253,8 +253,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
-    /// [`Conduit::quiesce`] or [`Conduit::finish`] instead, or if two gave different ids. Returns
+    /// Returns [`Error::BarrierMismatch`] on all ranks if a rank has called [`Conduit::quiesce`] or
+    /// [`Conduit::finish`] instead, or if two ranks gave different ids. Returns
     /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
     /// and its wait, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
     /// [failure of the job](crate::Error#failure-of-the-job).
@@ -267,11 +267,11 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier", outcome)
     }
 
-    /// Waits until all ranks have made this call and every message sent before it has been handled,
-    /// requests as well as replies.
+    /// Waits until all ranks have called `quiesce` and every message sent before the call has been
+    /// handled: all requests that any rank has sent, and their replies.
     ///
-    /// The call costs two barriers and nothing per message. If several threads of a rank send, it
-    /// also waits for messages that other threads send meanwhile.
+    /// A `quiesce` costs two barriers and nothing per message. If other threads of a rank send
+    /// messages during the call, it waits for these too.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -295,18 +295,18 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
-    /// [`Conduit::barrier`] or [`Conduit::finish`] instead. Returns
-    /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
-    /// and its wait, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
-    /// [failure of the job](crate::Error#failure-of-the-job).
+    /// Returns [`Error::BarrierMismatch`] on all ranks if a rank has called [`Conduit::barrier`] or
+    /// [`Conduit::finish`] instead. Returns [`EngineError::Barrier`](crate::EngineError::Barrier)
+    /// between [`Conduit::barrier_notify`] and its wait,
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     pub fn quiesce(&self) -> Result<()> {
         let outcome = self.done("quiesce", self.member.engine().barriers().quiesce())?;
         self.matched("quiesce", outcome)
     }
 
-    /// Waits at a barrier with the name `id`, and fails if ranks give different names. A rank that
-    /// gives no name matches any.
+    /// Like [`Conduit::barrier`], but fails if two ranks give different ids. A rank that gives no
+    /// id matches any id.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -322,7 +322,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::barrier`].
+    /// Same as [`Conduit::barrier`].
     pub fn barrier_named(&self, id: u32) -> Result<()> {
         let outcome = self.done(
             "barrier_named",
@@ -331,8 +331,9 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_named", outcome)
     }
 
-    /// Starts a split-phase [barrier](Conduit::barrier), named or anonymous (`None`): announces
-    /// this rank's arrival. Complete it with [`Conduit::barrier_wait`] or [`Conduit::barrier_try`].
+    /// Starts a split-phase [barrier](Conduit::barrier), with an id or anonymous (`None`):
+    /// announces this rank's arrival. Complete it with [`Conduit::barrier_wait`] or
+    /// [`Conduit::barrier_try`].
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -372,11 +373,12 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::BarrierMismatch`] if the ids of two ranks differ, if `id` is not the one
-    /// that the ranks agreed on, or if another rank has called [`Conduit::quiesce`] or
-    /// [`Conduit::finish`]. Returns [`EngineError::Barrier`](crate::EngineError::Barrier) without a
-    /// preceding [`Conduit::barrier_notify`]. While ranks are missing, also
-    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler and any [failure of
+    /// Returns [`Error::BarrierMismatch`] on all ranks if the ids of two ranks differ or if a rank
+    /// has called [`Conduit::quiesce`] or [`Conduit::finish`] instead. Returns it on this rank only
+    /// if `id` is not the one that the ranks agreed on. Returns
+    /// [`EngineError::Barrier`](crate::EngineError::Barrier) without a preceding
+    /// [`Conduit::barrier_notify`]. While ranks are missing, also returns
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
         let outcome = self.done(
@@ -386,8 +388,8 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_wait", outcome)
     }
 
-    /// Polls once and returns whether the barrier has completed. Otherwise like
-    /// [`Conduit::barrier_wait`].
+    /// Like [`Conduit::barrier_wait`], but polls once instead of waiting, and returns whether the
+    /// barrier has completed.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -403,7 +405,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::barrier_wait`] and [`Conduit::poll`].
+    /// Same as [`Conduit::barrier_wait`] and [`Conduit::poll`].
     pub fn barrier_try(&self, id: Option<u32>) -> Result<bool> {
         match self.done(
             "barrier_try",
@@ -425,14 +427,14 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Leaves the job cleanly: waits until all ranks have made this call and all messages have been
-    /// handled ([`Conduit::quiesce`]), then reports the end to the launcher. Collective; succeeds
-    /// only once.
+    /// Leaves the job cleanly: waits until all ranks have called `finish` and all messages have
+    /// been handled, as [`Conduit::quiesce`] does, then reports the end to the launcher.
+    /// Collective; must be called only once.
     ///
-    /// It takes `&self`, so that a shared or static `Conduit` can finish too. Later calls that
-    /// would use the network fail on all threads; copies to and from memory that is mapped here
-    /// still succeed. Operations that other threads start during this call may be lost, so end such
-    /// threads first.
+    /// `finish` takes `&self`, so that a shared or static `Conduit` can finish too. Later calls
+    /// that would use the network fail on all threads; copies to and from memory that is mapped
+    /// here still succeed. Operations that other threads start during this call may be lost, so end
+    /// those threads first.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -445,8 +447,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::BarrierMismatch`] on all ranks if one of them has called
-    /// [`Conduit::barrier`] or [`Conduit::quiesce`] instead; no rank has then finished. Returns
+    /// If a rank has called [`Conduit::barrier`] or [`Conduit::quiesce`] instead, returns
+    /// [`Error::BarrierMismatch`] on all ranks, and none has finished. Returns
     /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
     /// and its wait, [`EngineError::Finished`](crate::EngineError::Finished) on a second call,
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
@@ -463,8 +465,8 @@ impl<M: Mode> Conduit<M> {
             self.finished.store(false, Relaxed);
         }
         quiet?;
-        // All messages of other ranks have arrived by now. This rank's own may still be queued, and
-        // would be lost with the process.
+        // All messages of other ranks have arrived by now. This rank's own messages may still be
+        // queued, and would be lost with the process.
         let limit = self.member.settings().engine.exit_wait(self.size());
         self.member.engine().drain(limit);
         self.member.finish()
@@ -472,9 +474,9 @@ impl<M: Mode> Conduit<M> {
 
     /// Ends the whole job with this exit code.
     ///
-    /// It notifies the other ranks, waits for them for a bounded time (`CONDUIT_EXIT_TIMEOUT`) and
-    /// ends this process. It may be called at any time, even while other ranks compute: the
-    /// launcher ends ranks that do not react.
+    /// Notifies the other ranks, waits for them for a bounded time (`CONDUIT_EXIT_TIMEOUT`), and
+    /// ends this process. May be called at any time, even while other ranks compute: the launcher
+    /// ends ranks that do not react.
     pub fn exit(&self, code: i32) -> ! {
         self.member.end(code, || ());
         std::process::exit(process_code(code))
@@ -514,7 +516,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns the number of credits that this rank has lent to `peer`.
     ///
     /// # Errors
-    /// The same as for [`Conduit::send_credits`].
+    /// Same as [`Conduit::send_credits`].
     pub fn lent_credits(&self, peer: Rank) -> Result<u32> {
         self.done(
             "lent_credits",
@@ -523,7 +525,8 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.lent)
     }
 
-    /// Returns how often a request to `peer` had to wait for credits (`gasnet_credit_stalls`).
+    /// Returns the number of times that a request to `peer` had to wait for credits
+    /// (`gasnet_credit_stalls`).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -541,7 +544,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::send_credits`].
+    /// Same as [`Conduit::send_credits`].
     pub fn credit_stalls(&self, peer: Rank) -> Result<u64> {
         self.done(
             "credit_stalls",
@@ -555,11 +558,11 @@ impl<M: Mode> Conduit<M> {
         self.member.engine().messages().banked_credits()
     }
 
-    /// Returns how many credits `peer` has revoked from this rank so far
+    /// Returns the number of credits that `peer` has revoked from this rank so far
     /// (`gasnet_revoked_credits`).
     ///
     /// # Errors
-    /// The same as for [`Conduit::send_credits`].
+    /// Same as [`Conduit::send_credits`].
     pub fn revoked_credits(&self, peer: Rank) -> Result<u64> {
         self.done(
             "revoked_credits",
@@ -571,8 +574,8 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // No warning for a job of one rank or in a child process, which abandons no rank. After a
-        // panic or a fault of the job, that error has been reported.
+        // A job of one rank and a child process abandon no rank, so they print no warning. After a
+        // panic or a failure of the job, the cause has already been reported.
         let engine = self.member.engine();
         let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.job().is_child();
         if leaves && !std::thread::panicking() && engine.job().fault().is_none() {

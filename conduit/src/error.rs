@@ -17,9 +17,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// An [`EngineError`] is returned as [`Error::Engine`].
 ///
 /// # Failure of the job
-/// These errors are final: all later calls that use the network return the first of them again, and
-/// the caller may reuse the buffers of operations under way. Return the error from `main`, so that
-/// the launcher ends the other ranks.
+/// These errors are final: all later calls that use the network return the first of these errors
+/// again, and the caller may reuse the buffers of operations that were under way. Return the error
+/// from `main`, so that the launcher ends the other ranks.
 ///
 /// - [`EngineError::PeerFailed`]: another rank has died or cannot be reached.
 /// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler, or a closure that
@@ -54,14 +54,14 @@ pub enum Error {
         /// The engine's error.
         error: EngineError,
     },
-    /// A setting is unknown, has a value that is not accepted, or differs between ranks.
+    /// A setting is unknown, its value is not accepted, or it must agree between ranks and differs.
     #[error("{call}{}: {reason}", on(*rank))]
     Settings {
         /// The call that failed.
         call: &'static str,
         /// The calling rank, if the launcher has supplied it.
         rank: Option<Rank>,
-        /// The setting, what was found and what is accepted.
+        /// The setting, what was found and what is accepted, or the settings that differ.
         reason: String,
     },
     /// The job could not be joined.
@@ -125,7 +125,7 @@ pub enum Error {
         /// The handler, by name and types, and the reason.
         problem: String,
     },
-    /// The ranks have registered different handlers. All ranks get this error, and none stays
+    /// The ranks have registered different handlers. All ranks get this error, and no rank is
     /// attached.
     #[error("attach on rank {rank}: the ranks' handlers differ: {difference}")]
     HandlersDiffer {
@@ -134,17 +134,17 @@ pub enum Error {
         /// The first handler that differs, as registered on each rank.
         difference: String,
     },
-    /// The barrier's ids differed between ranks or from the id passed to the wait, or ranks made
-    /// different calls among [`barrier`](crate::Conduit::barrier),
-    /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
-    /// made one of these calls get the error.
+    /// Ranks gave a barrier different ids, or called different ones of
+    /// [`barrier`](crate::Conduit::barrier), [`quiesce`](crate::Conduit::quiesce) and
+    /// [`finish`](crate::Conduit::finish): all ranks get this error. Or a wait gave an id other
+    /// than the one that the ranks agreed on: only the rank that waits gets this error.
     #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
         /// The call that failed.
         call: &'static str,
         /// The calling rank.
         rank: Rank,
-        /// The calls that met. If all of them are barriers, their ids differ.
+        /// The kinds of calls that met. If they are only [`Calls::BARRIER`], ids differ.
         calls: Calls,
     },
 }
@@ -159,8 +159,8 @@ fn on(rank: Option<Rank>) -> String {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Written in one piece: a `main` that returns the error prints it to a standard error
-        // shared by all ranks.
+        // The text is written in one piece, because a `main` that returns the error prints it to a
+        // standard error that all ranks share.
         f.write_str(&self.to_string())
     }
 }
@@ -208,7 +208,7 @@ impl Error {
         }
     }
 
-    /// Sets the name of the joining call and, if it is known by now, this rank.
+    /// Sets the name of the call that joins the job and, if it is known, this rank.
     pub(crate) fn of_start(mut self, name: &'static str, of: Option<Rank>) -> Self {
         match &mut self {
             Self::Settings { call, rank, .. }

@@ -87,15 +87,16 @@ handler_id! {
 
 /// The handlers of a rank, which [`crate::Job::attach`] registers.
 ///
-/// All ranks must add the same handlers in the same order, because ids are assigned from 255
-/// downwards. [`Handlers::next_id`] fixes an id, for example one that another library relies on.
+/// All ranks must add the same handlers in the same order, because ids are assigned in the order of
+/// addition, from 255 downwards. [`Handlers::next_id`] fixes an id, for example one that another
+/// library relies on.
 ///
 /// Handlers run on the thread that polls, inside a call into Conduit. A handler may reply once to a
 /// request. It must not send requests, put, get, poll or wait: debug builds refuse all of these.
 /// Release builds refuse polls, barriers, and puts, gets and atomics that travel as messages. Any
 /// other call that has to wait, such as a request without credits, fails the job with an error that
-/// names the call, because what it waits for may depend on the handler's return. Calls that
-/// complete without waiting are carried out.
+/// names the call, because the event that the call waits for may depend on the handler's return.
+/// Calls that complete without waiting are carried out.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -122,7 +123,7 @@ pub struct Handlers<M: Mode = Seq> {
     list: Vec<Added<M>>,
     next: Option<u8>,
     name: Option<&'static str>,
-    /// The first problem found.
+    /// The first problem found, which [`crate::Job::attach`] reports.
     problem: Option<String>,
 }
 
@@ -133,7 +134,7 @@ struct Added<M: Mode> {
     kind: &'static str,
     accepts: Accepts,
     words: usize,
-    /// The types of its arguments and payload.
+    /// The types of the handler's arguments and payload, as text.
     types: String,
     handler: Handler<Network<M>, M>,
 }
@@ -165,7 +166,8 @@ impl<M: Mode> Default for Handlers<M> {
     }
 }
 
-/// The list as the engine takes it, and the description of each handler that ranks compare.
+/// The registrations that the engine takes, and the descriptions of the handlers that ranks
+/// compare.
 pub(crate) type Checked<M> = (Vec<Registration<Handler<Network<M>, M>>>, Vec<String>);
 
 impl<M: Mode> Handlers<M> {
@@ -201,7 +203,8 @@ impl<M: Mode> Handlers<M> {
         self
     }
 
-    /// Sets the name of the next handler, for errors. The name must be the same on all ranks.
+    /// Sets the name of the next handler, for error messages. The name must be the same on all
+    /// ranks.
     ///
     /// ```
     /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -235,13 +238,13 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run it.
+        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
         unsafe { self.add_short(handler) }
     }
 
     /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16 bytes,
-    /// until the handler returns. If the sender is on this host, the buffer is shared with it (see
-    /// [what is safe](crate#what-is-safe)).
+    /// until the handler returns. If the sender is on this host, it shares the buffer (see [what is
+    /// safe](crate#what-is-safe)).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -268,7 +271,7 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A, &P) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run it.
+        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
         unsafe { self.add_medium(handler) }
     }
 
@@ -294,12 +297,12 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run it.
+        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
         unsafe { self.add_long(handler) }
     }
 
-    /// Returns a view that adds handlers where the mode is unknown, as in generic functions. It
-    /// takes only handlers that are `Send` and `Sync`, because any mode can run these.
+    /// Returns a view for adding handlers where the mode is unknown, as in generic functions. The
+    /// view takes only handlers that are `Send` and `Sync`, because any mode can run these.
     ///
     /// ```
     /// use conduit::{Handlers, Par, Seq, Short, threads::Mode};
@@ -315,27 +318,27 @@ impl<M: Mode> Handlers<M> {
     }
 
     /// # Safety
-    /// The mode can run the handler.
+    /// The mode `M` must be able to run the handler.
     unsafe fn add_short<A: Args>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A) + 'static,
     ) -> Short<A> {
         let (kind, types) = ("a short", A::types());
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the mode can run the handler.
         let id = unsafe { self.add::<A>(Accepts::SHORT, kind, types, handler) };
         Short::new(id)
     }
 
     /// # Safety
-    /// The mode can run the handler.
+    /// The mode `M` must be able to run the handler.
     unsafe fn add_medium<A: Args, P: Payload + ?Sized>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, &P) + 'static,
     ) -> Medium<A, P> {
         let (kind, payload) = ("a medium", type_name::<P>());
         let types = format!("{} with {payload}", A::types());
-        // Payloads lie at multiples of 16. This address is a multiple of 16 and of no larger power
-        // of two.
+        // Payloads are aligned to 16 bytes, and so is this address, which is not aligned to 32
+        // bytes. The cast therefore fails for types that need a larger alignment.
         if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
             self.refuse(kind, &types, "its payload is aligned to more than 16 bytes");
         }
@@ -348,13 +351,14 @@ impl<M: Mode> Handlers<M> {
                 Err(_) => call.malformed(payload, bytes.len()),
             }
         };
-        // SAFETY: the caller's promise; the closure captures nothing else.
+        // SAFETY: the caller guarantees that the mode can run the handler; the closure captures
+        // nothing else.
         let id = unsafe { self.add::<A>(Accepts::MEDIUM, kind, types, handler) };
         Medium::new(id)
     }
 
     /// # Safety
-    /// The mode can run the handler.
+    /// The mode `M` must be able to run the handler.
     unsafe fn add_long<A: Args>(
         &mut self,
         handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
@@ -365,13 +369,14 @@ impl<M: Mode> Handlers<M> {
                 handler(call, args, call.landed(offset, length));
             }
         };
-        // SAFETY: the caller's promise; the closure captures nothing else.
+        // SAFETY: the caller guarantees that the mode can run the handler; the closure captures
+        // nothing else.
         let id = unsafe { self.add::<A>(Accepts::LONG, kind, types, handler) };
         Long::new(id)
     }
 
     /// # Safety
-    /// The mode can run the handler.
+    /// The mode `M` must be able to run the handler.
     unsafe fn add<A: Args>(
         &mut self,
         category: Accepts,
@@ -387,7 +392,8 @@ impl<M: Mode> Handlers<M> {
             self.refuse(kind, &types, &problem);
             CLIENT_FIRST
         });
-        // SAFETY: the caller's promise; the closure captures nothing else.
+        // SAFETY: the caller guarantees that the mode can run the handler; the closure captures
+        // nothing else.
         let handler =
             unsafe { Handler::of_mode(move |call| handler(Call::new(call), A::read(call.args()))) };
         self.list.push(Added {
@@ -452,7 +458,7 @@ impl<M: Mode> Handlers<M> {
             entry: Entry {
                 accepts: added.accepts,
                 nargs: Some(added.words as u8),
-                // The handler table lives as long as the process, so the name may too.
+                // The name is leaked, because the handler table lives as long as the process.
                 name: Some(Box::leak(added.title().into_boxed_str())),
                 handler: added.handler,
             },
@@ -483,7 +489,7 @@ impl<M: Mode> AnyMode<'_, M> {
         self,
         handler: impl Fn(&Call<'_, M>, A, &P) + Send + Sync + 'static,
     ) -> Medium<A, P> {
-        // SAFETY: as above.
+        // SAFETY: any mode can run a function that is `Send` and `Sync`.
         unsafe { self.0.add_medium(handler) }
     }
 
@@ -492,7 +498,7 @@ impl<M: Mode> AnyMode<'_, M> {
         self,
         handler: impl Fn(&Call<'_, M>, A, Landed<'_, M>) + Send + Sync + 'static,
     ) -> Long<A> {
-        // SAFETY: as above.
+        // SAFETY: any mode can run a function that is `Send` and `Sync`.
         unsafe { self.0.add_long(handler) }
     }
 }

@@ -1,17 +1,20 @@
 //! Conduit: the communication layer under a PGAS language runtime.
 //!
 //! The processes of a job put to and get from each other's memory, send active messages, and
-//! perform atomic and collective operations. Credits bound the memory for buffers at any job size.
+//! perform atomic and collective operations. Credits bound the memory for message buffers at any
+//! job size.
 //!
 //! # Concepts
 //!
 //! - *Job*: the processes of one run of a program. Each is a *rank*, numbered from 0.
-//! - *Segment*: memory that a rank attaches for all ranks to access. Places in it are byte offsets.
+//! - *Segment*: memory that a rank attaches for all ranks to access. Positions in a segment are
+//!   byte offsets.
 //! - *Put*, *get*: a copy to or from any rank's segment, without that rank's participation.
-//! - *Active message*: a *request*, which runs a handler on another rank, or the *reply* that this
-//!   handler may send back. A short carries arguments only, a medium also a payload, a long a
-//!   payload that it stores in the target's segment.
-//! - *Handler*: a function that a rank registers before it attaches. It runs inside this
+//! - *Active message*: a *request*, which runs a handler on its target, or the *reply* that this
+//!   handler may send back. A *short* carries only arguments. A *medium* also carries a payload,
+//!   which the handler receives. A *long* also carries a payload, which is stored in the target's
+//!   segment.
+//! - *Handler*: a function that a rank registers when it attaches. It runs inside those of the
 //!   rank's calls that poll, on the calling thread.
 //! - *Barrier*: [`Conduit::barrier`] waits for all ranks and makes completed puts visible.
 //!   Messages may still be under way.
@@ -46,7 +49,7 @@
 //!
 //! # Threads
 //!
-//! The [threading mode](threads) is a type parameter, so sequential programs pay for no lock.
+//! The [threading mode](threads) is a type parameter, so sequential programs do not pay for locks.
 //! [`start`] joins the job in the mode [`Seq`], [`start_as`] in any mode.
 //!
 //! | mode | permitted callers | `Conduit` is | handlers are |
@@ -68,8 +71,8 @@
 //! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
 //! has unwound out of the call, no network reads or writes them, even if messages still arrive. If
 //! two ranks access the same bytes of a segment concurrently and one of them writes, those bytes
-//! are unspecified, but nothing else is affected; programs order such accesses with barriers,
-//! messages or atomics.
+//! are unspecified, but nothing else is affected. To order such accesses, use barriers, messages or
+//! atomics.
 //!
 //! **Ranks on one host trust each other with the memory that they share.** A handler borrows its
 //! arguments and a medium's payload where the sender has written them, in memory that both
@@ -83,7 +86,7 @@
 //!
 //! The damage is limited to these bytes: Conduit reads the values that it relies on (lengths,
 //! offsets, handlers, ranks) from the message once and checks them before use, and invalid values
-//! end the job with an error. A program that must also be protected from such changes copies the
+//! end the job with an error. A program that needs protection from such changes too must copy the
 //! payload first. Over networks other than shared memory, a handler's arguments and payload are
 //! private to this process, except for replies that arrive in memory to which the replier may
 //! write.
@@ -93,8 +96,8 @@
 //! Errors are values: an [`Error`] names the call, the calling rank, and the argument or setting
 //! concerned. A `main` that returns it prints this text. Most errors concern one call, and the
 //! program may continue. Errors that [end the job](Error#failure-of-the-job) are final: every later
-//! call that uses the network returns the same error. Some calls are
-//! [errors in handlers](Error#calls-in-handlers).
+//! call that uses the network returns the same error. Some calls [return an error in
+//! handlers](Error#calls-in-handlers).
 //!
 //! # Settings and features
 //!
@@ -113,7 +116,8 @@
 //!   a handler may make.
 //! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
 //! - [`Handle`], [`Conduit::scope`]: operations that overlap.
-//! - [`Team`], [`Scope::team`]: collective operations of all ranks or some, also overlapping.
+//! - [`Team`], [`Scope::team`]: collective operations of all ranks or of a subset, which may
+//!   overlap.
 //! - [`settings`]: every setting with its default and meaning.
 //! - The book in the repository (`docs/`): a tutorial, a comparison of calls by cost, and the
 //!   promises about order, visibility and progress.

@@ -16,8 +16,8 @@ use crate::{Error, Network, Result};
 
 /// A member of a job, with access to its engine.
 ///
-/// It serves interfaces to other languages, which define handlers, addresses and process exit in
-/// their own way. Rust programs use [`crate::Job`] and [`crate::Conduit`].
+/// `Member` serves interfaces to other languages, which define handlers, addresses and process exit
+/// in their own way. Rust programs use [`crate::Job`] and [`crate::Conduit`].
 pub struct Member<M: Mode = Seq> {
     engine: Engine<Network<M>, M>,
     settings: Settings,
@@ -49,19 +49,19 @@ pub fn process_code(code: i32) -> i32 {
     }
 }
 
-/// Time in which the launcher ends this rank after another rank has died, including its grace
-/// period.
+/// The time within which the launcher ends this rank after another rank has died, including the
+/// launcher's grace period.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
-/// Time in which a rank that cannot start the job reports the reason and ends. A backtrace takes
-/// seconds if many ranks share a core.
+/// The time within which a rank that cannot start the job reports the reason and ends. A backtrace
+/// takes seconds if many ranks share a core.
 const REASON_IS_TOLD: Duration = Duration::from_secs(30);
 
-/// Time for which a process that ends waits for another call to release the launcher.
+/// The time for which a process that ends waits for another call to release the launcher.
 const LAUNCHER_IS_BUSY: Duration = Duration::from_secs(1);
 
-/// Waits for the launcher to end this process after another rank has failed. A launcher that
-/// reports the failure, as `conduit-run` does, is about to do so; the other ranks need not report
-/// it too.
+/// Waits up to `limit` for the launcher to end this process after another rank has failed. Only
+/// `conduit-run` is waited for: it reports the failure and ends the other ranks, so they need not
+/// report the failure too.
 fn await_launcher(limit: Duration) {
     if has_own_launcher() {
         std::thread::sleep(limit);
@@ -113,8 +113,8 @@ impl<M: Mode> Member<M> {
 
     /// Returns the neighbourhood of `rank`, or `None` if the job has no such rank.
     ///
-    /// The ranks of a neighbourhood can map each other's memory: all ranks of a host, or only the
-    /// rank itself if ranks do not use shared memory. Neighbourhoods are numbered like
+    /// A neighbourhood is a set of ranks that can map each other's memory: all ranks of a host, or
+    /// one rank alone if ranks do not use shared memory. Neighbourhoods are numbered like
     /// [hosts](Member::host_of).
     pub fn neighbourhood_of(&self, rank: Rank) -> Option<u32> {
         match self.shares_memory() {
@@ -162,12 +162,12 @@ impl<M: Mode> Member<M> {
         self.attach_prepared(handlers, bytes, &mut |_, _| {})
     }
 
-    /// Like [`Member::attach`], but calls `prepare` with this rank's segment as soon as it is
-    /// mapped here: before it is registered with a device and before other ranks can reach it.
+    /// Like [`Member::attach`], but calls `prepare` with this rank's segment as soon as the segment
+    /// is mapped here: before it is registered with a device and before other ranks can reach it.
     /// `prepare` must not call the member.
     ///
     /// # Errors
-    /// The same as for [`Member::attach`].
+    /// Same as [`Member::attach`].
     pub fn attach_prepared(
         &self,
         handlers: &mut [am::handlers::Registration<Handler<M>>],
@@ -191,7 +191,7 @@ impl<M: Mode> Member<M> {
         attached.map_err(|error| Error::of("attach", rank, error))
     }
 
-    /// Makes the whole memory of every rank its segment; see
+    /// Makes the whole memory of every rank that rank's segment. See
     /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective;
     /// does not poll.
     ///
@@ -203,11 +203,10 @@ impl<M: Mode> Member<M> {
     /// fails.
     ///
     /// # Safety
-    /// The same as for
-    /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
+    /// Same as [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that all ranks write only to memory that is meant for it.
         let attached = unsafe { self.engine.memory().attach_everything(launcher.bootstrap()) };
         attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
     }
@@ -234,8 +233,8 @@ impl<M: Mode> Member<M> {
         self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the launcher, or `None` if another call holds it for too long: a process that ends
-    /// must not block.
+    /// Returns the launcher, or `None` if another call holds it for too long, because a process
+    /// that ends must not block.
     fn launcher_at_end(&self) -> Option<MutexGuard<'_, Launcher>> {
         let end = Instant::now() + LAUNCHER_IS_BUSY;
         loop {
@@ -258,7 +257,7 @@ impl<M: Mode> Member<M> {
 
     fn finalize_at_end(&self) {
         if let Some(mut launcher) = self.launcher_at_end() {
-            // If this fails, the launcher notices the end of the process.
+            // If the report fails, the launcher still notices the end of the process.
             let _ = launcher.finalize();
         }
     }
@@ -286,9 +285,9 @@ impl<M: Mode> Member<M> {
                 // All ranks end by themselves with the same code; the launcher need not intervene.
                 let _ = launcher.finalize();
             } else if !all_know && (code == 0 || !has_own_launcher()) {
-                // `conduit-run` ends the other ranks when this rank exits with a nonzero code.
+                // `conduit-run` ends the other ranks when this rank exits with a nonzero code, but
                 // Slurm lets them run on.
-                launcher.abort(code, "not all ranks have heard of its exit");
+                launcher.abort(code, "not all ranks have been notified of its exit");
             }
         }
         self.leave_network();
@@ -318,9 +317,9 @@ impl<M: Mode> Member<M> {
     /// this process failed earlier, the launcher would end ranks that have not been notified yet
     /// and report the wrong rank.
     ///
-    /// If `error` reports that a rank has died and a launcher is about to end this process, waits
-    /// for the launcher. The launcher reports the rank that died first; the rank named by `error`
-    /// may be one that the launcher has ended.
+    /// If `error` reports that a rank has died and a launcher is about to end this process, this
+    /// call waits for the launcher. The launcher reports the rank that died first; the rank named
+    /// by `error` may be one that the launcher has ended.
     #[cold]
     pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
         let code = match *error {

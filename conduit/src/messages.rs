@@ -8,11 +8,11 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
-/// If there are no credits because the target is behind, requests poll until there are; the `try_`
-/// forms return `false` or `None` instead.
+/// A request needs credits, which run out if the target is behind. It then polls until there are
+/// enough credits; the `try_` forms return `false` or `None` instead.
 impl<M: Mode> Conduit<M> {
     /// Returns the largest payload of a medium in bytes, for requests and replies with any number
-    /// of arguments. A longer payload is refused.
+    /// of arguments. A payload of this size is accepted, one byte more is not.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -113,7 +113,8 @@ impl<M: Mode> Conduit<M> {
             .map(drop)
     }
 
-    /// Like [`Conduit::request`], but never waits. Returns whether the request was sent.
+    /// Like [`Conduit::request`], but never waits. Returns `false`, without sending, if the request
+    /// would have to wait.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -135,8 +136,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request`]. A lack of credits is not an error: the call returns
-    /// `false`.
+    /// Same as [`Conduit::request`].
     #[inline]
     pub fn try_request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<bool> {
         self.short("try_request", target, handler, args, Blocking::Immediate)
@@ -180,7 +180,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request`], and
+    /// Same as [`Conduit::request`], plus
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
     /// [`Conduit::max_medium`].
     #[inline]
@@ -196,7 +196,8 @@ impl<M: Mode> Conduit<M> {
             .map(drop)
     }
 
-    /// Like [`Conduit::request_medium`], but never waits. Returns whether the request was sent.
+    /// Like [`Conduit::request_medium`], but never waits. Returns `false`, without sending, if the
+    /// request would have to wait.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -216,7 +217,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request_medium`].
+    /// Same as [`Conduit::request_medium`].
     #[inline]
     pub fn try_request_medium<A: Args, P: Payload + ?Sized>(
         &self,
@@ -252,7 +253,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Sends a long request, which stores the payload at `offset` of `target`'s segment and then
+    /// Sends a long request, which stores the payload at `offset` in `target`'s segment and then
     /// runs `handler` there. The payload may be reused on return.
     ///
     /// ```
@@ -273,12 +274,12 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request`]. Also
+    /// Same as [`Conduit::request`], plus
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if the payload exceeds
     /// [`Conduit::max_long_request`],
-    /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if its destination is not
-    /// inside the target's segment, and [`EngineError::Exhausted`](crate::EngineError::Exhausted)
-    /// if all operation ids are in use.
+    /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the payload's destination
+    /// is not inside the target's segment, and
+    /// [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are in use.
     #[inline]
     pub fn request_long<A: Args, P: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -321,7 +322,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request_long`].
+    /// Same as [`Conduit::request_long`].
     ///
     /// # Safety
     /// `[base, base + len)` must stay valid and unwritten until the handler of the request's reply
@@ -338,7 +339,8 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the payload stays valid and unwritten until the
+        // handler of the reply has run.
         let sent = unsafe {
             self.member.engine().messages().request_long_async(
                 target,
@@ -355,7 +357,7 @@ impl<M: Mode> Conduit<M> {
     /// Prepares a medium whose payload is written in place, in a buffer of at least `least` and at
     /// most `most` bytes.
     ///
-    /// Until the medium is committed or dropped, this thread may not communicate. Debug builds
+    /// Until the medium is committed or dropped, this thread must not communicate. Debug builds
     /// refuse all communication; release builds refuse the calls that they refuse in
     /// [handlers](crate::Handlers).
     ///
@@ -380,7 +382,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::request`], and
+    /// Same as [`Conduit::request`], plus
     /// [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `least` exceeds
     /// [`Conduit::max_medium`].
     pub fn prepare_medium(
@@ -421,7 +423,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::prepare_medium`].
+    /// Same as [`Conduit::prepare_medium`].
     pub fn try_prepare_medium(
         &self,
         target: Rank,
@@ -440,7 +442,7 @@ impl<M: Mode> Conduit<M> {
     }
 }
 
-/// A medium whose payload is being written. Dropping it cancels the medium.
+/// A medium whose payload is being written. Dropping a `PreparedMedium` cancels the medium.
 #[must_use = "a prepared medium is sent by commit"]
 #[derive(Debug)]
 pub struct PreparedMedium<'a, M: Mode = Seq> {

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{Conduit, Result, Scope, Shape};
 
-/// Ranges in a segment: `offset` in bytes from its start, the shape in elements.
+/// Returns the ranges of a segment that `shape` describes, in elements, from byte `offset` on.
 fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
     Places {
         origin: offset,
@@ -17,7 +17,8 @@ fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
     }
 }
 
-/// Ranges inside a slice that begins at this address.
+/// Returns the ranges that `shape` describes from element `first` on, in a slice of `count`
+/// elements at address `base`. Fails if they exceed the slice.
 fn local<'a, T>(
     operation: &'static str,
     target: Rank,
@@ -40,7 +41,8 @@ fn local<'a, T>(
         ),
     })?;
     Ok(Places {
-        // Within the slice, or of zero elements.
+        // Checked above: the ranges lie in the slice or are empty. The origin of empty ranges may
+        // lie anywhere, so it may wrap.
         origin: base.wrapping_add(first.wrapping_mul(size_of::<T>())),
         unit: size_of::<T>(),
         shape,
@@ -49,13 +51,13 @@ fn local<'a, T>(
 
 /// Each side of a transfer is a set of ranges, described by a [`Shape`]. Both sides must have the
 /// same total number of elements, which are transferred in order. Shapes count in elements of `T`,
-/// starting from an element of the local slice and from a byte offset in the target's segment.
-/// Ranges that are written must not overlap; ranges that are read may.
+/// from a given element of the local slice and from a given byte of the target's segment. Ranges
+/// that are written must not overlap; ranges that are read may overlap.
 ///
 /// If the target is not mapped, one message carries as many ranges as fit.
 impl<M: Mode> Conduit<M> {
-    /// Copies the ranges `from` of `source`, relative to its element `first`, to the ranges `to` of
-    /// `target`'s segment, relative to byte `offset`. The data is at the target when the call
+    /// Copies the ranges `from` of `source`, counted from element `first`, to the ranges `to` in
+    /// `target`'s segment, counted from byte `offset`. The data is at the target when the call
     /// returns.
     ///
     /// This example copies a column of a local matrix to a row at the target:
@@ -80,7 +82,7 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// Returns [`EngineError::Ranges`](crate::EngineError::Ranges) if a range is not inside the
-    /// slice, if the two sides differ in their number of elements, or if a strided shape has
+    /// slice, if the numbers of elements on the two sides differ, or if a strided shape has
     /// different numbers of strides and counts. Returns
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if a range is not inside the
     /// target's segment, and [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job
@@ -100,13 +102,14 @@ impl<M: Mode> Conduit<M> {
         let slice = (source.as_ptr().expose_provenance(), source.len());
         let here = self.done(CALL, local::<T>(CALL, target, slice, first, from))?;
         let there = remote::<T>(offset, to);
-        // SAFETY: ranges of a borrowed slice; the call waits.
+        // SAFETY: the ranges lie in a slice that is borrowed until this call returns, which is
+        // after the put has completed.
         let put = unsafe { self.member.engine().rma().put_ranges(target, &there, &here) };
         self.done(CALL, put)
     }
 
-    /// Copies the ranges `from` of `target`'s segment, relative to byte `offset`, to the ranges
-    /// `to` of `destination`, relative to its element `first`.
+    /// Copies the ranges `from` in `target`'s segment, counted from byte `offset`, to the ranges
+    /// `to` of `destination`, counted from element `first`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -125,7 +128,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_ranges`].
+    /// Same as [`Conduit::put_ranges`].
     pub fn get_ranges<T: FromBytes + IntoBytes>(
         &self,
         destination: &mut [T],
@@ -142,7 +145,8 @@ impl<M: Mode> Conduit<M> {
         );
         let here = self.done(CALL, local::<T>(CALL, target, slice, first, to))?;
         let there = remote::<T>(offset, from);
-        // SAFETY: ranges of a mutably borrowed slice; the call waits.
+        // SAFETY: the ranges lie in a slice that is mutably borrowed until this call returns, which
+        // is after the get has completed.
         let got = unsafe { self.member.engine().rma().get_ranges(&here, target, &there) };
         self.done(CALL, got)
     }
@@ -169,7 +173,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_ranges`].
+    /// Same as [`Conduit::put_ranges`].
     pub fn put_ranges<T: IntoBytes + Immutable>(
         &'scope self,
         target: Rank,
@@ -185,7 +189,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, from))?;
         let there = remote::<T>(offset, to);
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the slice is borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let engine = conduit.member.engine();
             engine
@@ -214,7 +218,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_ranges`].
+    /// Same as [`Conduit::put_ranges`].
     pub fn get_ranges<T: FromBytes + IntoBytes>(
         &'scope self,
         destination: &'scope mut [T],
@@ -233,7 +237,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, to))?;
         let there = remote::<T>(offset, from);
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the slice is mutably borrowed until the scope ends, which waits for the
+        // operation.
         let started = unsafe {
             let engine = conduit.member.engine();
             engine

@@ -1,7 +1,7 @@
-//! Programs that the type system rejects. Each follows a twin that compiles and differs from it in
-//! one place.
+//! Programs that the type system rejects. Each of these programs follows a twin that compiles and
+//! differs from it in one place.
 
-/// A request carries the arguments that its handler takes.
+/// A request must carry the arguments that its handler takes.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -19,7 +19,7 @@
 /// ```
 struct Arguments;
 
-/// A medium is sent to a handler of mediums.
+/// A handler of mediums can only be sent mediums.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -37,7 +37,7 @@ struct Arguments;
 /// ```
 struct Kind;
 
-/// A payload has the type that its handler takes.
+/// A payload must have the type that its handler takes.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -55,7 +55,7 @@ struct Kind;
 /// ```
 struct PayloadType;
 
-/// Arguments take at most sixteen words.
+/// Arguments must not take more than sixteen words.
 ///
 /// ```
 /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -67,7 +67,8 @@ struct PayloadType;
 /// ```
 struct Words;
 
-/// Values moved between ranks have no padding, no references and no invalid bit patterns.
+/// Types of values moved between ranks must have no padding, no references and no invalid bit
+/// patterns.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
@@ -86,7 +87,7 @@ struct Words;
 /// ```
 struct Values;
 
-/// A handle is waited for only once.
+/// A handle can be waited for only once.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 8)?;
@@ -103,7 +104,7 @@ struct Values;
 /// ```
 struct Handles;
 
-/// A prepared payload is sent or cancelled once, and not written afterwards.
+/// A prepared payload can be sent or cancelled only once, and cannot be written afterwards.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -125,7 +126,8 @@ struct Handles;
 /// ```
 struct Prepared;
 
-/// Buffers stay borrowed until their scope ends: sources are not written and destinations not read.
+/// Buffers stay borrowed until their scope ends: sources cannot be written before, and destinations
+/// cannot be read.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
@@ -158,7 +160,7 @@ struct Prepared;
 /// ```
 struct Scopes;
 
-/// A handler's borrowed payload does not outlive the handler.
+/// A handler's borrowed payload cannot outlive the handler's call.
 ///
 /// ```
 /// let kept = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -172,7 +174,7 @@ struct Scopes;
 /// ```
 struct Lent;
 
-/// A segment does not outlive its rank.
+/// A `Segment` cannot outlive its `Conduit`.
 ///
 /// ```no_run
 /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;
@@ -190,7 +192,7 @@ struct Lent;
 /// ```
 struct Lives;
 
-/// A sequential rank stays on its thread, with its handlers. Other modes take handlers that any
+/// A sequential rank and its handlers must stay on their thread. Other modes take handlers that any
 /// thread may run.
 ///
 /// ```no_run

@@ -12,7 +12,7 @@ use crate::{Atom, Conduit, Result};
 /// Remote offsets are in bytes from the start of the target's segment. Values are copied in their
 /// memory representation, so all ranks must run on the same kind of machine.
 impl<M: Mode> Conduit<M> {
-    /// Copies `source` (bytes, a number, a slice of numbers, …) to `offset` of `target`'s segment.
+    /// Copies `source` (bytes, a number, a slice of numbers, …) to `offset` in `target`'s segment.
     /// The data is at the target when the call returns.
     ///
     /// ```
@@ -31,10 +31,11 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
     /// `target`, [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range is
-    /// not inside its segment, and [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all
-    /// operation ids are in use: wait for earlier operations, or raise `CONDUIT_MAX_OPERATIONS`.
-    /// Returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
-    /// [failure of the job](crate::Error#failure-of-the-job).
+    /// not inside the target's segment, and
+    /// [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are in use:
+    /// wait for earlier operations, or raise `CONDUIT_MAX_OPERATIONS`. Returns
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
+    /// the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -51,7 +52,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Copies from `offset` of `target`'s segment to `destination`.
+    /// Copies from `offset` in `target`'s segment to `destination`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -66,7 +67,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &self,
@@ -83,17 +84,17 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Copies `source` to `offset` of `target`'s segment, then applies `op` with `operand` to the
-    /// number at `signal` there.
+    /// Copies `source` to `offset` in `target`'s segment, then applies `op` with `operand` to the
+    /// number at offset `signal` in the same segment.
     ///
     /// When the target sees the effect of `op`, it also sees the data. If the target is not mapped
     /// and the data fits one message, both travel in one message.
     ///
     /// The source may be reused on return. The call does not report when the signal has been
-    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, the target applies
-    /// the signal when it polls, as it does for messages, and signals are ordered no more strictly
-    /// than messages: a counter that shows one of two signals does not say which of them has
-    /// arrived. The data is then limited to 2 GiB minus 1 byte.
+    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, it applies the
+    /// signal when it polls, as it handles messages, and the data is limited to 2 GiB minus 1 byte.
+    /// Signals are then no more ordered than messages: if a counter shows that one of two signals
+    /// has arrived, it may be either.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -113,10 +114,10 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
     /// `target`, [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range or
-    /// the number is not inside its segment,
+    /// the number is not inside the target's segment,
     /// [`EngineError::Misaligned`](crate::EngineError::Misaligned) if `signal` is not a multiple of
     /// the number's size, and [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong)
-    /// if the data exceeds the limit. Returns
+    /// if the data exceeds its limit. Returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     #[inline]
@@ -155,7 +156,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn put_nb<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -194,7 +195,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn put_nb_immediate<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -231,7 +232,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     ///
     /// # Safety
     /// `[source, source + len)` must stay valid and unwritten until the handle has been waited for.
@@ -243,7 +244,8 @@ impl<M: Mode> Conduit<M> {
         source: *const u8,
         len: usize,
     ) -> Result<Handle> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the source stays valid and unwritten until the handle
+        // has been waited for.
         let handle = self.done("put_nb_bulk", unsafe {
             self.member.engine().rma().put_nb_bulk(
                 target,
@@ -274,7 +276,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     ///
     /// # Safety
     /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
@@ -287,7 +289,8 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         len: usize,
     ) -> Result<Handle> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the destination stays valid and unused until the
+        // handle has been waited for.
         let handle = self.done("get_nb", unsafe {
             self.member.engine().rma().get_nb(
                 destination,
@@ -318,7 +321,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn put_nbi<T: IntoBytes + Immutable + ?Sized>(
         &self,
@@ -339,7 +342,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Like [`Conduit::put_nb_bulk`], as one of this thread's implicit operations.
+    /// Like [`Conduit::put_nb_bulk`], but as one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -358,11 +361,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// The same as for [`Conduit::put_nb_bulk`], until the implicit puts or the access region have
-    /// been waited for.
+    /// `[source, source + len)` must stay valid and unwritten until this thread's implicit puts or
+    /// the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn put_nbi_bulk(
         &self,
@@ -371,7 +374,8 @@ impl<M: Mode> Conduit<M> {
         source: *const u8,
         len: usize,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the source stays valid and unwritten until the
+        // operation has been waited for.
         self.done("put_nbi_bulk", unsafe {
             self.member.engine().rma().put_nb_bulk(
                 target,
@@ -385,7 +389,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Like [`Conduit::get_nb`], as one of this thread's implicit operations.
+    /// Like [`Conduit::get_nb`], but as one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -402,11 +406,11 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// The same as for [`Conduit::get_nb`], until the implicit gets or the access region have been
-    /// waited for.
+    /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
+    /// until this thread's implicit gets or the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn get_nbi(
         &self,
@@ -415,7 +419,8 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         len: usize,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the destination stays valid and unused until the
+        // operation has been waited for.
         self.done("get_nbi", unsafe {
             self.member.engine().rma().get_nb(
                 destination,
@@ -429,7 +434,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Writes the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
+    /// Writes the low `bytes` (1 to 8) bytes of `value` to `offset` in `target`'s segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -444,8 +449,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`], and
-    /// [`EngineError::ValueWidth`](crate::EngineError::ValueWidth) if `bytes` is not from 1 to 8.
+    /// Same as [`Conduit::put`], plus [`EngineError::ValueWidth`](crate::EngineError::ValueWidth)
+    /// if `bytes` is not in 1..=8.
     #[inline]
     pub fn put_value(&self, target: Rank, offset: usize, value: u64, bytes: usize) -> Result<()> {
         let value = value.to_ne_bytes();
@@ -454,7 +459,7 @@ impl<M: Mode> Conduit<M> {
         self.done("put_value", put)
     }
 
-    /// Starts writing the low `bytes` (1 to 8) bytes of `value` to `offset` of `target`'s segment.
+    /// Starts writing the low `bytes` (1 to 8) bytes of `value` to `offset` in `target`'s segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -471,7 +476,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_value`].
+    /// Same as [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nb(
         &self,
@@ -492,7 +497,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(CALL, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Like [`Conduit::put_value_nb`], as one of this thread's implicit operations.
+    /// Like [`Conduit::put_value_nb`], but as one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -508,7 +513,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_value`].
+    /// Same as [`Conduit::put_value`].
     #[inline]
     pub fn put_value_nbi(
         &self,
@@ -529,7 +534,7 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, started).map(drop)
     }
 
-    /// Reads `bytes` (1 to 8) bytes at `offset` of `target`'s segment and zero-extends them.
+    /// Reads `bytes` (1 to 8) bytes at `offset` in `target`'s segment and zero-extends them.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -544,7 +549,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put_value`].
+    /// Same as [`Conduit::put_value`].
     #[inline]
     pub fn get_value(&self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         self.done(
@@ -553,7 +558,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Sets `len` bytes at `offset` of `target`'s segment to `byte`.
+    /// Sets `len` bytes at `offset` in `target`'s segment to `byte`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -569,7 +574,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     pub fn memset(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset",
@@ -577,7 +582,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts setting `len` bytes at `offset` of `target`'s segment to `byte`.
+    /// Starts setting `len` bytes at `offset` in `target`'s segment to `byte`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -592,7 +597,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     pub fn memset_nb(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<Handle> {
         let handle = self.done(
             "memset_nb",
@@ -608,7 +613,7 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Like [`Conduit::memset_nb`], as one of this thread's implicit operations.
+    /// Like [`Conduit::memset_nb`], but as one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -626,7 +631,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     pub fn memset_nbi(&self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         self.done(
             "memset_nbi",
@@ -669,7 +674,8 @@ impl<M: Mode> Conduit<M> {
         self.done("wait", self.member.engine().rma().wait(handle))
     }
 
-    /// Polls once, and returns the handle if the operation has not completed.
+    /// Returns `None` if the operation has completed. Otherwise polls once, and returns the handle
+    /// if the operation is still under way.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -686,13 +692,13 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait`].
+    /// Same as [`Conduit::wait`].
     #[inline]
     pub fn try_wait(&self, handle: Handle) -> Result<Option<Handle>> {
         self.done("try_wait", self.member.engine().rma().try_wait(handle))
     }
 
-    /// Waits for all of the operations. Each handle becomes [`Handle::DONE`].
+    /// Waits for the operations of all `handles`, each of which becomes [`Handle::DONE`].
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -709,14 +715,15 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait`]. After an error, the handles of the operations that have
-    /// completed are [`Handle::DONE`].
+    /// Same as [`Conduit::wait`]. After an error, the handles of the operations that have completed
+    /// are [`Handle::DONE`].
     pub fn wait_all(&self, handles: &mut [Handle]) -> Result<()> {
         self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }
 
-    /// Waits until at least one of the operations under way has completed, and returns how many
-    /// have. Their handles become [`Handle::DONE`]. Returns 0 at once if none is under way.
+    /// Waits until at least one of the operations under way has completed, and returns the number
+    /// of operations that have. Their handles become [`Handle::DONE`]. Returns 0 at once if no
+    /// operation is under way.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -732,12 +739,13 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait_all`].
+    /// Same as [`Conduit::wait_all`].
     pub fn wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done("wait_some", self.member.engine().rma().wait_some(handles))
     }
 
-    /// Polls once and returns whether all of the operations have completed.
+    /// Polls once and returns whether the operations of all `handles` have completed. Handles of
+    /// completed operations become [`Handle::DONE`].
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -753,7 +761,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::poll`] and [`Conduit::wait_all`].
+    /// Same as [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_all(&self, handles: &mut [Handle]) -> Result<bool> {
         self.done(
             "try_wait_all",
@@ -761,10 +769,11 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once and returns how many of the operations under way have completed.
+    /// Polls once and returns the number of operations that have completed. Their handles become
+    /// [`Handle::DONE`].
     ///
     /// # Errors
-    /// The same as for [`Conduit::poll`] and [`Conduit::wait_all`].
+    /// Same as [`Conduit::poll`] and [`Conduit::wait_all`].
     pub fn try_wait_some(&self, handles: &mut [Handle]) -> Result<usize> {
         self.done(
             "try_wait_some",
@@ -802,7 +811,7 @@ impl<M: Mode> Conduit<M> {
     /// Waits for this thread's implicit gets.
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait_puts`].
+    /// Same as [`Conduit::wait_puts`].
     pub fn wait_gets(&self) -> Result<()> {
         self.done(
             "wait_gets",
@@ -827,7 +836,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait_puts`].
+    /// Same as [`Conduit::wait_puts`].
     pub fn wait_atomics(&self) -> Result<()> {
         let ended = self.member.engine().rma().wait_implicit(Class::ATOMICS);
         self.done("wait_atomics", ended)
@@ -849,7 +858,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::wait_puts`].
+    /// Same as [`Conduit::wait_puts`].
     pub fn wait_implicit(&self) -> Result<()> {
         self.done(
             "wait_implicit",
@@ -873,7 +882,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::poll`], and
+    /// Same as [`Conduit::poll`], plus
     /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access region or a
     /// scope is open on this thread.
     pub fn try_puts(&self) -> Result<bool> {
@@ -886,7 +895,7 @@ impl<M: Mode> Conduit<M> {
     /// Polls once and returns whether this thread's implicit gets have completed.
     ///
     /// # Errors
-    /// The same as for [`Conduit::try_puts`].
+    /// Same as [`Conduit::try_puts`].
     pub fn try_gets(&self) -> Result<bool> {
         self.done(
             "try_gets",
@@ -897,7 +906,7 @@ impl<M: Mode> Conduit<M> {
     /// Polls once and returns whether this thread's implicit atomics have completed.
     ///
     /// # Errors
-    /// The same as for [`Conduit::try_puts`].
+    /// Same as [`Conduit::try_puts`].
     pub fn try_atomics(&self) -> Result<bool> {
         let ended = self.member.engine().rma().try_implicit(Class::ATOMICS);
         self.done("try_atomics", ended)
@@ -919,7 +928,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::try_puts`].
+    /// Same as [`Conduit::try_puts`].
     pub fn try_implicit(&self) -> Result<bool> {
         self.done(
             "try_implicit",
@@ -927,8 +936,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Opens an access region: one handle, returned by [`Conduit::end_region`], covers all implicit
-    /// operations that this thread starts from here on. Regions do not nest.
+    /// Opens an access region on this thread. [`Conduit::end_region`] returns one handle for all
+    /// implicit operations that the thread starts in the region. Regions do not nest.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

@@ -12,14 +12,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// A scope for operations that complete by its end. See [`Conduit::scope`].
+/// A scope for operations that complete before the scope ends. See [`Conduit::scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env, M: Mode> {
     pub(crate) conduit: &'env Conduit<M>,
-    /// Invariant in both lifetimes, as in `std::thread::Scope`.
+    /// Makes the type invariant in both lifetimes, like `std::thread::Scope`.
     borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
-    /// Not `Send`: the access region belongs to the thread, so the scope would not wait for
-    /// operations of other threads.
+    /// Makes the type `!Send`: the access region belongs to the thread, so the scope would not wait
+    /// for operations of other threads.
     thread: PhantomData<*const ()>,
 }
 
@@ -40,8 +40,8 @@ impl<M: Mode> Region<'_, M> {
 impl<M: Mode> Drop for Region<'_, M> {
     fn drop(&mut self) {
         if !self.ended {
-            // Already panicking. If this fails, the job has failed and the engine no longer
-            // accesses the buffers.
+            // The thread is already panicking. If `end` fails, the job has failed and the engine no
+            // longer accesses the buffers.
             let _ = self.end();
         }
     }
@@ -51,17 +51,9 @@ impl<M: Mode> Conduit<M> {
     /// Runs `f`, which starts puts, gets and atomics on borrowed buffers, and returns when all of
     /// them have completed.
     ///
-    /// A scope is an access region: scopes do not nest, and implicit operations started inside
-    /// belong to the scope. A scope belongs to the thread that opened it; other threads must open
+    /// A scope is an access region: scopes do not nest, and implicit operations started inside a
+    /// scope belong to it. A scope belongs to the thread that opened it; other threads must open
     /// their own.
-    ///
-    /// ```compile_fail,E0277
-    /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {
-    /// conduit.scope(|scope| {
-    ///     std::thread::scope(|threads| threads.spawn(|| scope.put(0, 0, row)).join().unwrap())
-    /// })
-    /// # }
-    /// ```
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -77,6 +69,16 @@ impl<M: Mode> Conduit<M> {
     /// conduit.get(&mut back[..], left, 0)?;
     /// assert_eq!(back, row);
     /// conduit.finish()
+    /// # }
+    /// ```
+    ///
+    /// A scope cannot be used from another thread, so this program does not compile:
+    ///
+    /// ```compile_fail,E0277
+    /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {
+    /// conduit.scope(|scope| {
+    ///     std::thread::scope(|threads| threads.spawn(|| scope.put(0, 0, row)).join().unwrap())
+    /// })
     /// # }
     /// ```
     ///
@@ -122,7 +124,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(
         &'scope self,
@@ -132,7 +134,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     ) -> Result<()> {
         let (engine, bytes) = (self.conduit.member.engine(), source.as_bytes());
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the source is borrowed until the scope ends, which waits for the operation.
         let started = unsafe {
             let (base, len) = (bytes.as_ptr(), bytes.len());
             engine
@@ -160,7 +162,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::put`].
+    /// Same as [`Conduit::put`].
     #[inline]
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(
         &'scope self,
@@ -170,7 +172,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     ) -> Result<()> {
         let (engine, bytes) = (self.conduit.member.engine(), destination.as_mut_bytes());
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the destination is mutably borrowed until the scope ends, which waits for the
+        // operation.
         let started = unsafe {
             let (base, len) = (bytes.as_mut_ptr(), bytes.len());
             engine
@@ -200,7 +203,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(
         &'scope self,
@@ -234,7 +237,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::atomic_fetch`].
+    /// Same as [`Conduit::atomic_fetch`].
     #[inline]
     pub fn compare_swap<T: Atom>(
         &'scope self,
@@ -258,7 +261,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         request: AtomicRequest,
     ) -> Result<()> {
         let (conduit, implicit) = (self.conduit, Completion::Implicit);
-        // SAFETY: mutably borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the destination is mutably borrowed until the scope ends, which waits for the
+        // operation.
         unsafe { conduit.fetch_to(call, result, target, offset, request, implicit) }.map(drop)
     }
 }

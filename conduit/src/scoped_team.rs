@@ -12,7 +12,7 @@ use crate::team::{CollectiveCall, by};
 use crate::{Result, Scope, Team};
 
 /// A team in a [scope](crate::Conduit::scope). Its calls only start operations on borrowed values;
-/// all of them have completed when the scope ends.
+/// all of these operations have completed when the scope ends.
 ///
 /// Operations may overlap with each other, with those of other teams, and with puts, gets and
 /// atomics. All ranks of the team must start the same operations in the same order, including
@@ -37,7 +37,7 @@ use crate::{Result, Scope, Team};
 /// # }
 /// ```
 ///
-/// Values stay borrowed until the scope ends:
+/// Values stay borrowed until the scope ends, so this program does not compile:
 ///
 /// ```compile_fail,E0502
 /// # fn early(conduit: &conduit::Conduit, all: &conduit::Team<'_>) -> conduit::Result<()> {
@@ -52,9 +52,10 @@ use crate::{Result, Scope, Team};
 #[derive(Debug)]
 pub struct ScopedTeam<'scope, 'c, M: Mode = Seq> {
     team: &'scope Team<'c, M>,
-    /// Invariant, like the scope's lifetime: a shorter borrow could end before the operation.
+    /// Makes `'scope` invariant, as in [`Scope`]: a shorter borrow could end before the operation
+    /// has completed.
     borrows: PhantomData<&'scope mut &'scope ()>,
-    /// Not `Send`, like the scope.
+    /// Makes the type `!Send`, like [`Scope`].
     thread: PhantomData<*const ()>,
 }
 
@@ -76,14 +77,14 @@ impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to
-    /// another job than the scope.
+    /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to a
+    /// job other than the scope's.
     pub fn team<'c>(&'scope self, team: &'scope Team<'c, M>) -> Result<ScopedTeam<'scope, 'c, M>> {
         // The scope waits for operations of its own job only.
         if !std::ptr::eq(self.conduit, team.conduit) {
             return team.refuse(
                 "Scope::team",
-                "the team belongs to another job than the scope".to_owned(),
+                "the team belongs to a job other than the scope's".to_owned(),
             );
         }
         let (borrows, thread) = (PhantomData, PhantomData);
@@ -114,15 +115,14 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`].
+    /// Same as [`Team::broadcast`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
         value: &'scope mut T,
     ) -> Result<()> {
         let call = CollectiveCall::in_scope("ScopedTeam::broadcast");
-        // SAFETY: borrowed until the scope ends, which waits for the operation. The same holds for
-        // the calls below.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
@@ -142,13 +142,13 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::scatter`].
+    /// Same as [`Team::scatter`].
     pub fn scatter<T>(&self, root: u32, all: &'scope [T], own: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::scatter");
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_scatter(call, root, all, own) }
     }
 
@@ -169,13 +169,13 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::gather`].
+    /// Same as [`Team::gather`].
     pub fn gather<T>(&self, root: u32, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::gather");
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_gather(call, Some(root), own, all) }
     }
 
@@ -197,13 +197,13 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::gather_all`].
+    /// Same as [`Team::gather_all`].
     pub fn gather_all<T>(&self, own: &'scope [T], all: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::gather_all");
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_gather(call, None, own, all) }
     }
 
@@ -223,13 +223,13 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::exchange`].
+    /// Same as [`Team::exchange`].
     pub fn exchange<T>(&self, source: &'scope [T], result: &'scope mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::exchange");
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_exchange(call, source, result) }
     }
 
@@ -252,7 +252,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce`].
+    /// Same as [`Team::reduce`].
     pub fn reduce<T: Element>(
         &self,
         root: u32,
@@ -263,7 +263,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce"),
             Reduction::Known(T::TYPE, op),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_reduction(call, Some(root), values, how) }
     }
 
@@ -286,13 +286,13 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce_all`].
+    /// Same as [`Team::reduce_all`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &'scope mut [T]) -> Result<()> {
         let (call, how) = (
             CollectiveCall::in_scope("ScopedTeam::reduce_all"),
             Reduction::Known(T::TYPE, op),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 
@@ -314,7 +314,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce_all_with`].
+    /// Same as [`Team::reduce_all_with`].
     pub fn reduce_all_with<T>(
         &self,
         values: &'scope mut [T],
@@ -327,7 +327,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce_all_with"),
             by(function, false),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 
@@ -349,7 +349,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce_all_in_order`].
+    /// Same as [`Team::reduce_all_in_order`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &'scope mut [T],
@@ -362,7 +362,7 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce_all_in_order"),
             by(function, true),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 }

@@ -1,4 +1,4 @@
-//! This rank's own segment, and the location of the other ranks' segments.
+//! This rank's own segment, and the lengths and addresses of all ranks' segments.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -17,10 +17,10 @@ use crate::{Atom, Conduit, Error, Network, Result};
 /// This rank's segment, returned by [`Conduit::segment`] or, in a handler, by
 /// [`Call::segment`](crate::Call::segment). Offsets are in bytes from its start.
 ///
-/// Other ranks put to and get from the same memory. If one of them writes bytes while they are
-/// copied here, the copy's content is unspecified; programs order such accesses with barriers,
-/// messages or atomics. Handlers may call every method of a segment, except for atomics that a
-/// network device performs.
+/// Other ranks put to and get from the same memory. If another rank writes bytes while this rank
+/// copies them, the copy's content is unspecified. To order such accesses, use barriers, messages
+/// or atomics. Handlers may call every method of a segment, except for atomics that a network
+/// device performs.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -65,8 +65,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         Self { engine }
     }
 
-    /// Returns the segment's length in bytes, a multiple of the page size; 0 in a child of the
-    /// rank's process (`fork`).
+    /// Returns the segment's length in bytes, a multiple of the page size. Returns 0 in a child of
+    /// the rank's process (`fork`).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -99,8 +99,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         self.len() == 0
     }
 
-    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. It
-    /// stays valid as long as the [`Conduit`].
+    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. The
+    /// pointer stays valid as long as the [`Conduit`] exists.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -161,7 +161,7 @@ impl<'a, M: Mode> Segment<'a, M> {
         // SAFETY: the range lies in the segment, which lives as long as the engine; the destination
         // is borrowed.
         unsafe { shared::load(from, bytes.as_mut_ptr(), bytes.len()) };
-        // SYNC: as in the engine's gets, with the Release of puts.
+        // SYNC: pairs with the Release of puts, as in the engine's gets.
         fence(Acquire);
         Ok(())
     }
@@ -184,14 +184,15 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Segment::get`].
+    /// Same as [`Segment::get`].
     #[inline]
     pub fn put<T: IntoBytes + Immutable + ?Sized>(&self, offset: usize, source: &T) -> Result<()> {
         let bytes = source.as_bytes();
         let to = self.range("Segment::put", offset, bytes.len())?;
-        // SYNC: as in the engine's puts, with the Acquire of gets.
+        // SYNC: pairs with the Acquire of gets, as in the engine's puts.
         fence(Release);
-        // SAFETY: as in `get`.
+        // SAFETY: the range lies in the segment, which lives as long as the engine; the source is
+        // borrowed.
         unsafe { shared::copy(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
@@ -203,7 +204,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 
     /// Applies `op` with `operand` to the number at `offset`, atomically with respect to all ranks'
-    /// atomics on it.
+    /// atomics on this number.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -220,11 +221,15 @@ impl<'a, M: Mode> Segment<'a, M> {
     ///
     /// # Errors
     /// Returns [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the number is not
-    /// inside the segment, and [`EngineError::Misaligned`](crate::EngineError::Misaligned) if
-    /// `offset` is not a multiple of its size. If a network device performs this segment's atomics,
-    /// also returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler: the
-    /// processor's atomics would not be atomic with respect to the device's, and a handler may not
-    /// wait for the device.
+    /// inside the segment, [`EngineError::Misaligned`](crate::EngineError::Misaligned) if `offset`
+    /// is not a multiple of the number's size, and
+    /// [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's process.
+    ///
+    /// If a network device performs this segment's atomics, also returns any error of
+    /// [`Conduit::atomic_fetch`]. Among these is
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler: the processor's
+    /// atomics would not be atomic with respect to the device's, and a handler may not wait for the
+    /// device.
     #[inline]
     pub fn atomic<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<()> {
         self.fetch("Segment::atomic", offset, request(op, operand, operand))
@@ -248,7 +253,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Segment::atomic`].
+    /// Same as [`Segment::atomic`].
     #[inline]
     pub fn atomic_fetch<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<T> {
         let old = self.fetch(
@@ -278,7 +283,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Segment::atomic`].
+    /// Same as [`Segment::atomic`].
     #[inline]
     pub fn atomic_get<T: Atom>(&self, offset: usize) -> Result<T> {
         let none = T::from_bits(0);
@@ -306,7 +311,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Segment::atomic`].
+    /// Same as [`Segment::atomic`].
     #[inline]
     pub fn compare_swap<T: Atom>(&self, offset: usize, expected: T, new: T) -> Result<T> {
         let swap = request(ni::AtomicOp::CompareSwap, new, expected);
@@ -334,11 +339,12 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Segment::get`], and [`Error::Local`] if `offset` is not aligned for `T`.
+    /// Same as [`Segment::get`], plus [`Error::Local`] if `offset` is not aligned for `T`.
     ///
     /// # Safety
     /// While the slice lives, no other rank may access these bytes, and this process may have no
-    /// other slice of them. Programs usually ensure this with barriers before and after.
+    /// other slice of them. Programs usually ensure this with a barrier before the accesses and
+    /// another one after them.
     pub unsafe fn slice<T: FromBytes + IntoBytes>(
         &self,
         offset: usize,
@@ -357,15 +363,17 @@ impl<'a, M: Mode> Segment<'a, M> {
         if count == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: in bounds and aligned, as just checked (a segment starts at a page); any bytes
-        // are a `T` (FromBytes); the caller makes it exclusive; the memory lives as long as the
+        // SAFETY: the range lies in the segment and is aligned, as just checked (a segment starts
+        // at a page boundary); any bytes are a valid `T` (`FromBytes`); the caller guarantees that
+        // no other rank and no other slice accesses the range; the memory lives as long as the
         // engine.
         Ok(unsafe { std::slice::from_raw_parts_mut(base.cast::<T>(), count) })
     }
 
-    /// Returns the address of elements, which have to lie in the segment.
+    /// Returns the address of `count` elements at `offset`. Fails if they do not lie in the
+    /// segment.
     fn elements<T>(&self, call: &'static str, offset: usize, count: usize) -> Result<*mut u8> {
-        // A length that overflows lies in no segment.
+        // If the multiplication overflows, the saturated length exceeds any segment.
         let bytes = count.saturating_mul(size_of::<T>());
         self.range(call, offset, bytes)
     }
@@ -442,7 +450,8 @@ impl<'a, M: Mode> Landed<'a, M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`Error::Local`] if `destination` is longer or shorter than the payload.
+    /// Returns [`Error::Local`] if `destination` is longer or shorter than the payload, and
+    /// [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's process.
     pub fn get<T: FromBytes + IntoBytes + ?Sized>(&self, destination: &mut T) -> Result<()> {
         let wanted = destination.as_mut_bytes().len();
         if wanted != self.length {
@@ -486,8 +495,8 @@ impl<'a, M: Mode> Landed<'a, M> {
         }
         let from = self.segment.elements::<T>(CALL, self.offset, count)?;
         let mut copy: Vec<T> = Vec::with_capacity(count);
-        // SAFETY: the range lies in the segment; the vector has room for it, and any bytes are a
-        // `T` (FromBytes).
+        // SAFETY: the range lies in the segment; the vector has room for `count` elements; any
+        // bytes are a valid `T` (`FromBytes`).
         unsafe {
             shared::load(from, copy.as_mut_ptr().cast(), self.length);
             copy.set_len(count);
@@ -528,8 +537,8 @@ impl<'a, M: Mode> Landed<'a, M> {
         let base = self
             .segment
             .elements::<u8>("Landed::bytes", self.offset, self.length)?;
-        // SAFETY: in the segment, which lives as long as the engine; the caller's promise forbids
-        // writers.
+        // SAFETY: the range lies in the segment, which lives as long as the engine; the caller
+        // guarantees that nothing writes to it while the slice lives.
         Ok(unsafe { std::slice::from_raw_parts(base, self.length) })
     }
 }
@@ -593,7 +602,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::segment_len`].
+    /// Same as [`Conduit::segment_len`].
     pub fn segment_address(&self, rank: Rank) -> Result<u64> {
         let segment = self.member.engine().memory().segment_of(rank);
         Ok(self.done("segment_address", segment)?.address)
@@ -616,7 +625,7 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Conduit::segment_len`].
+    /// Same as [`Conduit::segment_len`].
     pub fn window(&self, rank: Rank) -> Result<Option<*mut u8>> {
         let segment = self.member.engine().memory().segment_of(rank);
         let segment = self.done("window", segment)?;

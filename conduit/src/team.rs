@@ -15,12 +15,12 @@ use crate::{Conduit, Result};
 /// A group of ranks that perform collective operations together: all ranks of the job
 /// ([`Conduit::team`]), or a subset.
 ///
-/// Every call is collective over the team: all its ranks must make the same calls in the same
-/// order, with values of the same length. [`Team::split`] and [`Team::create`] are collective over
-/// the parent team and wait for all of it, as [`Team::barrier`] waits for all of the team. A rank
-/// may return from any other call before others have made it. Rank arguments are ranks of the team.
-/// A rank may belong to many teams, whose operations are independent. Dropping a team leaves it
-/// without waiting.
+/// Every operation is collective over the team: all ranks of the team must make the same calls in
+/// the same order, with values of the same length. [`Team::split`] and [`Team::create`] are
+/// collective over the parent team. These two and [`Team::barrier`] wait for all ranks; a rank may
+/// return from any other operation before other ranks have called it. Rank arguments are ranks of
+/// the team. A rank may belong to many teams, whose operations are independent of each other.
+/// Dropping a team leaves it without waiting.
 ///
 /// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
 ///
@@ -76,8 +76,8 @@ impl<M: Mode> Drop for Team<'_, M> {
     fn drop(&mut self) {
         let id = self.members.id;
         if id != TeamId::JOB {
-            // No operation is under way, because calls and scopes wait for theirs. After a fault,
-            // failure to destroy the team does not matter.
+            // No operation is under way, because calls and scopes wait for their operations. After
+            // a fault, failure to destroy the team does not matter.
             let _ = self.conduit.member.engine().collectives().team_destroy(id);
         }
     }
@@ -139,7 +139,8 @@ impl<'c, M: Mode> Team<'c, M> {
         self.members.to_job(rank)
     }
 
-    /// Translates a rank of the job to a rank of the team. Returns `None` if it is not a member.
+    /// Translates a rank of the job to a rank of the team. Returns `None` if that rank is not a
+    /// member.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -155,9 +156,9 @@ impl<'c, M: Mode> Team<'c, M> {
         self.members.from_job(rank)
     }
 
-    /// Creates a team for each color passed by any rank. Its members are the ranks with that color,
-    /// ordered by key and then by rank in this team. Returns `None` on ranks that pass no color.
-    /// Waits for all ranks of this team.
+    /// Creates a team for each color passed by any rank. The team's members are the ranks with that
+    /// color, ordered by key and then by rank in this team. Returns `None` on ranks that pass no
+    /// color. Waits for all ranks of this team.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -201,9 +202,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::split`], and [`EngineError::Collective`] if `members` names a rank
-    /// twice, contains a rank outside this team, omits this rank or differs from another member's
-    /// list.
+    /// Same as [`Team::split`], plus [`EngineError::Collective`] if `members` names a rank twice,
+    /// contains a rank outside this team, omits this rank or differs from another member's list.
     pub fn create(&self, members: &[Rank]) -> Result<Option<Team<'c, M>>> {
         let join = match members {
             [] => Join::None,
@@ -273,20 +273,22 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Returns [`EngineError::Collective`] if the team has no rank `root`
     /// ([`EngineError::NoSuchRank`] if it is the team of all ranks), [`EngineError::Exhausted`] if
     /// all operation ids are in use, [`EngineError::Context`](crate::Error#calls-in-handlers) in a
-    /// handler, and any [failure of the job](crate::Error#failure-of-the-job). Different calls, or
-    /// values of different lengths, on two ranks fail the job with [`EngineError::Protocol`].
+    /// handler, and any [failure of the job](crate::Error#failure-of-the-job). If two ranks make
+    /// different calls or pass values of different lengths, the job fails with
+    /// [`EngineError::Protocol`].
     pub fn broadcast<T: FromBytes + IntoBytes + ?Sized>(
         &self,
         root: u32,
         value: &mut T,
     ) -> Result<()> {
         let call = CollectiveCall::waiting("broadcast");
-        // SAFETY: borrowed until return, which is after the operation's end.
+        // SAFETY: `value` is borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
-    /// Divides `all` of the rank `root` among all ranks, in rank order: each receives in `own` as
-    /// many values as `own` holds. `all` of the other ranks is ignored.
+    /// Splits `all` of rank `root` into equal shares, in rank order, and copies each rank's share
+    /// to its `own`. `all` of the other ranks is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -302,18 +304,19 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] if the length of `all`
-    /// is not that of `own` times the team's size.
+    /// Same as [`Team::broadcast`], plus [`EngineError::Collective`] if the length of `all` is not
+    /// that of `own` times the team's size.
     pub fn scatter<T>(&self, root: u32, all: &[T], own: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
-    /// Collects `own` of all ranks, in rank order, in `all` of the rank `root`. `all` of the other
-    /// ranks is ignored.
+    /// Collects every rank's `own` in `all` of rank `root`, in rank order. `all` of the other ranks
+    /// is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -330,16 +333,17 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::scatter`].
+    /// Same as [`Team::scatter`].
     pub fn gather<T>(&self, root: u32, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_gather(CollectiveCall::waiting("gather"), Some(root), own, all) }
     }
 
-    /// Like [`Team::gather`], but copies to all ranks.
+    /// Like [`Team::gather`], but collects the values in `all` of every rank.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -357,17 +361,18 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::scatter`].
+    /// Same as [`Team::scatter`].
     pub fn gather_all<T>(&self, own: &[T], all: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
-    /// Sends each rank its share of `source`, and stores the shares that the ranks send to this one
-    /// in `result`, both in rank order.
+    /// Splits `source` into equal shares, in rank order, and sends each rank its share. Stores the
+    /// shares that this rank receives in `result`, in the order of their senders.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -384,18 +389,19 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] if the lengths of
-    /// `source` and `result` differ or are not a multiple of the team's size.
+    /// Same as [`Team::broadcast`], plus [`EngineError::Collective`] if the lengths of `source` and
+    /// `result` differ or are not a multiple of the team's size.
     pub fn exchange<T>(&self, source: &[T], result: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_exchange(CollectiveCall::waiting("exchange"), source, result) }
     }
 
-    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`;
-    /// those of other ranks stay unchanged.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`; the
+    /// values of other ranks are unchanged.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -413,16 +419,17 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`], and [`EngineError::Collective`] for a bitwise operation
-    /// on floating-point numbers.
+    /// Same as [`Team::broadcast`], plus [`EngineError::Collective`] for a bitwise operation on
+    /// floating-point numbers.
     pub fn reduce<T: Element>(&self, root: u32, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce"), Some(root), values, how) }
     }
 
-    /// Like [`Team::reduce`], but the result replaces the values of all ranks. All ranks get
-    /// bit-identical results, and the same data always yields the same result.
+    /// Like [`Team::reduce`], but the result replaces the values of all ranks. The result is
+    /// bitwise identical on all ranks, and the same data always yields the same result.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -438,15 +445,16 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce`].
+    /// Same as [`Team::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce_all"), None, values, how) }
     }
 
-    /// Like [`Team::reduce_all`], but reduces with `function`, which must be associative and
-    /// commutative. It must not call this crate; any thread that polls may run it.
+    /// Like [`Team::reduce_all`], but reduces with `function`. The function must be associative and
+    /// commutative and must not call into this crate. Any thread that polls may run it.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -462,7 +470,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::broadcast`], and
+    /// Same as [`Team::broadcast`], plus
     /// [`EngineError::Collective`](crate::EngineError::Collective) if `T` is zero-sized.
     pub fn reduce_all_with<T>(
         &self,
@@ -476,7 +484,8 @@ impl<'c, M: Mode> Team<'c, M> {
             CollectiveCall::waiting("reduce_all_with"),
             by(function, false),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
@@ -496,7 +505,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// The same as for [`Team::reduce_all_with`].
+    /// Same as [`Team::reduce_all_with`].
     pub fn reduce_all_in_order<T>(
         &self,
         values: &mut [T],
@@ -509,7 +518,8 @@ impl<'c, M: Mode> Team<'c, M> {
             CollectiveCall::waiting("reduce_all_in_order"),
             by(function, true),
         );
-        // SAFETY: as in `broadcast`.
+        // SAFETY: the values are borrowed until this call returns, which is after the operation has
+        // completed.
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
@@ -534,7 +544,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// The same as for [`Team::start`].
+    /// Same as [`Team::start`].
     pub(crate) unsafe fn start_broadcast(
         &self,
         call: CollectiveCall,
@@ -542,12 +552,13 @@ impl<'c, M: Mode> Team<'c, M> {
         value: &mut [u8],
     ) -> Result<()> {
         let (base, len) = (value.as_mut_ptr(), value.len());
-        // SAFETY: the caller's promise. Source and destination of a broadcast may be the same.
+        // SAFETY: the caller guarantees the conditions of `start` for `value`. The source and the
+        // destination of a broadcast may be the same.
         unsafe { self.start(call, CollectiveKind::Broadcast { root }, base, base, len) }
     }
 
     /// # Safety
-    /// The same as for [`Team::start`].
+    /// Same as [`Team::start`].
     pub(crate) unsafe fn start_scatter<T>(
         &self,
         call: CollectiveCall,
@@ -563,14 +574,15 @@ impl<'c, M: Mode> Team<'c, M> {
         }
         let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
         let (result, len) = (own.as_mut_ptr(), own.len());
-        // SAFETY: the caller's promise; the check has established the length.
+        // SAFETY: the caller guarantees the conditions of `start` for both slices; the root has
+        // checked that `all` has a share for each rank.
         unsafe { self.start(call, CollectiveKind::Scatter { root }, result, source, len) }
     }
 
-    /// Gathers to the root, or to all ranks.
+    /// Starts a gather to `root`, or to all ranks if `root` is `None`.
     ///
     /// # Safety
-    /// The same as for [`Team::start`].
+    /// Same as [`Team::start`].
     pub(crate) unsafe fn start_gather<T>(
         &self,
         call: CollectiveCall,
@@ -588,12 +600,13 @@ impl<'c, M: Mode> Team<'c, M> {
             root,
         });
         let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
-        // SAFETY: as in `start_scatter`.
+        // SAFETY: the caller guarantees the conditions of `start` for both slices; every rank that
+        // receives the values has checked that `all` has room for each rank's `own`.
         unsafe { self.start(call, kind, result, own.as_ptr(), own.len()) }
     }
 
     /// # Safety
-    /// The same as for [`Team::start`].
+    /// Same as [`Team::start`].
     pub(crate) unsafe fn start_exchange<T>(
         &self,
         call: CollectiveCall,
@@ -608,14 +621,15 @@ impl<'c, M: Mode> Team<'c, M> {
         self.check_shares(call.name, result.len(), share)?;
         let source = source.as_bytes().as_ptr();
         let (result, len) = (result.as_mut_bytes().as_mut_ptr(), share * size_of::<T>());
-        // SAFETY: as in `start_scatter`.
+        // SAFETY: the caller guarantees the conditions of `start` for both slices; the checks have
+        // established that each of them has a share for each rank.
         unsafe { self.start(call, CollectiveKind::Exchange, result, source, len) }
     }
 
     /// # Safety
-    /// Both buffers are valid for the operation's accesses and not used otherwise until the
-    /// operation has completed: until this returns, or, if the call belongs to a scope, until the
-    /// scope has ended.
+    /// Both buffers must be valid for the operation's accesses, and must not be used otherwise,
+    /// until the operation has completed: until this call returns or, if the call belongs to a
+    /// scope, until the scope has ended.
     unsafe fn start(
         &self,
         call: CollectiveCall,
@@ -630,7 +644,8 @@ impl<'c, M: Mode> Team<'c, M> {
             self.members.id,
         );
         let how = call.completion;
-        // SAFETY: the caller's promise; if a wait fails, the engine no longer accesses the memory.
+        // SAFETY: the caller guarantees that both buffers are valid and otherwise unused until the
+        // operation has completed; if a wait fails, the engine no longer accesses them.
         let started = unsafe {
             engine
                 .collectives()
@@ -640,7 +655,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// # Safety
-    /// The same as for [`Team::start`].
+    /// Same as [`Team::start`].
     pub(crate) unsafe fn start_reduction<T: FromBytes + IntoBytes>(
         &self,
         call: CollectiveCall,
@@ -651,7 +666,8 @@ impl<'c, M: Mode> Team<'c, M> {
         let (engine, count, team) = (self.conduit.member.engine(), values.len(), self.members.id);
         let base = values.as_mut_bytes().as_mut_ptr();
         let how = call.completion;
-        // SAFETY: as in `start`; the result is the source on all ranks that receive it.
+        // SAFETY: the caller guarantees that `values` is valid and otherwise unused until the
+        // operation has completed. The result may replace the source.
         let started = unsafe {
             engine
                 .collectives()
@@ -660,7 +676,7 @@ impl<'c, M: Mode> Team<'c, M> {
         self.finish(call, started)
     }
 
-    /// Waits for the operation, unless its scope does.
+    /// Waits for the operation, unless it belongs to a scope, which waits for it.
     fn finish(&self, call: CollectiveCall, started: Result<Handle, EngineError>) -> Result<()> {
         let handle = self.conduit.done(call.name, started)?;
         let engine = self.conduit.member.engine();
@@ -669,7 +685,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 }
 
-/// Makes a reduction by a function of values.
+/// Returns a reduction that combines values with `function`.
 pub(crate) fn by<T>(function: impl Fn(T, T) -> T + Send + 'static, in_order: bool) -> Reduction
 where
     T: Copy + FromBytes + IntoBytes + Immutable,
@@ -680,7 +696,7 @@ where
             .chunks_exact(element)
             .zip(right.chunks_exact_mut(element));
         for (left, right) in each {
-            // Both slices have the size of an element.
+            // Both slices have the size of an element, so both reads succeed.
             if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right)) {
                 right.copy_from_slice(function(one, other).as_bytes());
             }
@@ -693,7 +709,7 @@ where
     }
 }
 
-/// A collective call made by a program, and whether it waits.
+/// The name of a collective call that a program has made, and whether the call waits.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectiveCall {
     name: &'static str,

@@ -428,7 +428,8 @@ fn a_rank_is_attended_to_long_before_it_is_dead() {
     assert_eq!(milliseconds("CONDUIT_UDP_DEAD_TIME", "100"), [20, 20]);
 }
 
-/// A value that the row accepts: one of the ends of its range, or one between them.
+/// Returns a strategy for values that the row accepts: the ends of its range and values between
+/// them.
 fn accepted(kind: ValueKind) -> BoxedStrategy<String> {
     let range = |least: u64, most: u64| prop_oneof![Just(least), Just(most), least..=most];
     match kind {
@@ -469,14 +470,15 @@ proptest! {
         match (settings.engine.credit_plan(ranks), settings.engine.amrecv_space) {
             (Ok(plan), _) => prop_assert!(plan.buffers() <= 2048, "{name}={value}: {plan:?}"),
             (Err(error), Some(space)) => {
-                // It conflicts with the size of the job: part of a small space is never covered.
+                // The value conflicts with the size of the job: part of a small space is never
+                // covered.
                 prop_assert_eq!(error.name, name);
                 let scale = Scale::for_chunk(settings.engine.chunk as u32).unwrap();
                 let least = u64::from(ranks + 5) * u64::from(scale.full_cost())
                     * u64::from(scale.bytes_per_credit());
                 prop_assert!(least > space as u64 / 2, "{error}");
             }
-            // This too conflicts with the size of the job.
+            // This many credits per node also conflict with the size of the job.
             (Err(_), None) if u64::from(settings.engine.cred_per_node.unwrap_or(0)) * u64::from(ranks) > 1 << 31 => {}
             (Err(error), None) => prop_assert!(false, "{name}={value}: {error}"),
         }

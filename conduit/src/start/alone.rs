@@ -2,13 +2,13 @@
 //!
 //! A launcher that uses a protocol other than PMI-1 may have started several processes. Each would
 //! become a job of its own and repeat the computation of the others. The variables that such a
-//! launcher sets reveal this.
+//! launcher sets reveal it.
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
-/// The variables in which launchers state how many processes they have started, and the number of
-/// this one.
+/// For each launcher, the variable that states how many processes it has started, and the variable
+/// that states the number of this process among them.
 ///
 /// Slurm also sets `SLURM_NTASKS` and `SLURM_PROCID` in batch scripts, where they describe what the
 /// script may start; only `srun` sets the variables of a step. PALS states the number in
@@ -22,10 +22,12 @@ const SIZES: [(&str, &str); 4] = [
 
 /// Variables of a launcher that do not state how many processes it has started.
 struct Unsized {
+    /// The variable that states the number of this process.
     rank: &'static str,
+    /// The variable that states the job's name.
     job: &'static str,
-    /// The variable in which the resource manager above the launcher states the number, by prefix
-    /// of the job's name.
+    /// Pairs of a prefix of the job's name, and the variable in which the resource manager above
+    /// the launcher states the number of processes of such a job.
     sizes: &'static [(&'static str, &'static str)],
 }
 
@@ -48,8 +50,9 @@ const UNSIZED: [Unsized; 2] = [
 /// Fails if the environment says that this process is one of several, unless `CONDUIT_ALONE`
 /// declares it a job of its own.
 ///
-/// Call this before starting a job from a process that no PMI-1 launcher has started. The `start`
-/// functions check it as well.
+/// Must be called before joining or starting a job from a process that no PMI-1 launcher has
+/// started. [`start`](crate::start()), [`start_as`](crate::start_as) and [`join`](crate::join) make
+/// this check themselves.
 ///
 /// # Errors
 /// Returns [`Error::Start`] with the variables found and the commands to use instead, and
@@ -67,7 +70,7 @@ pub fn has_launcher() -> bool {
 }
 
 pub(super) fn check(settings: &Settings) -> Result<()> {
-    // The variables belong to the rank from which this process descends.
+    // In a descendant of a rank, the variables describe that rank, not this process.
     if pmi::client::descends_from_rank() {
         return Ok(());
     }
@@ -83,7 +86,7 @@ pub(super) fn check(settings: &Settings) -> Result<()> {
     }
 }
 
-/// Returns the variables that show this process to be one of several.
+/// Returns the variables, with their values, that show that this process is one of several.
 fn found(variable: impl Fn(&str) -> Option<String>) -> Option<String> {
     let number = |name: &str| variable(name)?.trim().parse::<u64>().ok();
     let tell = |names: [&str; 2]| {
@@ -151,7 +154,7 @@ mod tests {
                 "PMIX_RANK=0 PMIX_NAMESPACE=prterun-host-12@1",
                 "PMIX_RANK=0 and PMIX_NAMESPACE=prterun-host-12@1",
             ),
-            // In the interactive step of an allocation, which is one task.
+            // The interactive step of an allocation consists of one task.
             (
                 "SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=1 PMIX_NAMESPACE=prterun-1",
                 "PMIX_RANK=1 and PMIX_NAMESPACE=prterun-1",

@@ -1,11 +1,11 @@
-//! Determines which ranks share a host, and which share a machine with its processors and memory.
+//! Determines which ranks share a host, and which ranks share a machine.
 //!
-//! A host is a set of ranks that can share memory. They run on one boot of one machine, in one
-//! namespace of network interfaces and host names, in which they find each other. `CONDUIT_HOST`
-//! overrides this.
+//! A host is a set of ranks that can share memory. By default, ranks belong to the same host if
+//! they run on the same boot of the same machine, in the same network namespace and with the same
+//! host name. `CONDUIT_HOST` overrides this.
 //!
-//! A machine may run several hosts; its boot identifies it. Ranks that spin on the same machine
-//! compete for its processors, whether or not they share memory.
+//! A machine, identified by its boot id, may run several hosts, such as containers. Ranks that spin
+//! on the same machine compete for its processors, whether or not they share memory.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ use networks::{Hosts, Room};
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};
 
-/// The ranks' reports about their hosts.
+/// A summary of the ranks' reports about their hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Survey {
     pub(super) hosts: Hosts,
@@ -28,33 +28,34 @@ pub(super) struct Survey {
     processors: u32,
     /// The number of ranks on this rank's machine.
     machine_ranks: u32,
-    /// The smallest share that any rank has in its machine's memory, in bytes; the same on every
-    /// rank.
+    /// The smallest share that any rank has of the memory of its machine or control group, in
+    /// bytes. The same on every rank.
     share: usize,
-    /// The bytes of shared memory that every rank can have so that all of its host can map them;
-    /// the same on every rank.
+    /// The largest size of shared memory, in bytes, that every rank may have so that all ranks of
+    /// its host can map it. The same on every rank.
     mappable: usize,
 }
 
-/// Idle polls before a rank yields if processors are oversubscribed: a spinning rank keeps the rank
-/// that it waits for from running.
+/// The number of idle polls before a rank yields if processors are oversubscribed. It is small
+/// because a spinning rank may keep the rank that it waits for from running.
 const OVERSUBSCRIBED_SPIN: u32 = 1;
-/// Yields before a rank sleeps in that case: a few rounds through all ranks of an oversubscribed
-/// processor.
+/// The number of yields before a rank sleeps if processors are oversubscribed: enough for a few
+/// rounds through all ranks of a processor.
 const OVERSUBSCRIBED_YIELDS: u32 = 200;
-/// The share of available memory that all segments together may take (GASNet's default for its
-/// largest segment).
+/// The share of available memory that all segments together may take. GASNet's largest segment has
+/// the same default.
 const SEGMENT_SHARE: f64 = 0.85;
 /// The share of a process's mappable addresses that shared memory may take.
 const SHARED_ADDRESSES: f64 = 0.75;
-/// Memory that a rank needs besides its segment: queues, buffers, and the program.
+/// The memory, in bytes, that a rank needs besides its segment: for queues, buffers and the
+/// program.
 const NO_SEGMENT: usize = 64 << 20;
 /// The size of the processor mask in bytes; higher processor numbers are ignored.
 const MASK_BYTES: usize = 128;
 
-/// A rank's message about its host. It is encoded as a mask of processors, five 8-byte numbers, the
-/// names of machine and host after their 4-byte lengths, then the settings that must agree; all
-/// little-endian.
+/// A rank's message about its host. Its encoding is the mask of processors, five 8-byte numbers,
+/// the names of machine and host, each preceded by its 4-byte length, and finally the settings that
+/// must agree. Numbers are little-endian.
 struct HostInfo {
     mask: [u8; MASK_BYTES],
     memory: u64,
@@ -113,7 +114,7 @@ fn name(bytes: &[u8]) -> Option<(String, &[u8])> {
 }
 
 impl Survey {
-    /// Exchanges the ranks' information. Collective.
+    /// Exchanges information about hosts with all ranks and summarises it. Collective.
     ///
     /// # Errors
     /// Fails if the launcher fails, if a host's name cannot be determined, or if settings that must
@@ -135,11 +136,12 @@ impl Survey {
             group_memory: memory.group.available,
             addresses: memory.addresses,
             file: memory.file,
-            // Without a boot id, assume that ranks that share memory also share processors.
+            // Without a boot id, assume that only ranks of the same host share a machine.
             machine: boot()
                 .or_else(|_| name.clone().map_err(drop))
                 .unwrap_or_default(),
-            // All ranks learn each rank's name, so that all fail together below.
+            // An empty name tells the other ranks that this one has none, so that all of them fail
+            // below.
             host: name.clone().unwrap_or_default(),
             settings: settings.of_network().agreement(),
         };
@@ -161,7 +163,7 @@ impl Survey {
             for (ours, theirs) in own.settings.lines().zip(info.settings.lines()) {
                 if ours != theirs {
                     return Err(Error::settings(format_args!(
-                        "{ours} on rank {rank} and {theirs} on rank {peer}"
+                        "settings differ between ranks: {ours} on rank {rank} and {theirs} on rank {peer}"
                     )));
                 }
             }
@@ -171,9 +173,9 @@ impl Survey {
     }
 
     fn of(rank: Rank, infos: &[HostInfo]) -> Self {
-        // By machine: ranks, processors, memory.
+        // For each machine: the number of ranks, the mask of processors, the memory.
         let mut machines: HashMap<&str, (u32, [u8; MASK_BYTES], u64)> = HashMap::new();
-        // By machine and control group: ranks, memory.
+        // For each control group of a machine: the number of ranks, the memory.
         let mut groups: HashMap<(&str, u64), (u32, u64)> = HashMap::new();
         for info in infos {
             let (count, union, memory) =
@@ -225,8 +227,8 @@ impl Survey {
         }
     }
 
-    /// The polling threads of a waiting rank: its own, and one of libportals, without which nothing
-    /// arrives.
+    /// Returns the number of threads that poll while a rank waits: its own and, if it uses Portals
+    /// 4, one of libportals, without which nothing arrives.
     fn polling_threads(&self, settings: &Settings) -> u32 {
         let networks = &settings.networks;
         let named = networks.networks.is_some() && networks.allows_network("portals4");
@@ -258,7 +260,7 @@ fn boot() -> io::Result<String> {
 /// Returns a name for this process's host.
 fn identity() -> io::Result<String> {
     let boot = boot()?;
-    // The namespace's number is that of the file, not of the link to it.
+    // The inode of the file identifies the namespace; the inode of the link to the file does not.
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let name = rustix::system::uname();
     Ok(format!(
@@ -322,7 +324,7 @@ mod tests {
         assert_eq!(settings.engine.spin, Some(5));
     }
 
-    /// Except if all ranks share memory.
+    /// If all ranks share memory, libportals is not used and has no thread.
     #[test]
     fn threads_of_libportals_take_processors() {
         let crowded = |networks: &[&str], processors| {
@@ -386,7 +388,8 @@ mod tests {
         }
     }
 
-    /// A limit applies to the ranks of one control group; each rank may have its own.
+    /// A control group's limit applies to its ranks together. Each rank may have a control group of
+    /// its own.
     #[test]
     fn the_narrowest_memory_decides() {
         let mut infos: Vec<_> = (0..4).map(|_| info("a", 1, 8 << 30)).collect();

@@ -1,4 +1,5 @@
-//! Joining a job: settings, launcher, host, network, engine.
+//! The start of a job: reads the settings, finds the launcher, surveys the hosts, and starts the
+//! network and the engine.
 
 mod alone;
 mod host;
@@ -28,17 +29,18 @@ use host::Survey;
 /// ```
 ///
 /// # Errors
-/// The same as for [`start_as`].
+/// Same as [`start_as`].
 pub fn start() -> Result<Job<Seq>> {
     Ok(Job::new(join_by(START, |_, _| ())?))
 }
 
-/// Joins the job that this process was started in, in threading mode `M`. Collective; call it
-/// once per process.
+/// Joins the job that this process was started in, in threading mode `M`. Collective; must be
+/// called only once per process.
 ///
 /// The launcher is found through PMI-1's environment variables (`conduit-run`, MPICH's hydra,
-/// Slurm). Without them, the process is a job of one rank; if the environment says that another
-/// launcher has started it as one of several, the call fails.
+/// Slurm). Without these variables, the process is a job of one rank, unless other variables show
+/// that another launcher has started it as one of several processes. The call then fails with
+/// [`Error::Start`] unless `CONDUIT_ALONE` is set.
 ///
 /// ```
 /// let job = conduit::start_as::<conduit::Par>()?;
@@ -54,9 +56,11 @@ pub fn start() -> Result<Job<Seq>> {
 /// ```
 ///
 /// # Errors
-/// Returns [`Error::Settings`] if a setting is unknown, has a value that is not accepted, or
-/// differs between ranks, [`Error::Network`] if a network cannot be used, [`Error::Start`] if the
-/// launcher fails or cannot be reached, and [`Error::Engine`] if the engine cannot start.
+/// Returns [`Error::Settings`] if a setting is unknown, its value is not accepted, or it must agree
+/// between ranks and differs. Returns [`Error::Start`] if the launcher fails or cannot be reached,
+/// if it has started several processes without PMI-1, or if the name of a host cannot be
+/// determined. Returns [`Error::Network`] if a network cannot be used, and [`Error::Engine`] if the
+/// engine cannot start.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join_by("start_as", |_, _| ())?))
 }
@@ -65,12 +69,12 @@ pub fn start_as<M: Mode>() -> Result<Job<M>> {
 /// they are used, and receives the number of ranks.
 ///
 /// # Errors
-/// The same as for [`start_as`].
+/// Same as [`start_as`].
 pub fn join<M: Mode>(adjust: impl FnOnce(&mut Settings, u32)) -> Result<Member<M>> {
     join_by(START, adjust)
 }
 
-/// Like [`join`]; errors name `call`.
+/// Like [`join`], but errors name `call`.
 fn join_by<M: Mode>(
     call: &'static str,
     adjust: impl FnOnce(&mut Settings, u32),

@@ -10,12 +10,12 @@ use crate::{Error, Result};
 #[derive(Debug)]
 pub(crate) struct Pmi {
     connection: Connection,
-    /// The number of allgathers so far: each needs keys of its own.
+    /// The number of allgathers so far. It makes the keys of each allgather unique.
     rounds: u32,
 }
 
 impl Pmi {
-    /// Connects to the launcher; `None` if no PMI launcher has started this process.
+    /// Connects to the launcher. Returns `None` if no PMI launcher has started this process.
     pub(crate) fn from_env() -> Result<Option<Self>> {
         let connection = Connection::from_env().map_err(Error::start)?;
         Ok(connection.map(|connection| Self {
@@ -30,7 +30,7 @@ impl Pmi {
     }
 
     pub(crate) fn abort(&mut self, code: i32, reason: &str) {
-        // A launcher that cannot be reached has gone, and the job with it.
+        // If the launcher cannot be reached, it has ended, and the job has ended with it.
         let _ = self.connection.abort(code, reason);
     }
 
