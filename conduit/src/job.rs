@@ -6,7 +6,7 @@ use conduit_core::threads::{Mode, Seq};
 use crate::settings::Settings;
 use crate::{Conduit, Error, Handlers, Member, Result, agreement, process_code};
 
-/// A joined job, before its segment is attached.
+/// A job that this rank has joined, before the rank attaches its segment.
 #[must_use = "attach a segment to communicate"]
 pub struct Job<M: Mode = Seq> {
     member: Member<M>,

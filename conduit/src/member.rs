@@ -164,7 +164,8 @@ impl<M: Mode> Member<M> {
 
     /// Like [`Member::attach`], but calls `prepare` with this rank's segment as soon as the segment
     /// is mapped here: before it is registered with a device and before other ranks can reach it.
-    /// `prepare` must not call the member.
+    /// An empty segment needs no preparation, so `prepare` is not called for one. `prepare` must
+    /// not call the member.
     ///
     /// # Errors
     /// Same as [`Member::attach`].

@@ -126,8 +126,8 @@ struct Handles;
 /// ```
 struct Prepared;
 
-/// Buffers stay borrowed until their scope ends: sources cannot be written before, and destinations
-/// cannot be read.
+/// Buffers stay borrowed until their scope ends: until then, sources cannot be written and
+/// destinations cannot be read.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 64)?;

@@ -19,8 +19,8 @@ use crate::{Conduit, Result};
 /// the same order, with values of the same length. [`Team::split`] and [`Team::create`] are
 /// collective over the parent team. These two and [`Team::barrier`] wait for all ranks; a rank may
 /// return from any other operation before other ranks have called it. Rank arguments are ranks of
-/// the team. A rank may belong to many teams, whose operations are independent of each other.
-/// Dropping a team leaves it without waiting.
+/// the team, except for [`Team::create`]. A rank may belong to many teams, whose operations are
+/// independent of each other. Dropping a team leaves it without waiting.
 ///
 /// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
 ///
