@@ -15,7 +15,7 @@ pub struct fi_av_attr {
     pub name: *const c_char,
     pub map_addr: *mut c_void,
     pub flags: u64,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 4],
 }
 
@@ -38,7 +38,7 @@ tables! {
     }
 }
 
-/// An address vector: the peers' addresses.
+/// An address vector, which contains peers' addresses.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_av {
@@ -52,8 +52,8 @@ calls! {
         -> c_int
         = fi_ops_domain in (*domain).ops => av_open(domain, attr, av, context);
 
-    /// Inserts `count` addresses, and stores their handles in `fi_addr`. Returns the number
-    /// inserted.
+    /// Inserts `count` addresses, and stores their handles in `fi_addr`. Returns the number of
+    /// inserted addresses.
     fn fi_av_insert(av: *mut fid_av, addr: *const c_void, count: usize, fi_addr: *mut fi_addr_t, flags: u64,
         context: *mut c_void) -> c_int
         = fi_ops_av in (*av).ops => insert(av, addr, count, fi_addr, flags, context);
@@ -67,12 +67,12 @@ calls! {
     fn fi_av_remove(av: *mut fid_av, fi_addr: *mut fi_addr_t, count: usize, flags: u64) -> c_int
         = fi_ops_av in (*av).ops => remove(av, fi_addr, count, flags);
 
-    /// Looks up the address of a handle; `addrlen` holds the room at `addr`, then the address's
-    /// length (bytes).
+    /// Looks up the address of a handle. `addrlen` must contain the size of the buffer at `addr`,
+    /// and receives the address's length, both in bytes.
     fn fi_av_lookup(av: *mut fid_av, fi_addr: fi_addr_t, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_av in (*av).ops => lookup(av, fi_addr, addr, addrlen);
 
-    /// Returns an address as text; null if the table lacks this operation.
+    /// Returns an address as text, or null if the table lacks this operation.
     fn fi_av_straddr(av: *mut fid_av, addr: *const c_void, buf: *mut c_char, len: *mut usize) -> *const c_char
         = fi_ops_av in (*av).ops => straddr(av, addr, buf, len);
 }

@@ -7,7 +7,7 @@ use crate::FI_ENOSYS;
 
 /// The result of a function whose operation is missing in the object's table.
 pub trait Absent {
-    /// `-FI_ENOSYS`; null for pointers, 0 for counts.
+    /// The value `-FI_ENOSYS`, or null for pointers, or 0 for counts.
     const ABSENT: Self;
 }
 
@@ -27,7 +27,8 @@ impl Absent for *const c_char {
     const ABSENT: Self = ptr::null();
 }
 
-/// Declares tables of operations. Each begins with its size in bytes, which determines its entries.
+/// Declares tables of operations. Each table begins with its size in bytes, which determines how
+/// many entries it has.
 macro_rules! tables {
     ($(
         $(#[$meta:meta])*
@@ -58,12 +59,12 @@ macro_rules! calls {
         /// # Safety
         ///
         /// The object must have been opened by a [`Library`](crate::Library) and not be closed. The
-        /// other arguments must satisfy the man page, and memory passed to the operation must stay
-        /// valid until it has completed.
+        /// other arguments must satisfy the man page, and memory passed to the operation must be
+        /// valid until the operation has completed.
         #[inline]
         pub unsafe fn $name($($arg: $type),*) -> $ret {
-            // SAFETY: the caller's promise for the object and the arguments. An entry is read only
-            // if the table's own size covers it.
+            // SAFETY: the caller guarantees that the object is open and that the arguments satisfy
+            // the man page. An entry is read only if the table's own size covers it.
             unsafe {
                 let table: *const $ops = $table;
                 if table.is_null() || (*table).size <= std::mem::offset_of!($ops, $op) {
@@ -78,12 +79,12 @@ macro_rules! calls {
     )*};
 }
 
-/// Implements `Default` with all zeros, which is the default of every attribute.
+/// Implements `Default` with all zeros, which are the default values of all attributes.
 macro_rules! zeroed {
     ($($name:ident),* $(,)?) => {$(
         impl Default for $name {
             fn default() -> Self {
-                // SAFETY: integers and pointers only.
+                // SAFETY: the type has only integers and pointers, for which zeros are valid.
                 unsafe { std::mem::zeroed() }
             }
         }

@@ -16,7 +16,7 @@ pub struct fi_cntr_attr {
     pub wait_obj: fi_wait_obj,
     pub wait_set: *mut fid_wait,
     pub flags: u64,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 4],
 }
 
@@ -49,23 +49,23 @@ calls! {
         context: *mut c_void) -> c_int
         = fi_ops_domain in (*domain).ops => cntr_open(domain, attr, cntr, context);
 
-    /// Returns the number of completions; 0 if the table lacks this operation.
+    /// Returns the number of completions, or 0 if the table lacks this operation.
     fn fi_cntr_read(cntr: *mut fid_cntr) -> u64
         = fi_ops_cntr in (*cntr).ops => read(cntr);
 
-    /// Returns the number of failures; 0 if the table lacks this operation.
+    /// Returns the number of failures, or 0 if the table lacks this operation.
     fn fi_cntr_readerr(cntr: *mut fid_cntr) -> u64
         = fi_ops_cntr in (*cntr).ops => readerr(cntr);
 
-    /// Adds to a counter.
+    /// Adds `value` to a counter.
     fn fi_cntr_add(cntr: *mut fid_cntr, value: u64) -> c_int
         = fi_ops_cntr in (*cntr).ops => add(cntr, value);
 
-    /// Sets a counter.
+    /// Sets a counter to `value`.
     fn fi_cntr_set(cntr: *mut fid_cntr, value: u64) -> c_int
         = fi_ops_cntr in (*cntr).ops => set(cntr, value);
 
-    /// Waits until a counter has reached `threshold`, up to `timeout` milliseconds.
+    /// Waits until a counter has reached `threshold`, for at most `timeout` milliseconds.
     fn fi_cntr_wait(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int
         = fi_ops_cntr in (*cntr).ops => wait(cntr, threshold, timeout);
 }

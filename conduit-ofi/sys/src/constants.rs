@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::fi_addr_t;
 
-// Capabilities, access of registered memory, flags of operations and of completions.
+// Capabilities, kinds of access to registered memory, and flags of operations and completions.
 pub const FI_MSG: u64 = 1 << 1;
 pub const FI_RMA: u64 = 1 << 2;
 pub const FI_TAGGED: u64 = 1 << 3;
@@ -117,7 +117,7 @@ pub const FI_AV_UNSPEC: fi_av_type = 0;
 pub const FI_AV_MAP: fi_av_type = 1;
 pub const FI_AV_TABLE: fi_av_type = 2;
 
-/// The source of progress: the library on its own, or the user's reading of queues.
+/// How progress is made: by the library on its own, or when the user reads queues.
 pub type fi_progress = c_uint;
 pub const FI_PROGRESS_UNSPEC: fi_progress = 0;
 pub const FI_PROGRESS_AUTO: fi_progress = 1;

@@ -51,9 +51,9 @@ pub struct fi_cq_tagged_entry {
     pub tag: u64,
 }
 
-/// A failed operation. `err` is a positive errno, `olen` the number of bytes that did not fit. Set
-/// `err_data_size` before each read: 0 requests the provider's own buffer, which is valid until the
-/// next read of the queue.
+/// A failed operation. `err` is a positive error number, and `olen` is the number of bytes that did
+/// not fit. `err_data_size` must be set before each read; 0 requests the provider's own buffer,
+/// which is valid until the next read of the queue.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_err_entry {
@@ -68,7 +68,7 @@ pub struct fi_cq_err_entry {
     pub prov_errno: c_int,
     pub err_data: *mut c_void,
     pub err_data_size: usize,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 4],
 }
 
@@ -90,7 +90,7 @@ pub struct fi_cq_attr {
     pub signaling_vector: c_int,
     pub wait_cond: fi_cq_wait_cond,
     pub wait_set: *mut fid_wait,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 4],
 }
 
@@ -126,7 +126,7 @@ calls! {
         = fi_ops_domain in (*domain).ops => cq_open(domain, attr, cq, context);
 
     /// Reads up to `count` completions in the queue's format. Returns `-FI_EAGAIN` if there are
-    /// none, and `-FI_EAVAIL` if a failed one is next.
+    /// none, and `-FI_EAVAIL` if the next one is that of a failed operation.
     fn fi_cq_read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize
         = fi_ops_cq in (*cq).ops => read(cq, buf, count);
 
@@ -134,11 +134,11 @@ calls! {
     fn fi_cq_readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t) -> isize
         = fi_ops_cq in (*cq).ops => readfrom(cq, buf, count, src_addr);
 
-    /// Reads a failed completion.
+    /// Reads the completion of a failed operation.
     fn fi_cq_readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize
         = fi_ops_cq in (*cq).ops => readerr(cq, buf, flags);
 
-    /// Waits for a completion, up to `timeout` milliseconds.
+    /// Waits for a completion, for at most `timeout` milliseconds.
     fn fi_cq_sread(cq: *mut fid_cq, buf: *mut c_void, count: usize, cond: *const c_void, timeout: c_int)
         -> isize
         = fi_ops_cq in (*cq).ops => sread(cq, buf, count, cond, timeout);
@@ -152,7 +152,7 @@ calls! {
     fn fi_cq_signal(cq: *mut fid_cq) -> c_int
         = fi_ops_cq in (*cq).ops => signal(cq);
 
-    /// Returns a provider's error as text; null if the table lacks this operation.
+    /// Returns a provider's error as text, or null if the table lacks this operation.
     fn fi_cq_strerror(cq: *mut fid_cq, prov_errno: c_int, err_data: *const c_void, buf: *mut c_char,
         len: usize) -> *const c_char
         = fi_ops_cq in (*cq).ops => strerror(cq, prov_errno, err_data, buf, len);

@@ -45,7 +45,7 @@ tables! {
     }
 }
 
-/// A domain: a device or address with its resources.
+/// A domain, which is a device or address with its resources.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_domain {
@@ -63,7 +63,7 @@ pub struct fid_mr {
     pub key: u64,
 }
 
-/// The kind of registered memory: the system's, or that of a device.
+/// The kind of memory to register: the system's memory, or that of a kind of device.
 pub type fi_hmem_iface = c_uint;
 pub const FI_HMEM_SYSTEM: fi_hmem_iface = 0;
 pub const FI_HMEM_CUDA: fi_hmem_iface = 1;
@@ -71,7 +71,8 @@ pub const FI_HMEM_ROCR: fi_hmem_iface = 2;
 pub const FI_HMEM_ZE: fi_hmem_iface = 3;
 pub const FI_HMEM_NEURON: fi_hmem_iface = 4;
 
-/// The memory to register, and how. The header's union `device` is one word here.
+/// The attributes of a registration: the memory to register, and how to register it. The header's
+/// union `device` is a single word here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_mr_attr {
@@ -85,7 +86,7 @@ pub struct fi_mr_attr {
     pub auth_key: *mut u8,
     pub iface: fi_hmem_iface,
     pub device: u64,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 8],
 }
 

@@ -23,7 +23,8 @@ tables! {
         tx_size_left(ep: *mut fid_ep) -> isize;
     }
 
-    /// Connection management; for unconnected endpoints, their name.
+    /// Operations of connection management. Unconnected endpoints only use those for their
+    /// addresses.
     struct fi_ops_cm {
         setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int;
         getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int;
@@ -72,7 +73,7 @@ calls! {
     fn fi_pep_bind(pep: *mut fid_pep, bfid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*pep).fid.ops => bind(&raw mut (*pep).fid, bfid, flags);
 
-    /// Starts to listen for connection requests. Each one is an `FI_CONNREQ` event.
+    /// Starts to listen for connection requests. Each request causes an `FI_CONNREQ` event.
     fn fi_listen(pep: *mut fid_pep) -> c_int
         = fi_ops_cm in (*pep).cm => listen(pep);
 
@@ -85,7 +86,7 @@ calls! {
     fn fi_accept(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*ep).cm => accept(ep, param, paramlen);
 
-    /// Rejects a request; `handle` is the one in its offer.
+    /// Rejects a request. `handle` must be the handle in the request's offer.
     fn fi_reject(pep: *mut fid_pep, handle: *mut fid, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*pep).cm => reject(pep, handle, param, paramlen);
 
@@ -102,31 +103,34 @@ calls! {
     fn fi_ep_bind(ep: *mut fid_ep, bfid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*ep).fid.ops => bind(&raw mut (*ep).fid, bfid, flags);
 
-    /// Enables an endpoint. Its queues and its address vector must have been bound before.
+    /// Enables an endpoint. Its queues and its address vector must have been bound to it before the
+    /// call.
     fn fi_enable(ep: *mut fid_ep) -> c_int
         = fi_ops in (*ep).fid.ops => control(&raw mut (*ep).fid, FI_ENABLE, ptr::null_mut());
 
-    /// Cancels a receive if possible, which then completes with `FI_ECANCELED`. `ep` is an
-    /// endpoint's `fid`.
+    /// Cancels a receive if possible. The receive then completes with `FI_ECANCELED`. `fid` must be
+    /// that of an endpoint.
     fn fi_cancel(fid: *mut fid, context: *mut c_void) -> isize
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => cancel(fid, context);
 
-    /// Sets an option (`FI_OPT_ENDPOINT`, `FI_OPT_MIN_MULTI_RECV`, ...). `fid` is an endpoint's.
+    /// Sets an option, such as `FI_OPT_MIN_MULTI_RECV` of level `FI_OPT_ENDPOINT`. `fid` must be
+    /// that of an endpoint.
     fn fi_setopt(fid: *mut fid, level: c_int, optname: c_int, optval: *const c_void, optlen: usize) -> c_int
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => setopt(fid, level, optname, optval, optlen);
 
-    /// Reads an option. `fid` is an endpoint's.
+    /// Reads an option. `fid` must be that of an endpoint.
     fn fi_getopt(fid: *mut fid, level: c_int, optname: c_int, optval: *mut c_void, optlen: *mut usize)
         -> c_int
         = fi_ops_ep in (*fid.cast::<fid_ep>()).ops => getopt(fid, level, optname, optval, optlen);
 
-    /// Returns the endpoint's own address; `addrlen` holds the room at `addr`, then the address's
-    /// length (bytes). `fid` is that of an endpoint or a passive endpoint, which has the same table
-    /// at the same place.
+    /// Stores the endpoint's own address at `addr`. `addrlen` must contain the size of that buffer,
+    /// and receives the address's length, both in bytes. `fid` must be that of an endpoint or of a
+    /// passive endpoint, which has the same table at the same place.
     fn fi_getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => getname(fid, addr, addrlen);
 
-    /// Sets the endpoint's own address, before it is enabled. `fid` is an endpoint's.
+    /// Sets the own address of an endpoint that is not enabled yet. `fid` must be that of an
+    /// endpoint.
     fn fi_setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => setname(fid, addr, addrlen);
 }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::{fi_info, fi_ops_fabric, fid, fid_fabric, fid_wait};
 
-/// The object to wait on.
+/// The kind of object on which a thread can wait for a queue.
 pub type fi_wait_obj = c_uint;
 pub const FI_WAIT_NONE: fi_wait_obj = 0;
 pub const FI_WAIT_UNSPEC: fi_wait_obj = 1;
@@ -32,7 +32,7 @@ pub struct fi_eq_attr {
     pub wait_obj: fi_wait_obj,
     pub signaling_vector: c_int,
     pub wait_set: *mut fid_wait,
-    /// Room for additions of later versions of libfabric: zero, never read.
+    /// Room for additions of later versions of libfabric. It must be zero and is never read.
     pub later: [usize; 4],
 }
 
@@ -45,8 +45,8 @@ pub struct fi_eq_entry {
     pub data: u64,
 }
 
-/// A connection event. `FI_CONNREQ` carries an offer (`info`) that the user must free. The peer's
-/// data follows, as far as there is room.
+/// A connection event. `FI_CONNREQ` carries an offer (`info`) that the user must free. The data
+/// that the peer sent along follows the structure, as far as there is room.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_eq_cm_entry {
@@ -82,7 +82,8 @@ tables! {
     }
 }
 
-/// A queue of events: connections, asynchronous insertions and registrations.
+/// A queue of events, which report connections and the ends of asynchronous insertions and
+/// registrations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_eq {
@@ -104,12 +105,12 @@ calls! {
     fn fi_eq_readerr(eq: *mut fid_eq, buf: *mut fi_eq_err_entry, flags: u64) -> isize
         = fi_ops_eq in (*eq).ops => readerr(eq, buf, flags);
 
-    /// Waits for an event, up to `timeout` milliseconds.
+    /// Waits for an event, for at most `timeout` milliseconds.
     fn fi_eq_sread(eq: *mut fid_eq, event: *mut u32, buf: *mut c_void, len: usize, timeout: c_int, flags: u64)
         -> isize
         = fi_ops_eq in (*eq).ops => sread(eq, event, buf, len, timeout, flags);
 
-    /// Returns a provider's error as text; null if the table lacks this operation.
+    /// Returns a provider's error as text, or null if the table lacks this operation.
     fn fi_eq_strerror(eq: *mut fid_eq, prov_errno: c_int, err_data: *const c_void, buf: *mut c_char,
         len: usize) -> *const c_char
         = fi_ops_eq in (*eq).ops => strerror(eq, prov_errno, err_data, buf, len);

@@ -33,7 +33,7 @@ tables! {
 }
 
 calls! {
-    /// Closes an object. Returns `-FI_EBUSY` while others are bound to it or opened from it.
+    /// Closes an object. Returns `-FI_EBUSY` while other objects are bound to it or open from it.
     fn fi_close(fid: *mut fid) -> c_int
         = fi_ops in (*fid).ops => close(fid);
 
@@ -46,7 +46,7 @@ calls! {
         context: *mut c_void) -> c_int
         = fi_ops in (*fid).ops => ops_open(fid, name, flags, ops, context);
 }
-/// An endpoint's capabilities and limits as the initiator.
+/// An endpoint's capabilities and limits as the initiator of operations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_tx_attr {
@@ -62,7 +62,7 @@ pub struct fi_tx_attr {
     pub tclass: u32,
 }
 
-/// An endpoint's capabilities and limits as the target.
+/// An endpoint's capabilities and limits as the target of operations.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_rx_attr {
@@ -76,7 +76,7 @@ pub struct fi_rx_attr {
     pub iov_limit: usize,
 }
 
-/// An endpoint's type, protocol and limits (bytes).
+/// An endpoint's type, protocol and limits. Sizes are in bytes.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_ep_attr {
@@ -140,8 +140,8 @@ pub struct fi_fabric_attr {
 }
 
 /// An offer of a provider, an element of a list. Only the library allocates offers
-/// (`Library::getinfo`, `allocinfo`, `dupinfo`): its own may be longer than the part described
-/// here.
+/// (`Library::getinfo`, `allocinfo`, `dupinfo`), because the library's own structures may be longer
+/// than the part described here.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_info {
@@ -204,7 +204,8 @@ pub struct fi_device_attr {
     pub firmware: *mut c_char,
 }
 
-/// The link of a device: address, MTU (bytes), speed (bits per second), state.
+/// The link of a device: its address, its MTU in bytes, its speed in bits per second, and its
+/// state.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_link_attr {
@@ -240,7 +241,7 @@ tables! {
     }
 }
 
-/// A fabric: a network that reaches the same peers.
+/// A fabric, which is a network whose domains reach the same peers.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fid_fabric {
@@ -267,7 +268,7 @@ zeroed! { fi_context, fi_context2 }
 
 calls! {
     /// Checks whether a thread may wait on the descriptors of these queues. Returns `-FI_EAGAIN` if
-    /// something has to be read first.
+    /// the queues must be read first.
     fn fi_trywait(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int
         = fi_ops_fabric in (*fabric).ops => trywait(fabric, fids, count);
 }

@@ -5,9 +5,9 @@
 //! the crate `libfabric-vendored`, which passes its functions to [`Library::provide_vendored`].
 //!
 //! libfabric exports about a dozen functions. All others are inline functions of its headers, which
-//! call through tables of operations in the objects; this crate provides them under the same names.
-//! If a table is missing, or too short for an operation because the library is older, they return
-//! `-FI_ENOSYS` (functions without an error result document what they return instead).
+//! call through tables of operations in the objects; this crate provides these functions under the
+//! same names. If a table is missing, or too short for an operation because the library is older,
+//! the functions return `-FI_ENOSYS` (functions without an error result document what they return).
 //!
 //! `PROVIDERS.md` beside this crate describes the observed behaviour of providers and their
 //! pitfalls.
@@ -20,7 +20,7 @@
 //!
 //! - only the library allocates `fi_info` and its attributes ([`Library::allocinfo`],
 //!   [`Library::getinfo`], [`Library::dupinfo`]), because its own may be longer;
-//! - structures allocated by a user end in room for later additions (`later`), which stays zero;
+//! - structures allocated by a user end in room for later additions (`later`), which must be zero;
 //! - objects (`fid_ep` and so on) are only used behind pointers.
 //!
 //! # Safety
@@ -88,7 +88,7 @@ pub const fn fi_minor(version: u32) -> u16 {
     version as u16
 }
 
-/// The API version of these bindings, to pass to [`Library::getinfo`].
+/// The API version of these bindings, which must be passed to [`Library::getinfo`].
 pub const API_VERSION: u32 = fi_version(1, 15);
 
 /// Returns the handle of a receive context, if a node's address reserves bits for them. See
@@ -97,7 +97,7 @@ pub const fn fi_rx_addr(fi_addr: fi_addr_t, rx_index: u64, rx_ctx_bits: u32) -> 
     rx_index << (64 - rx_ctx_bits) | fi_addr
 }
 
-/// Declares types that are only used behind pointers.
+/// Declares types that are used only behind pointers.
 macro_rules! opaque {
     ($($name:ident)*) => {$(
         #[doc = concat!("`", stringify!($name), "`, an opaque type.")]
@@ -115,5 +115,5 @@ opaque! {
     fi_wait_attr fi_poll_attr fi_av_set_attr fi_collective_attr fi_ops_collective
 }
 
-/// A collective operation. Its values are not defined here.
+/// The type of a collective operation, whose values this crate does not define.
 pub type fi_collective_op = std::ffi::c_uint;

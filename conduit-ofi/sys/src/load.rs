@@ -51,7 +51,7 @@ pub enum LoadError {
         /// The loader's error text.
         reason: String,
     },
-    /// The file is another library.
+    /// The loaded file is not libfabric.
     #[error("{library} is not libfabric: it lacks the function `{function}`")]
     NoFunction {
         /// The loaded file.
@@ -80,7 +80,8 @@ static VENDORED: OnceLock<Functions> = OnceLock::new();
 
 /// A usable libfabric.
 ///
-/// It is never unloaded: objects, offers and helper threads of providers live in it.
+/// The library is never unloaded, because objects, offers and helper threads of providers depend on
+/// it.
 #[derive(Clone)]
 pub struct Library {
     functions: Functions,
@@ -97,7 +98,7 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads libfabric. `path` is a file, or a name that the system's loader looks up; `None`
+    /// Loads libfabric. `path` is a file, or a name that the system's loader looks up. `None`
     /// stands for `libfabric.so.1`.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(SONAME));
@@ -116,7 +117,7 @@ impl Library {
         let _ = VENDORED.set(functions);
     }
 
-    /// Returns the libfabric linked into the program, if it provided one.
+    /// Returns the libfabric linked into the program, if the program has provided one.
     pub fn vendored() -> Option<Self> {
         VENDORED.get().map(|&functions| Self {
             functions,
@@ -124,19 +125,19 @@ impl Library {
         })
     }
 
-    /// Returns the loaded file; `None` for the vendored library.
+    /// Returns the loaded file, or `None` for the vendored library.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
     /// Returns the library's version: `fi_version`.
     pub fn version(&self) -> u32 {
-        // SAFETY: no arguments.
+        // SAFETY: the function has no arguments and no preconditions.
         unsafe { (self.functions.version)() }
     }
 
-    /// Requests the providers' offers: `fi_getinfo`. Free the list at `info` with
-    /// [`Library::freeinfo`].
+    /// Requests the providers' offers: `fi_getinfo`. The list at `info` must be
+    /// freed with [`Library::freeinfo`].
     ///
     /// # Safety
     ///
@@ -201,8 +202,8 @@ impl Library {
 
     /// Returns the text of an error number, possibly negated: `fi_strerror`.
     pub fn strerror(&self, errnum: c_int) -> String {
-        // SAFETY: any number is valid; the result is a string that stays until this thread's next
-        // call.
+        // SAFETY: any number is valid, and the result is a string that is valid until this thread's
+        // next call.
         unsafe { text((self.functions.strerror)(errnum.saturating_abs())) }
     }
 
@@ -212,8 +213,8 @@ impl Library {
     ///
     /// `data` must point to an object of type `datatype`.
     pub unsafe fn tostr(&self, data: *const c_void, datatype: fi_type) -> String {
-        // SAFETY: the caller's promise; the result is a string that stays until this thread's next
-        // call.
+        // SAFETY: the caller guarantees that `data` points to an object of this type. The result is
+        // a string that is valid until this thread's next call.
         unsafe { text((self.functions.tostr)(data, datatype)) }
     }
 }
@@ -252,8 +253,8 @@ impl Drop for Dispositions {
     fn drop(&mut self) {
         for (signal, before) in &self.0 {
             if disposition(*signal).is_some_and(|now| now.sa_sigaction != before.sa_sigaction) {
-                // SAFETY: the process had this disposition before the library was loaded, so it
-                // refers to nothing of the library.
+                // SAFETY: the process had this disposition before the library was loaded, so the
+                // handler is not a function of the library.
                 unsafe { libc::sigaction(*signal, before, ptr::null_mut()) };
             }
         }
@@ -262,7 +263,8 @@ impl Drop for Dispositions {
 
 fn disposition(signal: c_int) -> Option<libc::sigaction> {
     let mut found = MaybeUninit::uninit();
-    // SAFETY: only reads; `found` is initialised if the result is 0.
+    // SAFETY: without a new disposition, the call only reads the current one. `found` is
+    // initialised if the result is 0.
     unsafe {
         (libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
@@ -279,8 +281,8 @@ struct Handle<'a> {
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
         let _restored = Dispositions::of_now();
-        // SAFETY: as with every linked library, its constructors are trusted; nothing of it is in
-        // use when it is unloaded.
+        // SAFETY: the library's constructors are trusted, as with every linked library. Nothing of
+        // the library is in use when it is unloaded.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let raw = opened
             .map_err(|error| LoadError::NotLoaded {
@@ -291,14 +293,14 @@ impl<'a> Handle<'a> {
                 },
             })?
             .into_raw();
-        // SAFETY: just opened, and closed only by this.
+        // SAFETY: the handle was just opened, and only the value made here closes it.
         let library = unsafe { unix::Library::from_raw(raw) };
         Ok(Self { library, raw, path })
     }
 
     /// Returns the functions in the versions that a program linked with libfabric 1.15 gets. Newer
-    /// libraries keep these, and they accept hints as short as those of 1.15. A library without
-    /// symbol versions has only one of each.
+    /// libraries still have these versions, which accept hints as short as those of 1.15. A library
+    /// without symbol versions has only one version of each function.
     fn functions(&self) -> Result<Functions, LoadError> {
         /// Looks up a function and casts it to the expected type.
         macro_rules! function {
@@ -312,7 +314,7 @@ impl<'a> Handle<'a> {
                 }
             }};
         }
-        // Checked first, because an older library may lack the others.
+        // The version is checked first, because an older library may lack the other functions.
         let version = function!(c"fi_version", c"FABRIC_1.0");
         self.check_version(version)?;
         Ok(Functions {
@@ -340,11 +342,12 @@ impl<'a> Handle<'a> {
         })
     }
 
-    /// Returns the function `name` in this version, or the library's only one. Never null.
+    /// Returns the function `name` in this version, or in the library's only version. The pointer
+    /// is never null.
     fn symbol(&self, name: &'static CStr, version: &CStr) -> Result<*mut c_void, LoadError> {
         let mut symbol = self.versioned(name, version);
         if symbol.is_null() {
-            // SAFETY: only an address, which is not dereferenced here.
+            // SAFETY: the call only looks up an address, which is not dereferenced here.
             let only = unsafe { self.library.get(name) };
             symbol = only.map_or(symbol, unix::Symbol::<*mut c_void>::into_raw);
         }
@@ -359,11 +362,11 @@ impl<'a> Handle<'a> {
 
     #[cfg(target_env = "gnu")]
     fn versioned(&self, name: &CStr, version: &CStr) -> *mut c_void {
-        // SAFETY: an open library and two strings.
+        // SAFETY: the library is open, and the two strings end in a zero byte.
         unsafe { libc::dlvsym(self.raw, name.as_ptr(), version.as_ptr()) }
     }
 
-    /// Other loaders do not support symbol versions.
+    /// Returns null, because other loaders do not support symbol versions.
     #[cfg(not(target_env = "gnu"))]
     fn versioned(&self, _name: &CStr, _version: &CStr) -> *mut c_void {
         ptr::null_mut()
@@ -372,14 +375,14 @@ impl<'a> Handle<'a> {
 
 /// Returns the file that contains a loaded function.
 fn file_of(function: unsafe extern "C" fn() -> u32) -> Option<PathBuf> {
-    // SAFETY: integers and pointers only.
+    // SAFETY: the type has only integers and pointers, for which zeros are valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: any address may be queried.
     let known = unsafe { libc::dladdr(function as *const c_void, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader owns the text, which is valid as long as the library.
+    // SAFETY: the loader owns the text, which is valid as long as the library is loaded.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

@@ -61,18 +61,18 @@ tables! {
 }
 
 calls! {
-    /// Reads a peer's memory. `addr` is an address there or an offset, depending on the peer's
-    /// `mr_mode` (`FI_MR_VIRT_ADDR`).
+    /// Reads a peer's memory. `addr` is an address in the peer's memory or an offset in the
+    /// registered memory, depending on the peer's `mr_mode` (`FI_MR_VIRT_ADDR`).
     fn fi_read(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t,
         addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => read(ep, buf, len, desc, src_addr, addr, key, context);
 
-    /// Reads into several pieces.
+    /// Reads a peer's memory into several pieces.
     fn fi_readv(ep: *mut fid_ep, iov: *const iovec, desc: *mut *mut c_void, count: usize, src_addr: fi_addr_t,
         addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => readv(ep, iov, desc, count, src_addr, addr, key, context);
 
-    /// Reads with explicit flags.
+    /// Reads a peer's memory with explicit flags.
     fn fi_readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize
         = fi_ops_rma in (*ep).rma => readmsg(ep, msg, flags);
 
@@ -81,12 +81,12 @@ calls! {
         addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => write(ep, buf, len, desc, dest_addr, addr, key, context);
 
-    /// Writes from several pieces.
+    /// Writes a peer's memory from several pieces.
     fn fi_writev(ep: *mut fid_ep, iov: *const iovec, desc: *mut *mut c_void, count: usize,
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writev(ep, iov, desc, count, dest_addr, addr, key, context);
 
-    /// Writes with explicit flags (`FI_DELIVERY_COMPLETE`, ...).
+    /// Writes a peer's memory with explicit flags (`FI_DELIVERY_COMPLETE`, ...).
     fn fi_writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize
         = fi_ops_rma in (*ep).rma => writemsg(ep, msg, flags);
 
@@ -96,7 +96,7 @@ calls! {
         key: u64) -> isize
         = fi_ops_rma in (*ep).rma => inject(ep, buf, len, dest_addr, addr, key);
 
-    /// Writes with remote completion data.
+    /// Writes a peer's memory with remote completion data.
     fn fi_writedata(ep: *mut fid_ep, buf: *const c_void, len: usize, desc: *mut c_void, data: u64,
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writedata(ep, buf, len, desc, data, dest_addr, addr, key, context);
