@@ -9,9 +9,8 @@
 //!
 //! **Guarantees.** A peer that owes an answer and is silent for the dead time is reported as
 //! failed. After [`abandon`](Transport::abandon), no memory of the caller is accessed, even if the
-//! endpoint must be closed to ensure this. Everything that a peer sends is checked; malformed
-//! frames are counted and
-//! dropped.
+//! endpoint must be closed to ensure this. Everything that a peer sends is checked, and
+//! malformed frames are counted and dropped.
 //!
 //! **Costs.** [`WireConfig`] determines the memory for buffers, independently of the job size. A
 //! peer takes memory for a link while there is traffic, and a few bytes while idle.
