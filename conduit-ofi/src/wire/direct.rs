@@ -19,11 +19,11 @@ use super::OfiEndpoint;
 use super::scope::Scope;
 
 impl<S: Scope> OfiEndpoint<S> {
-    /// See [`conduit_portals::transport::Transport::expose`].
+    /// Implements [`conduit_portals::transport::Transport::expose`].
     ///
     /// # Safety
     ///
-    /// Same as for that method.
+    /// The caller must guarantee what `Transport::expose` requires.
     pub(super) unsafe fn expose_memory(
         &mut self,
         base: *mut u8,
@@ -150,11 +150,11 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// See [`conduit_portals::transport::Transport::write`].
+    /// Implements [`conduit_portals::transport::Transport::write`].
     ///
     /// # Safety
     ///
-    /// Same as for that method.
+    /// The caller must guarantee what `Transport::write` requires.
     pub(super) unsafe fn write_directly(
         &mut self,
         peer: Rank,
@@ -200,11 +200,11 @@ impl<S: Scope> OfiEndpoint<S> {
         submitted
     }
 
-    /// See [`conduit_portals::transport::Transport::read`].
+    /// Implements [`conduit_portals::transport::Transport::read`].
     ///
     /// # Safety
     ///
-    /// Same as for that method.
+    /// The caller must guarantee what `Transport::read` requires.
     pub(super) unsafe fn read_directly(
         &mut self,
         peer: Rank,
