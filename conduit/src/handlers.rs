@@ -351,8 +351,8 @@ impl<M: Mode> Handlers<M> {
                 Err(_) => call.malformed(payload, bytes.len()),
             }
         };
-        // SAFETY: the caller guarantees that the mode can run the handler; the closure also captures
-        // the payload type's name, which any thread may use, and nothing else.
+        // SAFETY: the caller guarantees that the mode can run the handler; the closure also
+        // captures the payload type's name, which any thread may use, and nothing else.
         let id = unsafe { self.add::<A>(Accepts::MEDIUM, kind, types, handler) };
         Medium::new(id)
     }
