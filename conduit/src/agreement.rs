@@ -13,7 +13,7 @@ use crate::{Error, Member, Result};
 
 const CALL: &str = "attach";
 
-/// The largest number of bytes of a handler's description that are sent.
+/// The number of bytes to which a handler's description is cut before it is sent.
 const MOST: usize = 400;
 
 /// Compares the descriptions of this rank's handlers, in order, with those of all other ranks.
@@ -35,8 +35,8 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
         let first = all.next();
         all.any(|other| Some(other) != first)
     };
-    // The barrier did not match, so the lists differ in some place, at the latest where the
-    // shortest list ends.
+    // The barrier did not match, so the lists differ somewhere, at the latest where the shortest
+    // one ends.
     let at = (0..256).find(differs).unwrap_or(256);
     let own = signatures.get(at).map_or("none", String::as_str);
     let mut own = own.to_owned();

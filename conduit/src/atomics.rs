@@ -12,7 +12,7 @@ use crate::{Conduit, Handle, Result};
 /// Integer operations wrap. Floating-point results are rounded as the processor rounds them.
 /// [`Conduit::compare_swap`] compares floats bitwise: it can expect a NaN, and 0 does not equal -0.
 pub trait Atom: Copy + sealed::Sealed {
-    /// The atomic operations with one operand on this type.
+    /// The atomic operations on this type that take one operand.
     type Op: Copy + Into<ni::AtomicOp>;
     /// This type's identifier on the network.
     const TYPE: AtomicType;

@@ -20,8 +20,8 @@ use crate::{Error, Member, Result, process_code};
 /// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process
 /// with exit code 0: the other rank exits with the job's code, and the launcher reports that rank.
 ///
-/// Dropping a `Conduit` without [`finish`](Conduit::finish) abandons the other ranks and prints a
-/// warning to standard error.
+/// Dropping a `Conduit` without calling [`finish`](Conduit::finish) abandons the other ranks and
+/// prints a warning to standard error.
 ///
 /// A child process made by `fork` may only `exec` or `_exit`, because everything of the job that it
 /// inherits belongs to the rank. In the child, every call that would use the network returns
@@ -305,8 +305,8 @@ impl<M: Mode> Conduit<M> {
         self.matched("quiesce", outcome)
     }
 
-    /// Like [`Conduit::barrier`], but fails if two ranks give different ids. A rank that gives no
-    /// id matches any id.
+    /// Waits at a barrier named `id`, and fails if two ranks give different names. A rank that
+    /// gives no name, as in [`Conduit::barrier`], matches any name.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -483,7 +483,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Returns the number of credits for requests to `peer` that are available now
-    /// (`gasnet_send_credits`).
+    /// (`gasnet_send_credits` in C).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -525,8 +525,7 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.lent)
     }
 
-    /// Returns the number of times that a request to `peer` had to wait for credits
-    /// (`gasnet_credit_stalls`).
+    /// Returns how often a request to `peer` had to wait for credits (`gasnet_credit_stalls` in C).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -553,13 +552,13 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.stalls)
     }
 
-    /// Returns the number of credits in this rank's bank (`gasnet_banked_credits`).
+    /// Returns the number of credits in this rank's bank (`gasnet_banked_credits` in C).
     pub fn banked_credits(&self) -> u32 {
         self.member.engine().messages().banked_credits()
     }
 
-    /// Returns the number of credits that `peer` has revoked from this rank so far
-    /// (`gasnet_revoked_credits`).
+    /// Returns how many credits `peer` has revoked from this rank so far (`gasnet_revoked_credits`
+    /// in C).
     ///
     /// # Errors
     /// Same as [`Conduit::send_credits`].
@@ -574,8 +573,8 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // A job of one rank and a child process abandon no rank, so they print no warning. After a
-        // panic or a failure of the job, the cause has already been reported.
+        // A job of one rank or a child process abandons no rank, so it gets no warning. After a
+        // panic or a fault of the job, that has been reported already.
         let engine = self.member.engine();
         let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.job().is_child();
         if leaves && !std::thread::panicking() && engine.job().fault().is_none() {

@@ -134,10 +134,10 @@ pub enum Error {
         /// The first handler that differs, as registered on each rank.
         difference: String,
     },
-    /// Ranks gave a barrier different ids, or called different ones of
-    /// [`barrier`](crate::Conduit::barrier), [`quiesce`](crate::Conduit::quiesce) and
-    /// [`finish`](crate::Conduit::finish): all ranks get this error. Or a wait gave an id other
-    /// than the one that the ranks agreed on: only the rank that waits gets this error.
+    /// The barrier's ids differed between ranks or from the id passed to the wait, or not all ranks
+    /// made the same one of the calls [`barrier`](crate::Conduit::barrier),
+    /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
+    /// made one of these calls get the error.
     #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
         /// The call that failed.

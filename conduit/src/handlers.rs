@@ -87,9 +87,9 @@ handler_id! {
 
 /// The handlers of a rank, which [`crate::Job::attach`] registers.
 ///
-/// All ranks must add the same handlers in the same order, because ids are assigned in the order of
-/// addition, from 255 downwards. [`Handlers::next_id`] fixes an id, for example one that another
-/// library relies on.
+/// All ranks must add the same handlers in the same order, because ids are assigned in this order,
+/// from 255 downwards. [`Handlers::next_id`] fixes an id, for example one that another library
+/// relies on.
 ///
 /// Handlers run on the thread that polls, inside a call into Conduit. A handler may reply once to a
 /// request. It must not send requests, put, get, poll or wait: debug builds refuse all of these.
@@ -301,8 +301,8 @@ impl<M: Mode> Handlers<M> {
         unsafe { self.add_long(handler) }
     }
 
-    /// Returns a view for adding handlers where the mode is unknown, as in generic functions. The
-    /// view takes only handlers that are `Send` and `Sync`, because any mode can run these.
+    /// Returns a view that adds handlers where the mode is unknown, as in generic functions. It
+    /// takes only handlers that are `Send` and `Sync`, which every mode can run.
     ///
     /// ```
     /// use conduit::{Handlers, Par, Seq, Short, threads::Mode};

@@ -7,14 +7,13 @@
 //! # Concepts
 //!
 //! - *Job*: the processes of one run of a program. Each is a *rank*, numbered from 0.
-//! - *Segment*: memory that a rank attaches for all ranks to access. Positions in a segment are
-//!   byte offsets.
+//! - *Segment*: memory that a rank attaches for all ranks to access. A location in it is given as a
+//!   byte offset.
 //! - *Put*, *get*: a copy to or from any rank's segment, without that rank's participation.
-//! - *Active message*: a *request*, which runs a handler on its target, or the *reply* that this
-//!   handler may send back. A *short* carries only arguments. A *medium* also carries a payload,
-//!   which the handler receives. A *long* also carries a payload, which is stored in the target's
-//!   segment.
-//! - *Handler*: a function that a rank registers when it attaches. It runs inside those of the
+//! - *Active message*: a *request*, which runs a handler on another rank, or the *reply* that this
+//!   handler may send back. All carry arguments; a *short* carries nothing else, a *medium* also
+//!   carries a payload, and a *long* also stores a payload in the target's segment.
+//! - *Handler*: a function that a rank registers before it attaches. It runs inside this
 //!   rank's calls that poll, on the calling thread.
 //! - *Barrier*: [`Conduit::barrier`] waits for all ranks and makes completed puts visible.
 //!   Messages may still be under way.
@@ -58,9 +57,9 @@
 //! | [`ParSync`] | any thread, one at a time | `Send` | `Send` and `Sync` |
 //! | [`Par`] | any number of threads | `Send` and `Sync` | `Send` and `Sync` |
 //!
-//! The compiler therefore rejects a program that shares a [`Seq`] rank between threads, or adds a
-//! handler that another thread may not run. Implicit operations, access regions and scopes belong
-//! to the thread that started them.
+//! The compiler therefore rejects a program that shares a [`Seq`] rank between threads, or gives a
+//! rank of another mode a handler that only one thread may run. Implicit operations, access regions
+//! and scopes belong to the thread that started them.
 //!
 //! # What is safe
 //!
@@ -93,15 +92,15 @@
 //!
 //! # Errors
 //!
-//! Errors are values: an [`Error`] names the call, the calling rank, and the argument or setting
-//! concerned. A `main` that returns it prints this text. Most errors concern one call, and the
-//! program may continue. Errors that [end the job](Error#failure-of-the-job) are final: every later
-//! call that uses the network returns the same error. Some calls [return an error in
+//! Errors are values. The text of an [`Error`] names the call, the calling rank, and the argument
+//! or setting concerned; a `main` that returns the error prints this text. Most errors concern one
+//! call, and the program may continue. Errors that [end the job](Error#failure-of-the-job) are
+//! final: every later call that uses the network returns the same error. Some calls [fail in
 //! handlers](Error#calls-in-handlers).
 //!
 //! # Settings and features
 //!
-//! Settings are environment variables of the ranks, whose names begin with `CONDUIT_` or
+//! Settings are environment variables of the ranks. Their names begin with `CONDUIT_` or
 //! `GASNET_PORTAL_`. An unknown name or an unacceptable value is an error when the job starts.
 //! `conduit-run --print-settings` prints all settings with their values.
 //!
@@ -116,8 +115,7 @@
 //!   a handler may make.
 //! - [`Segment`]: this rank's own memory, with atomics that handlers may use too.
 //! - [`Handle`], [`Conduit::scope`]: operations that overlap.
-//! - [`Team`], [`Scope::team`]: collective operations of all ranks or of a subset, which may
-//!   overlap.
+//! - [`Team`], [`Scope::team`]: collective operations of all ranks or of some, which may overlap.
 //! - [`settings`]: every setting with its default and meaning.
 //! - The book in the repository (`docs/`): a tutorial, a comparison of calls by cost, and the
 //!   promises about order, visibility and progress.

@@ -192,7 +192,7 @@ impl<M: Mode> Member<M> {
         attached.map_err(|error| Error::of("attach", rank, error))
     }
 
-    /// Makes the whole memory of every rank that rank's segment. See
+    /// Turns every rank's whole memory into its segment; see
     /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective;
     /// does not poll.
     ///

@@ -8,11 +8,11 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
-/// A request needs credits, which run out if the target is behind. It then polls until there are
-/// enough credits; the `try_` forms return `false` or `None` instead.
+/// Each request takes credits, which come back when the target has handled it. If too few are left,
+/// a request polls until there are enough; the `try_` forms return `false` or `None` instead.
 impl<M: Mode> Conduit<M> {
-    /// Returns the largest payload of a medium in bytes, for requests and replies with any number
-    /// of arguments. A payload of this size is accepted, one byte more is not.
+    /// Returns the size in bytes of the largest payload of a medium, for requests and replies with
+    /// any number of arguments. A longer payload is refused.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -30,7 +30,7 @@ impl<M: Mode> Conduit<M> {
         self.member.engine().messages().max_medium(am::MAX_ARGS)
     }
 
-    /// Returns the largest payload of a long request to `target` in bytes.
+    /// Returns the size in bytes of the largest payload of a long request to `target`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -58,7 +58,7 @@ impl<M: Mode> Conduit<M> {
         Ok(engine.messages().max_long_request(target))
     }
 
-    /// Returns the largest payload of a long reply to `target` in bytes.
+    /// Returns the size in bytes of the largest payload of a long reply to `target`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

@@ -50,11 +50,12 @@ fn local<'a, T>(
 }
 
 /// Each side of a transfer is a set of ranges, described by a [`Shape`]. Both sides must have the
-/// same total number of elements, which are transferred in order. Shapes count in elements of `T`,
-/// from a given element of the local slice and from a given byte of the target's segment. Ranges
-/// that are written must not overlap; ranges that are read may overlap.
+/// same total number of elements, which are transferred in order. Shapes count in elements of `T`:
+/// those of the local side from the slice's element `first`, those of the remote side from the byte
+/// `offset` in the target's segment. Ranges that are written must not overlap; ranges that are read
+/// may.
 ///
-/// If the target is not mapped, one message carries as many ranges as fit.
+/// If the target's segment is not mapped here, each message carries as many ranges as fit.
 impl<M: Mode> Conduit<M> {
     /// Copies the ranges `from` of `source`, counted from element `first`, to the ranges `to` in
     /// `target`'s segment, counted from byte `offset`. The data is at the target when the call

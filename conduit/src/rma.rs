@@ -87,14 +87,15 @@ impl<M: Mode> Conduit<M> {
     /// Copies `source` to `offset` in `target`'s segment, then applies `op` with `operand` to the
     /// number at offset `signal` in the same segment.
     ///
-    /// When the target sees the effect of `op`, it also sees the data. If the target is not mapped
-    /// and the data fits one message, both travel in one message.
+    /// When the target sees the effect of `op`, it also sees the data.
     ///
     /// The source may be reused on return. The call does not report when the signal has been
-    /// applied; [`Conduit::quiesce`] waits for it. If the target is not mapped, it applies the
-    /// signal when it polls, as it handles messages, and the data is limited to 2 GiB minus 1 byte.
-    /// Signals are then no more ordered than messages: if a counter shows that one of two signals
-    /// has arrived, it may be either.
+    /// applied; [`Conduit::quiesce`] waits for it.
+    ///
+    /// If the target's segment is not [mapped](Conduit::window) here, the data is limited to 2 GiB
+    /// minus 1 byte, and travels in the signal's message if it fits. The target then applies the
+    /// signal when it polls. Such signals are no more ordered than messages: a counter that shows
+    /// one of two signals does not say which of them has arrived.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -769,8 +770,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once and returns the number of operations that have completed. Their handles become
-    /// [`Handle::DONE`].
+    /// Polls once and returns how many of the operations under way have completed. Their handles
+    /// become [`Handle::DONE`].
     ///
     /// # Errors
     /// Same as [`Conduit::poll`] and [`Conduit::wait_all`].
@@ -961,7 +962,7 @@ impl<M: Mode> Conduit<M> {
         self.done("begin_region", self.member.engine().rma().begin_region())
     }
 
-    /// Closes the access region and returns the handle of its operations.
+    /// Closes the access region and returns one handle for all of its operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

@@ -1,5 +1,5 @@
-//! Scopes: safe overlapping puts, gets and atomics on borrowed buffers, which complete before the
-//! scope ends.
+//! Scopes: safe, overlapping puts, gets and atomics. They use borrowed buffers and complete before
+//! the scope ends.
 
 use std::marker::PhantomData;
 
@@ -48,8 +48,8 @@ impl<M: Mode> Drop for Region<'_, M> {
 }
 
 impl<M: Mode> Conduit<M> {
-    /// Runs `f`, which starts puts, gets and atomics on borrowed buffers, and returns when all of
-    /// them have completed.
+    /// Runs `f`, which may start operations on borrowed buffers. Returns once all of them have
+    /// completed.
     ///
     /// A scope is an access region: scopes do not nest, and implicit operations started inside a
     /// scope belong to it. A scope belongs to the thread that opened it; other threads must open

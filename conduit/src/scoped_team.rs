@@ -15,8 +15,8 @@ use crate::{Result, Scope, Team};
 /// all of these operations have completed when the scope ends.
 ///
 /// Operations may overlap with each other, with those of other teams, and with puts, gets and
-/// atomics. All ranks of the team must start the same operations in the same order, including
-/// blocking calls outside the scope.
+/// atomics. All ranks of the team must start the same operations in the same order; blocking calls
+/// outside the scope count too.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -77,14 +77,14 @@ impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team belongs to a
-    /// job other than the scope's.
+    /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team and the
+    /// scope belong to different jobs.
     pub fn team<'c>(&'scope self, team: &'scope Team<'c, M>) -> Result<ScopedTeam<'scope, 'c, M>> {
         // The scope waits for operations of its own job only.
         if !std::ptr::eq(self.conduit, team.conduit) {
             return team.refuse(
                 "Scope::team",
-                "the team belongs to a job other than the scope's".to_owned(),
+                "the team and the scope belong to different jobs".to_owned(),
             );
         }
         let (borrows, thread) = (PhantomData, PhantomData);

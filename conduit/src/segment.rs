@@ -17,10 +17,10 @@ use crate::{Atom, Conduit, Error, Network, Result};
 /// This rank's segment, returned by [`Conduit::segment`] or, in a handler, by
 /// [`Call::segment`](crate::Call::segment). Offsets are in bytes from its start.
 ///
-/// Other ranks put to and get from the same memory. If another rank writes bytes while this rank
-/// copies them, the copy's content is unspecified. To order such accesses, use barriers, messages
-/// or atomics. Handlers may call every method of a segment, except for atomics that a network
-/// device performs.
+/// Other ranks put to and get from the same memory. If one of them writes bytes while they are
+/// copied here, the copy's content is unspecified; programs order such accesses with barriers,
+/// messages or atomics. Handlers may call every method of a segment, except for the atomics if a
+/// network device performs them.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -99,8 +99,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         self.len() == 0
     }
 
-    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. The
-    /// pointer stays valid as long as the [`Conduit`] exists.
+    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. It
+    /// stays valid as long as the [`Conduit`] exists.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

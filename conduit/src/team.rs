@@ -15,12 +15,12 @@ use crate::{Conduit, Result};
 /// A group of ranks that perform collective operations together: all ranks of the job
 /// ([`Conduit::team`]), or a subset.
 ///
-/// Every operation is collective over the team: all ranks of the team must make the same calls in
-/// the same order, with values of the same length. [`Team::split`] and [`Team::create`] are
-/// collective over the parent team. These two and [`Team::barrier`] wait for all ranks; a rank may
-/// return from any other operation before other ranks have called it. Rank arguments are ranks of
-/// the team, except for [`Team::create`]. A rank may belong to many teams, whose operations are
-/// independent of each other. Dropping a team leaves it without waiting.
+/// Every operation is collective over the team: all its ranks must call the same operations in the
+/// same order, with values of the same length. [`Team::split`] and [`Team::create`] are collective
+/// over the parent team and wait for all of it, as [`Team::barrier`] waits for all of the team. Any
+/// other operation may return before other ranks have called it. Rank arguments are ranks of the
+/// team. A rank may belong to many teams, whose operations are independent. Dropping a team leaves
+/// it without waiting.
 ///
 /// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
 ///
@@ -183,10 +183,10 @@ impl<'c, M: Mode> Team<'c, M> {
         self.join("split", join)
     }
 
-    /// Creates teams from lists of members. Each rank passes the members of its own new team, which
-    /// include this rank, as ranks of the job in the new team's order. All members of a team must
-    /// pass the same list. A rank that passes an empty list joins no team and gets `None`. Waits
-    /// for all ranks of this team.
+    /// Creates teams from lists of members. Each rank passes the members of its new team, including
+    /// itself, as ranks of the job. Their order in the list is their order in the new team. All
+    /// members of a team must pass the same list. A rank that passes an empty list joins no team
+    /// and gets `None`. Waits for all ranks of this team.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -287,8 +287,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
-    /// Splits `all` of rank `root` into equal shares, in rank order, and copies each rank's share
-    /// to its `own`. `all` of the other ranks is ignored.
+    /// Divides the values that the rank `root` passes in `all` among all ranks, in rank order: each
+    /// rank receives as many values as its `own` holds. Other ranks' `all` is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -315,8 +315,8 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
-    /// Collects every rank's `own` in `all` of rank `root`, in rank order. `all` of the other ranks
-    /// is ignored.
+    /// Collects the values in every rank's `own`, in rank order, in the `all` of the rank `root`.
+    /// Other ranks' `all` is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -343,7 +343,7 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_gather(CollectiveCall::waiting("gather"), Some(root), own, all) }
     }
 
-    /// Like [`Team::gather`], but collects the values in `all` of every rank.
+    /// Like [`Team::gather`], but every rank receives the values in its `all`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -371,14 +371,14 @@ impl<'c, M: Mode> Team<'c, M> {
         unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
-    /// Splits `source` into equal shares, in rank order, and sends each rank its share. Stores the
-    /// shares that this rank receives in `result`, in the order of their senders.
+    /// Sends each rank its share of `source`, and receives a share from each rank in `result`. Both
+    /// hold the shares in rank order.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
     /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
     /// let team = conduit.team();
-    /// // Each rank sends (its number, the receiver's number) to each rank.
+    /// // Each rank sends its own number and the receiver's to each rank.
     /// let source: Vec<_> = (0..team.size()).map(|to| [team.rank(), to]).collect();
     /// let mut result = vec![[0; 2]; source.len()];
     /// team.exchange(&source, &mut result)?;

@@ -5,17 +5,17 @@ use crate::CreditByte;
 /// A flow control algorithm, for one rank and all of its peers. All ranks of a job must use the
 /// same algorithm with the same settings.
 ///
-/// Terms: a *loan* is the credits that we have lent to a peer; *send credits* are the credits that
-/// a peer has lent to us, available plus in flight. Apart from messages in transit, our send
-/// credits equal the peer's loan to us.
+/// Terms: a peer's *loan* consists of the credits that we have lent to it; *send credits* are the
+/// credits that a peer has lent to us, whether available or in flight. Apart from messages in
+/// transit, our send credits equal the peer's loan to us.
 ///
-/// Peers are ranks. Where the engine names the peer ([`take`](FlowControl::take) and the queries),
-/// it must be a rank of the job, which the engine has checked; where a message comes from the
-/// network, an unknown peer is an error.
+/// Peers are ranks. Where the engine chooses the peer ([`take`](FlowControl::take) and the
+/// queries), the engine must have checked that the peer is a rank of the job; where the peer is the
+/// source of a message, an unknown peer is an error.
 pub trait FlowControl {
     /// Sender: takes `credits`, which must be from 1 to [`MAX_CREDITS`](crate::MAX_CREDITS), for a
-    /// request to `peer`. Returns the byte that the request must carry. More credits than a full
-    /// medium costs may be more than the peer ever lends.
+    /// request to `peer`. Returns the byte that the request must carry. `credits` should not exceed
+    /// the cost of a full medium, because the peer may never lend more than that.
     ///
     /// # Errors
     /// Returns [`Short`] if too few of the credits that the peer has lent are available. Nothing
@@ -26,12 +26,12 @@ pub trait FlowControl {
     /// Panics if `peer` is not a rank of the job.
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short>;
 
-    /// Sender: returns how many credits are *ready* to be taken for requests to `peer` without a
-    /// call for each. Ready means that [`take`](FlowControl::take) would give each request a
-    /// [plain](CreditByte::is_plain) byte, and that [nothing is stale](FlowControl::is_stale) or
-    /// staleness doesn't matter. It doesn't as long as at most `trusted` credits are in flight. The
-    /// credits stay ready until any method other than [`take_ready`](FlowControl::take_ready) is
-    /// called. A result of 0 says nothing about what `take` would do.
+    /// Sender: returns how many credits are *ready*: one call may take them for many requests to
+    /// `peer`. Credits are ready if [`take`](FlowControl::take) would give each request a
+    /// [plain](CreditByte::is_plain) byte, and if [nothing is stale](FlowControl::is_stale) or so
+    /// few credits (at most `trusted`) are in flight that staleness does not matter. The credits
+    /// stay ready until any method other than [`take_ready`](FlowControl::take_ready) is called. A
+    /// result of 0 says nothing about what `take` would do.
     ///
     /// # Panics
     /// Same as [`take`](FlowControl::take).
@@ -78,7 +78,7 @@ pub trait FlowControl {
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte;
 
     /// Receiver: handles `requests` requests from `peer` at once, all with
-    /// [plain](CreditByte::is_plain) bytes. Their credits go back unchanged. Returns whether one of
+    /// [plain](CreditByte::is_plain) bytes. Exactly their credits go back. Returns whether one of
     /// the replies has to report that this rank has ended an epoch.
     #[inline]
     #[must_use]
@@ -96,9 +96,9 @@ pub trait FlowControl {
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation>;
 
     /// Sender: handles coalesced replies from `peer`, which together bring back `credits` credits.
-    /// `epochs` of the replies report that the peer has ended an epoch. It is unknown which ones
-    /// they are, so they are treated as the first ones. Thus all the credits count as in use at the
-    /// end of these epochs, as they were as far as the sender knew.
+    /// `epochs` of the replies report that the peer has ended an epoch. It is unknown which replies
+    /// do, so the first ones are assumed to: all `credits` then count as in use when these epochs
+    /// end, which is what the sender believed at the time.
     ///
     /// # Errors
     /// Same as [`settle`](FlowControl::settle).
@@ -125,7 +125,7 @@ pub trait FlowControl {
 
     /// Sender: returns whether credits that came back without a message should be
     /// [settled](FlowControl::settle_many) before `credits` are taken, because otherwise the
-    /// request would stall, or more credits would seem to be in use than are.
+    /// request would stall, or more credits would seem to be in use than really are.
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         self.available(peer) < u32::from(credits)
@@ -134,7 +134,7 @@ pub trait FlowControl {
     /// Returns the number of send credits that could be taken now for requests to `peer`.
     fn available(&self, peer: u32) -> u32;
 
-    /// Returns the number of send credits that were taken and not yet brought back.
+    /// Returns the number of send credits that have been taken and have not come back yet.
     fn in_flight(&self, peer: u32) -> u32;
 
     /// Returns the number of this rank's credits that `peer` has, as far as is known. Credits that
@@ -173,7 +173,7 @@ pub enum System {
     },
 }
 
-/// The error that there are too few credits for a request at the moment.
+/// At the moment, too few credits are available for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{missing} credits are missing")]
 pub struct Short {
@@ -186,7 +186,7 @@ pub struct Short {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The sender is not a rank of the job.
-    #[error("received credits from rank {peer}, the job has {ranks} ranks")]
+    #[error("received credits from rank {peer}, but the job has {ranks} ranks")]
     UnknownPeer {
         /// The rank that sent them.
         peer: u32,
@@ -194,7 +194,7 @@ pub enum Violation {
         ranks: u32,
     },
     /// More credits came back than requests had taken.
-    #[error("rank {peer} gave back {returned} credits, only {in_flight} are in flight to it")]
+    #[error("rank {peer} gave back {returned} credits, but only {in_flight} are in flight to it")]
     TooManyReturned {
         /// The rank.
         peer: u32,
@@ -212,7 +212,7 @@ pub enum Violation {
         extra: u8,
     },
     /// A return gave back more credits than the peer has above the minimum.
-    #[error("rank {peer} returned {returned} credits, it could spare at most {most}")]
+    #[error("rank {peer} returned {returned} credits, but could spare at most {most}")]
     ReturnBelowMinimum {
         /// The rank.
         peer: u32,

@@ -1,8 +1,8 @@
-//! The poll, which serves all events of SYS, some of SAFE, and those of AM only while the resources
-//! for a reply are reserved.
+//! The poll. By default it serves all events of the queue SYS, and a limited number of those of
+//! SAFE and AM. It takes a request (from AM) only while the resources for its reply are reserved.
 //!
-//! The poll routes events to their subjects by queue, tag and role. Code in a network's loop is
-//! force-inlined, because a function call per message is expensive.
+//! The poll routes events to their subjects by queue, tag and role. Sinks are force-inlined into
+//! the network's loop, because a function call per message is expensive.
 
 use crate::barrier::state::receive;
 use crate::engine::Engine;
@@ -16,10 +16,10 @@ use crate::ni::{Event, Ni, Outcome, Ready};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Serves the network once: system messages, then completions and replies, then requests. Runs
-    /// handlers.
+    /// Serves the network once: system messages, then completions and replies, then requests.
+    /// Handlers run inside this call.
     ///
-    /// Fails in handlers.
+    /// Returns an error if called in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -29,8 +29,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    /// Polls as [`Engine::poll`] does, and returns whether anything was found. For callers that do
-    /// other work if nothing was found.
+    /// Polls like [`Engine::poll`], but does not yield if nothing was found, and returns whether
+    /// anything was. For callers that have other work to do.
     #[inline]
     pub fn poll_some(&self) -> Result<bool> {
         self.check_outside("poll", am::Operation::Poll)?;

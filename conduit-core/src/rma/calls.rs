@@ -14,11 +14,11 @@ use crate::rma::implicit::Class;
 use crate::rma::transfer::Transfer;
 use crate::threads::Mode;
 
-/// Maximum size of a value call's value, in bytes.
+/// Maximum size in bytes of the values that calls take or return directly.
 const VALUE: usize = size_of::<u64>();
 
-/// Returns the `bytes` (1 to 8) low-order bytes of a value in this machine's order, as a put of a
-/// value sends them.
+/// Returns the `bytes` (1 to 8) low-order bytes of a value, in this machine's byte order, as the
+/// source of a put.
 ///
 /// # Errors
 /// If `bytes` is 0 or more than 8.
@@ -48,7 +48,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), "put", target, offset, source.len())?;
-        // SAFETY: the range was checked by `remote`; the source is borrowed.
+        // SAFETY: the range was checked by `remote_access`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), "get", target, offset, len)?;
-        // SAFETY: the range was checked by `remote`; the destination is mutably borrowed.
+        // SAFETY: the range was checked by `remote_access`; the destination is mutably borrowed.
         if unsafe { segment.load(offset, base, len) } {
             return Ok(());
         }
@@ -101,7 +101,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             offset,
             source.len(),
         )?;
-        // SAFETY: the range was checked by `remote`; the source is borrowed.
+        // SAFETY: the range was checked by `remote_access`; the source is borrowed.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
         }
@@ -124,8 +124,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// was not started because it would have blocked.
     ///
     /// # Safety
-    /// `[source, source + len)` must be valid for reads, and must not be written, until the handle,
-    /// or this thread's implicit puts (or access region), have been synchronised.
+    /// `[source, source + len)` must be valid for reads, and must not be written, until the put has
+    /// been synchronised: through its handle or, if it is implicit, with this thread's implicit
+    /// puts or its access region.
     #[inline(always)]
     pub unsafe fn put_nb_bulk(
         self,
@@ -141,12 +142,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: the range was checked by `remote`; the caller guarantees the source.
+        // SAFETY: the range was checked by `remote_access`; the caller guarantees that the source
+        // is valid.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: the caller guarantees the source until the put has been synchronised.
+        // SAFETY: the caller guarantees that the source stays valid until the put has been
+        // synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -163,8 +166,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ///
     /// # Safety
     /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
-    /// written, until the handle, or this thread's implicit gets (or access region), have been
-    /// synchronised.
+    /// written, until the get has been synchronised: through its handle or, if it is implicit, with
+    /// this thread's implicit gets or its access region.
     #[inline(always)]
     pub unsafe fn get_nb(
         self,
@@ -180,13 +183,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: the range was checked by `remote`; the caller guarantees the destination.
+        // SAFETY: the range was checked by `remote_access`; the caller guarantees that the
+        // destination is valid.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
         let base = destination;
         let local = Local::Destination { base, len };
-        // SAFETY: the caller guarantees the destination until the get has been synchronised.
+        // SAFETY: the caller guarantees that the destination stays valid until the get has been
+        // synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -199,7 +204,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sets `len` bytes at `offset` in the target's segment and waits for completion.
+    /// Sets `len` bytes at `offset` in the target's segment to `byte`, and waits for completion.
     pub fn memset(self, target: Rank, offset: usize, byte: u8, len: usize) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
         let handle =
@@ -207,8 +212,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts setting `len` bytes at `offset` in the target's segment. This counts as a put.
-    /// Returns `None` if the put was not started because it would have blocked.
+    /// Starts setting `len` bytes at `offset` in the target's segment to `byte`. This counts as a
+    /// put. Returns `None` if the put was not started because it would have blocked.
     pub fn memset_nb(
         self,
         target: Rank,
@@ -222,7 +227,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.start_memset(operation, target, offset, byte, len, completion, blocking)
     }
 
-    /// Reads a value of `bytes` (1 to 8) bytes, zero-extended, and waits for it.
+    /// Reads a value of `bytes` (1 to 8) bytes, waits for it, and returns it zero-extended.
     #[inline]
     pub fn get_value(self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         let mut value = [0; VALUE];
@@ -254,7 +259,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
         if !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window, as `remote` has checked.
+            // SAFETY: the range lies in the window, as `remote_access` has checked.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
@@ -272,11 +277,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a transfer that is not a copy to or from mapped memory. With `reusable`, the local
-    /// memory is no longer used on return.
+    /// Starts a transfer that is not a copy to or from mapped memory. If `reusable` is set, the
+    /// call returns only when the local memory is no longer used.
     ///
     /// # Safety
-    /// Same as [`Calls::transfer`]; with `reusable`, the conditions need to hold only until return.
+    /// Same as [`Calls::transfer`]; if `reusable` is set, the conditions need to hold only until
+    /// the call returns.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
         self,
@@ -296,7 +302,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         let started =
-            // SAFETY: the caller guarantees the local memory.
+            // SAFETY: the caller guarantees that the local memory is valid.
             unsafe { self.transfer(operation, remote, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started
             && reusable

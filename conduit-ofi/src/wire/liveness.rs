@@ -1,11 +1,11 @@
-//! Detection of dead peers. A peer must answer whatever it is sent within a bounded time, if only
-//! by answering a ping. Some providers of libfabric report a dead peer; others report it late or
-//! never.
+//! Detection of dead peers. Whatever a peer is sent, something must come back from it within a
+//! bounded time (the dead time), if only the answer to a ping. Some providers of libfabric report a
+//! dead peer; others report it late or never.
 
 /// Monotonic time in nanoseconds, from an arbitrary start.
 pub(crate) type Nanos = u64;
 
-/// The number of checks of a peer per dead time.
+/// How often each peer is checked in the dead time.
 pub(crate) const CHECKS: u64 = 8;
 
 /// The result of a check.
@@ -18,7 +18,8 @@ pub(crate) enum Verdict {
     Dead,
 }
 
-/// The liveness of a peer. Between two checks only two flags change.
+/// The liveness of a peer. Between two checks only flags change, so that sending and receiving cost
+/// little.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Liveness {
     /// Whether something was sent to the peer since the last check.

@@ -1,4 +1,4 @@
-//! The implementation of the [`Ni`] contract: its calls, with checks.
+//! The implementation of [`Ni`]: its calls, which check their arguments.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,8 @@ use crate::matching::over_limit;
 
 /// The longest wait inside the library.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
-/// A wait that is shorter than a millisecond, the resolution of the library's waits.
+/// The longest sleep if less than a millisecond, the resolution of the library's waits, is left to
+/// wait.
 const SHORT_WAIT: Duration = Duration::from_micros(20);
 
 /// The arguments that put and get have in common.
@@ -135,7 +136,8 @@ impl<M: Mode> Portals4<M> {
                 return;
             }
             if Instant::now() >= end {
-                // A peer is dead: only closing the interface revokes the operations sent to it.
+                // A peer must be dead, and only closing the interface revokes the operations sent
+                // to it.
                 return self.interface.close();
             }
             for number in 0..usize::from(QUEUES) {

@@ -1,12 +1,12 @@
-//! Handover of a rank's memory to its peers: each peer asks the rank for the descriptor of its
-//! memory over a socket.
+//! Handover of a rank's memory to its peers: over a socket, each peer asks the rank for the file
+//! descriptor of that memory.
 //!
-//! A file that another process has open can also be opened through `/proc`, but only with
+//! The alternative would be to open another process's file through `/proc`, but this requires
 //! permission to inspect that process. That permission is missing between sibling user namespaces
 //! (unprivileged containers, one for each rank) and where tracing is forbidden. Handing over a
 //! descriptor (`SCM_RIGHTS`) does not require it.
 //!
-//! The socket has an abstract name, which leaves nothing behind. Any process in the network
+//! The socket has an abstract name, which leaves no file behind. Any process in the network
 //! namespace can use such a name, so a connection proves nothing about the peer. Therefore both
 //! sides send a secret from the bootstrap information, which only the job's ranks know. User ids
 //! are compared as well, unless the peer's user is unknown in this user namespace.
@@ -103,7 +103,7 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
-        // Failure is not an error: valgrind and system call filters may not support such
+        // The rank continues without it: valgrind and system call filters may not support such
         // descriptors.
         let process = pidfd_open(getpid(), PidfdFlags::empty())
             .inspect_err(|error| tracing::warn!(%error, "cannot open a process descriptor; peers will not notice the end of this rank"));
@@ -140,10 +140,10 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Fails the connections that are still pending.
+        // This also fails the connections that are still pending.
         let stopped = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (stopped, self.thread.take()) {
-            // An error would mean that the thread panicked, and then it has ended, too.
+            // An error means that the thread has panicked, so it has ended too.
             let _ = thread.join();
         }
     }
@@ -178,8 +178,8 @@ fn answer(
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
         let answer = [IoSlice::new(&address.answer)];
         match rustix::net::sendmsg(peer, &answer, &mut control, SendFlags::NOSIGNAL) {
-            // Too many of this user's descriptors are in flight. Peers are about to receive them,
-            // so this tries again.
+            // Too many of this user's descriptors are in flight. Try again, because peers are about
+            // to receive them.
             Err(rustix::io::Errno::TOOMANYREFS) => thread::sleep(PAUSE),
             Err(rustix::io::Errno::INTR) => {}
             sent => return sent.map(drop).map_err(io::Error::from),
@@ -199,8 +199,7 @@ pub(super) fn ask(address: &Address, patience: Duration) -> io::Result<Handed> {
     let begun = Instant::now();
     loop {
         match ask_once(address, patience) {
-            // The peer has moved on to another rank, because this process was too slow, so it asks
-            // again.
+            // This process was too slow, so the peer has moved on to another rank. Ask again.
             Err(error) if is_passing(&error) && begun.elapsed() < patience => thread::sleep(PAUSE),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 return Err(io::Error::other(format!(

@@ -32,7 +32,7 @@ pub(super) struct Attempt {
     pub(super) duplicates: u32,
 }
 
-/// The state of the relation with a peer.
+/// The state of the session with a peer.
 #[derive(Debug)]
 pub(super) enum PeerState {
     /// There is no session.
@@ -69,7 +69,7 @@ impl Peers {
         }
     }
 
-    /// Returns the maximum number of peers that the table may have.
+    /// Returns the maximum number of peers in the table.
     pub(super) fn limit(&self) -> u32 {
         self.limit
     }

@@ -1,8 +1,8 @@
 //! Determines which ranks share a host, and which ranks share a machine.
 //!
-//! A host is a set of ranks that can share memory. By default, ranks belong to the same host if
-//! they run on the same boot of the same machine, in the same network namespace and with the same
-//! host name. `CONDUIT_HOST` overrides this.
+//! A host is a set of ranks that can share memory. They run on the same boot of the same machine,
+//! under the same host name, and in the same network namespace, in which they find each other.
+//! `CONDUIT_HOST` overrides this.
 //!
 //! A machine, identified by its boot id, may run several hosts, such as containers. Ranks that spin
 //! on the same machine compete for its processors, whether or not they share memory.
@@ -31,16 +31,16 @@ pub(super) struct Survey {
     /// The smallest share that any rank has of the memory of its machine or control group, in
     /// bytes. The same on every rank.
     share: usize,
-    /// The largest size of shared memory, in bytes, that every rank may have so that all ranks of
-    /// its host can map it. The same on every rank.
+    /// How many bytes of shared memory each rank can have so that all ranks of its host can map
+    /// them; the same on every rank.
     mappable: usize,
 }
 
-/// The number of idle polls before a rank yields if processors are oversubscribed. It is small
-/// because a spinning rank may keep the rank that it waits for from running.
+/// Idle polls before a rank yields if processors are oversubscribed: a spinning rank may take the
+/// processor of the rank that it waits for.
 const OVERSUBSCRIBED_SPIN: u32 = 1;
-/// The number of yields before a rank sleeps if processors are oversubscribed: enough for a few
-/// rounds through all ranks of a processor.
+/// Yields before a rank sleeps in that case, enough for a few rounds through all ranks that share a
+/// processor.
 const OVERSUBSCRIBED_YIELDS: u32 = 200;
 /// The share of available memory that all segments together may take. GASNet's largest segment has
 /// the same default.
@@ -260,7 +260,7 @@ fn boot() -> io::Result<String> {
 /// Returns a name for this process's host.
 fn identity() -> io::Result<String> {
     let boot = boot()?;
-    // The inode of the file identifies the namespace; the inode of the link to the file does not.
+    // The number of the namespace is that of the file itself, so the link to it is followed.
     let namespace = fs::metadata("/proc/self/ns/net")?;
     let name = rustix::system::uname();
     Ok(format!(

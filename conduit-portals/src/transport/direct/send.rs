@@ -21,11 +21,11 @@ struct LocalPart {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Submits a put as a direct write; returns `None` if it has to go by message.
+    /// Submits a put as a direct write. Returns `None` if it must be sent as a message instead.
     ///
     /// # Safety
-    /// Same as for [`conduit_core::ni::Ni::put`]; `memory` must be the put's piece of its
-    /// descriptor.
+    /// Same as for [`conduit_core::ni::Ni::put`]; `memory` must be the address of the put's source,
+    /// which must lie in its descriptor.
     pub(crate) unsafe fn put_direct(
         &mut self,
         put: &Put,
@@ -60,11 +60,11 @@ impl<T: Transport> Inner<T> {
         })
     }
 
-    /// Submits a get as a direct read; returns `None` if it has to go by message.
+    /// Submits a get as a direct read. Returns `None` if it must be sent as a message instead.
     ///
     /// # Safety
-    /// Same as for [`conduit_core::ni::Ni::get`]; `memory` must be the get's piece of its
-    /// descriptor.
+    /// Same as for [`conduit_core::ni::Ni::get`]; `memory` must be the address of the get's
+    /// destination, which must lie in its descriptor.
     pub(crate) unsafe fn get_direct(
         &mut self,
         get: &Get,
@@ -156,12 +156,13 @@ impl<T: Transport> Inner<T> {
                 Some(Err(SubmitError::Again))
             }
             Refused::Dead => Some(Err(self.dead(operation, peer))),
-            // An operation by message that has no such rank is refused again, with an error.
+            // If there is no such rank, sending the message fails too, and then with an error.
             Refused::TooLong | Refused::NoSuchRank => None,
         }
     }
 
-    /// Completes an operation without bytes at once, because the entry would take it.
+    /// Completes an operation of length 0 at once: the entry accepts it, and there is nothing to
+    /// transfer.
     fn complete_empty(&mut self, own: &LocalPart) {
         let event = own.end.event(own.token, Completion::done(0));
         self.portals.counters.direct += 1;

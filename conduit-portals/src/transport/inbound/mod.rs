@@ -29,8 +29,8 @@ pub(super) struct Held {
 
 impl Index {
     /// Returns whether messages can be matched. The rank may be about to append the first entry of
-    /// an index that it has just opened, so the progress thread leaves messages to such an index to
-    /// the rank.
+    /// an index that it has just opened, so the progress thread does not match messages to such an
+    /// index, but holds them for the rank.
     #[inline]
     fn is_ready(&self, on_progress_thread: bool) -> bool {
         self.open.is_some() && (self.used || !on_progress_thread)
@@ -42,8 +42,8 @@ impl Index {
 pub(super) struct InUse {
     pub(super) id: EntryId,
     count: u32,
-    /// The tag for its `Free` event, if it has left its list. The event is raised after its last
-    /// message.
+    /// If the entry has left its list: the tag of its `Free` event, which is raised once no message
+    /// uses the entry any more.
     free: Option<u64>,
 }
 
@@ -156,7 +156,8 @@ impl Portals {
         }
     }
 
-    /// Raises the entry's `Free` event, once all its messages are in the queue.
+    /// Raises the entry's `Free` event, or leaves this to the end of the entry's last use if
+    /// messages still use it.
     fn freed(&mut self, index: u8, hit: &Hit) {
         if !hit.unlinked
             || hit.location != Location::Managed

@@ -9,9 +9,10 @@ use crate::protocol::link::IdleLink;
 
 /// Number of steps in a sweep. Each step wakes a sleeping rank.
 const SWEEP_STEPS: u64 = 16;
-/// A rank with very many idle links checks one per this interval, on average.
+/// The shortest time between steps. A rank with very many idle links checks one link in this time,
+/// on average.
 const MIN_INTERVAL: Nanos = 1_000_000;
-/// Maximum number of idle links checked in one call after a time without checks.
+/// Maximum number of idle links checked in one step, even if it makes up for missed ones.
 const MAX_CHECKS: u64 = 256;
 
 /// The idle links of a rank, in one array without gaps.
@@ -19,9 +20,9 @@ const MAX_CHECKS: u64 = 256;
 /// Nothing is outstanding to the peer of an idle link, but a rank may wait for that peer to send
 /// something, so its death has to be detected. A sweep therefore checks all idle links in a quarter
 /// of the keep-alive time, and reopens a link for a probe if its peer has been silent for half of
-/// the keep-alive time. One timer serves all idle links. Because links come and go, a single sweep
-/// may miss one, but no two consecutive sweeps do, so every peer is probed within the keep-alive
-/// time.
+/// the keep-alive time. One timer serves all idle links. Because links come and go, one sweep may
+/// miss a link, but two consecutive sweeps never both miss it, so every peer is probed within the
+/// keep-alive time.
 #[derive(Debug, Default)]
 pub(super) struct IdleLinks {
     entries: Vec<IdleLink>,
@@ -31,7 +32,7 @@ pub(super) struct IdleLinks {
     next_check: Nanos,
 }
 
-/// Returns the duration of a sweep over all idle links, unless there are very many.
+/// Returns the time in which a sweep checks all idle links. With very many links it takes longer.
 fn sweep_time(config: &Config) -> Nanos {
     config.keep_alive() / 4
 }
@@ -68,7 +69,7 @@ impl IdleLinks {
         (sweep_time(config) / checks).max(MIN_INTERVAL)
     }
 
-    /// Returns the number of links to check after such an interval.
+    /// Returns the number of links to check in one step, given the interval between steps.
     fn checks_per(&self, interval: Nanos, config: &Config) -> u64 {
         let share = (self.entries.len() as u64 * interval).div_ceil(sweep_time(config));
         share.min(interval / MIN_INTERVAL).max(1)
