@@ -193,7 +193,7 @@ impl Socket {
             let _ = system::set(fd, Number::Join, 1);
         }
         let buffers = set_buffers(&socket, options).map_err(failed("cannot read buffer sizes"))?;
-        bind(&socket, options, &options.ports).map_err(failed("cannot bind a socket"))?;
+        bind(&socket, options).map_err(failed("cannot bind a socket"))?;
         let local = socket
             .local_addr()
             .map_err(failed("cannot read the port"))?
@@ -568,21 +568,14 @@ fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     set_buffers(&socket, options)?;
     // The socket is never read: it gets the smallest receive buffer.
     socket.set_recv_buffer_size(1)?;
-    // A single port is the main socket's.
-    let is_range = options.ports.start() < options.ports.end();
-    let any = Options::ANY_PORT;
-    bind(
-        &socket,
-        options,
-        if is_range { &options.ports } else { &any },
-    )?;
+    bind(&socket, options)?;
     socket.connect(&(*to).into())?;
     Ok(socket.into())
 }
 
-/// Binds a socket to a free port of a range. The processes of a host begin at different ports.
-fn bind(socket: &RawSocket, options: &Options, ports: &RangeInclusive<u16>) -> io::Result<()> {
-    let (first, last) = (*ports.start(), *ports.end());
+/// Binds a socket to a free port of its range. The processes of a host begin at different ports.
+fn bind(socket: &RawSocket, options: &Options) -> io::Result<()> {
+    let (first, last) = (*options.ports.start(), *options.ports.end());
     let count = u32::from(last - first) + 1;
     let begin = std::process::id() % count;
     for at in 0..count {
