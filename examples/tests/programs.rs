@@ -10,12 +10,12 @@ use conduit_run::Launch;
 
 const HEAT: &str = env!("CARGO_BIN_EXE_heat");
 const WORDCOUNT: &str = env!("CARGO_BIN_EXE_wordcount");
-const HELLO: &str = env!("CARGO_BIN_EXE_hello");
-const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
+pub(crate) const HELLO: &str = env!("CARGO_BIN_EXE_hello");
+pub(crate) const HISTOGRAM: &str = env!("CARGO_BIN_EXE_histogram");
 const KV: &str = env!("CARGO_BIN_EXE_kv");
-const MAP: &str = env!("CARGO_BIN_EXE_map");
-const PLATES: &str = env!("CARGO_BIN_EXE_plates");
-const RING: &str = env!("CARGO_BIN_EXE_ring");
+pub(crate) const MAP: &str = env!("CARGO_BIN_EXE_map");
+pub(crate) const PLATES: &str = env!("CARGO_BIN_EXE_plates");
+pub(crate) const RING: &str = env!("CARGO_BIN_EXE_ring");
 const TOUR: &str = env!("CARGO_BIN_EXE_tour");
 
 /// Runs a job, and returns its exit code and the lines that its ranks wrote.

@@ -2,15 +2,15 @@
 
 use std::path::Path;
 
-use crate::programs::job;
+use crate::programs::{HELLO, HISTOGRAM, MAP, PLATES, RING, job};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PROGRAMS: [(&str, &str); 5] = [
-    ("hello", env!("CARGO_BIN_EXE_hello")),
-    ("ring", env!("CARGO_BIN_EXE_ring")),
-    ("histogram", env!("CARGO_BIN_EXE_histogram")),
-    ("map", env!("CARGO_BIN_EXE_map")),
-    ("plates", env!("CARGO_BIN_EXE_plates")),
+    ("hello", HELLO),
+    ("ring", RING),
+    ("histogram", HISTOGRAM),
+    ("map", MAP),
+    ("plates", PLATES),
 ];
 
 fn read(path: &str) -> String {

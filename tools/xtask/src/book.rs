@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::build::Cargo;
+use crate::command;
 
 /// Build the book from the pages in docs: target/book/index.html (needs mdbook)
 #[derive(Debug, Clone, Args)]
@@ -25,11 +26,7 @@ impl Book {
             is_installed(),
             "mdbook not found; install it with `cargo install --locked mdbook`"
         );
-        let status = command(&Cargo::new())
-            .args(self.open.then_some("--open"))
-            .status()?;
-        ensure!(status.success(), "mdbook: {status}");
-        Ok(())
+        command::run(build(&Cargo::new()).args(self.open.then_some("--open")))
     }
 }
 
@@ -40,7 +37,7 @@ pub(crate) fn is_installed() -> bool {
 }
 
 /// Returns the command that builds the book.
-pub(crate) fn command(cargo: &Cargo) -> Command {
+pub(crate) fn build(cargo: &Cargo) -> Command {
     let mut command = Command::new("mdbook");
     command.arg("build").arg(cargo.root().join("docs"));
     command

@@ -129,7 +129,7 @@ fn lints(cargo: &Cargo, steps: &mut Steps) -> Result<()> {
         println!("=== no mdbook here: the book is not built");
         return Ok(());
     }
-    steps.command("the book", &mut book::command(cargo))
+    steps.command("the book", &mut book::build(cargo))
 }
 
 pub(super) fn tests(

@@ -9,16 +9,19 @@ use crate::workspace::{ROOT, git, read};
 /// The page that maps subjects to files. All of its paths are relative to the workspace's folder.
 const OVERVIEW: &str = "docs/overview.md";
 
-/// Returns the texts between backticks on a single line of a page, except in code blocks.
-fn quoted(text: &str) -> Vec<&str> {
+/// Returns the lines of a page outside its code blocks.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
-    let lines = text.lines().filter(|line| {
+    text.lines().filter(move |line| {
         fenced ^= line.starts_with("```");
-        !fenced && !line.starts_with("    ")
-    });
-    lines
-        .flat_map(|line| line.split('`').skip(1).step_by(2))
-        .collect()
+        !fenced
+    })
+}
+
+/// Returns the texts between backticks on a single line of a page, except in code blocks.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    let lines = lines(text).filter(|line| !line.starts_with("    "));
+    lines.flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
 /// Returns whether a quoted text is a path rather than a command, pattern or address.
@@ -45,7 +48,7 @@ fn paths_that_pages_name_exist() {
     let mut missing = Vec::new();
     for page in files.iter().filter(|file| file.ends_with(".md")) {
         let Some(text) = read(page) else { continue };
-        let paths = quoted(&text).into_iter().filter(|text| is_path(text));
+        let paths = quoted(&text).filter(|text| is_path(text));
         let named = paths.filter(|path| *page == OVERVIEW || begins_here(path));
         let gone = named.filter(|path| !Path::new(ROOT).join(path).exists());
         missing.extend(gone.map(|path| format!("{page}: {path}")));
@@ -90,26 +93,14 @@ fn packages_that_pages_name_exist() {
 }
 
 /// Returns the targets of a page's links, outside of its blocks of code.
-fn links(text: &str) -> Vec<&str> {
-    let mut fenced = false;
-    let lines = text.lines().filter(|line| {
-        fenced ^= line.starts_with("```");
-        !fenced
-    });
-    let targets = |line| str::split(line, "](").skip(1);
-    lines
-        .flat_map(targets)
-        .filter_map(|rest| Some(rest.split_once(')')?.0))
-        .collect()
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = lines(text).flat_map(|line| line.split("](").skip(1));
+    targets.filter_map(|rest| Some(rest.split_once(')')?.0))
 }
 
 /// Returns the anchors of a page's headings, as GitHub and mdBook make them.
 fn anchors(text: &str) -> BTreeSet<String> {
-    let mut fenced = false;
-    let headings = text.lines().filter(|line| {
-        fenced ^= line.starts_with("```");
-        !fenced && line.starts_with('#')
-    });
+    let headings = lines(text).filter(|line| line.starts_with('#'));
     let anchor = |heading: &str| {
         let letters = heading.trim_start_matches('#').trim().chars();
         let kept = letters.filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
@@ -158,7 +149,7 @@ fn the_book_has_all_pages() {
         return;
     };
     let summary = read("docs/SUMMARY.md").expect("the book's contents");
-    let named: BTreeSet<_> = links(&summary).into_iter().collect();
+    let named: BTreeSet<_> = links(&summary).collect();
     let pages = listed.lines().filter_map(|page| page.strip_prefix("docs/"));
     let missing: Vec<_> = pages
         .filter(|page| *page != "SUMMARY.md" && !named.contains(page))
