@@ -2,7 +2,7 @@
 //! groups.
 //!
 //! When the launcher dies, the kernel's parent-death signal ends the ranks but not the processes
-//! they started. The guard holds one end of a socket pair, through which it is told every rank's
+//! they started. The guard holds one end of a socket pair, through which it learns every rank's
 //! group. When the other end closes, the guard kills the groups that have not been retired. The
 //! guard is forked without `exec`, so the library needs no helper program.
 

@@ -120,8 +120,7 @@ impl RunningJob {
         }
 
         let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
-        // MPI libraries read from this key which ranks are on which node: all ranks are on this
-        // node.
+        // MPI libraries read the placement of ranks from this key: all ranks are on this node.
         server.preset(
             "PMI_process_mapping",
             &format!("(vector,(0,1,{}))", launch.ranks),

@@ -314,8 +314,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Returns a part, which `is_done` if it has arrived, to the sibling that lent it. Nothing may
-    /// write to the part's memory after the call.
+    /// Returns a part to the sibling that lent it; `is_done` says whether the part has arrived.
+    /// Nothing may write to the part's memory after the call.
     pub(super) fn give_back(&mut self, sibling: u32, loan: u32, is_done: bool) {
         if self.stealing.stolen.remove(&(sibling, loan)).is_none() {
             return;

@@ -216,8 +216,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Err(self.kernel.job.not_allowed(operation, what, context))
     }
 
-    /// Records that this rank has left the network: later calls that would use it fail, and its
-    /// operations no longer access memory of callers.
+    /// Records that this rank has left the network: later calls that need the network fail, and the
+    /// rank's operations no longer access memory of callers.
     pub fn retire(&self) {
         self.kernel.job.fail(Error::Finished);
         // The next call reports the error.

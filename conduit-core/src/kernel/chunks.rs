@@ -189,8 +189,8 @@ impl Bounce {
     };
 }
 
-// SAFETY: the pointer is only stored. The code that stores it guarantees (`get` is unsafe) that it
-// stays valid until the get has completed, whichever thread completes it.
+// SAFETY: the pointer is only stored. The caller of `get`, which is unsafe, guarantees that the
+// memory stays valid until the get has completed, on any thread.
 unsafe impl Send for Bounce {}
 
 impl ChunkPool {

@@ -68,7 +68,7 @@ pub struct Portals4<M: Mode> {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// Must be dropped before the memory that it accesses, so it is declared before that memory.
+    /// Declared before the memory that it accesses, because it must be dropped first.
     interface: Interface,
     state: M::Lock<NetworkState>,
     /// One lock for each queue, held during a poll.

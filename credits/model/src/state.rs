@@ -123,8 +123,8 @@ pub struct State<F> {
     pub progress: Vec<Progress>,
     /// All messages in transit, in the order of their values. Any of them can arrive next.
     pub under_way: Vec<Message>,
-    /// For each rank, the number of peers that it may still ask because of requests that asked it
-    /// for more.
+    /// For each rank, the number of revokes that it may still send because requests asked for more
+    /// credits.
     pub wanted: Vec<u32>,
     /// Pairs of a lender and a borrower that has been granted credits since the borrower last asked
     /// for some. With loans that double, it may then ask again without a stall.

@@ -43,8 +43,8 @@ impl Lock {
 }
 
 thread_local! {
-    /// The locks that this thread holds, each with the mode in which it holds the lock: 1 as a
-    /// reader, 2 as the writer. The list is short.
+    /// The locks that this thread holds, each with its mode: 1 as a reader, 2 as the writer. The
+    /// list is short.
     static HELD: RefCell<Vec<(usize, c_int)>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -79,7 +79,7 @@ pub struct Exchange {
     transcript: Hash,
 }
 
-/// What a rank knows of a peer.
+/// The state that a rank keeps of a peer.
 #[derive(FromZeros)]
 #[repr(C)]
 struct Peer {

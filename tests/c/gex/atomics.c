@@ -5,8 +5,7 @@
 #include "start.h"
 
 #define SEGMENT ((uintptr_t)65536)
-/* A page for numbers that all ranks use at the same time, then one for each rank that uses this
- * segment. */
+/* A page for numbers that all ranks use at the same time, then 512 bytes for each rank. */
 #define SHARED 0
 #define OWN(rank) (4096 + 512 * (size_t)(rank))
 #define ROUNDS 200

@@ -75,8 +75,8 @@ fn after<M: Mode>(conduit: &Conduit<M>, places: u32) -> Rank {
     (conduit.rank() + places) % conduit.size()
 }
 
-/// Returns all ranks, this one last, so that a rank that only sends to itself isn't delayed by
-/// others.
+/// Returns all ranks, this one last, so that other ranks do not delay a rank that sends only to
+/// itself.
 fn everyone<M: Mode>(conduit: &Conduit<M>) -> impl Iterator<Item = Rank> + use<M> {
     let (rank, size) = (conduit.rank(), conduit.size());
     (1..=size).map(move |step| (rank + step) % size)
