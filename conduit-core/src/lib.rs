@@ -3,7 +3,6 @@
 
 pub mod atomics;
 pub mod barrier;
-pub mod bootstrap;
 pub mod collectives;
 pub mod descriptors;
 pub mod engine;

@@ -17,7 +17,24 @@ settings::group! {
         unset "the machine's boot id, network namespace and host name",
         "name of the host that this rank runs on; ranks with the same host name share memory";
     "CONDUIT_ALONE" alone: bool = false, ValueKind::Bool,
-        "be a job of one rank even if an unreachable launcher has started this process as one of several";
+        "be a job of one rank even if a launcher has started this process as one of several";
+    "CONDUIT_BOOTSTRAP" bootstrap: Option<String> = None, ValueKind::Text(pmi::find::Way::FORMS),
+        unset "what the environment offers",
+        "how ranks exchange data before the network works: through the launcher, through a store at an address that rank 0 provides, or through an empty folder that all ranks see";
+    "CONDUIT_RANK" rank: Option<u32> = None, ValueKind::integer(0, u32::MAX - 2),
+        unset "told by the launcher",
+        "this rank, if CONDUIT_BOOTSTRAP is an address or a folder";
+    "CONDUIT_SIZE" size: Option<u32> = None, ValueKind::integer(1, u32::MAX - 1),
+        unset "told by the launcher",
+        "number of ranks, if CONDUIT_BOOTSTRAP is an address or a folder";
+    "CONDUIT_BOOTSTRAP_TIMEOUT" bootstrap_timeout: u32 = 300, ValueKind::integer(1, 86_400),
+        "most seconds to wait for the other ranks at an address, in a folder or at torchrun's store";
+    "CONDUIT_PMIX_LIBRARY" pmix_library: Option<std::path::PathBuf> = None, ValueKind::Path,
+        unset "the system's libpmix.so.2",
+        "file name of the library of PMIx";
+    "CONDUIT_PMI2_LIBRARY" pmi2_library: Option<std::path::PathBuf> = None, ValueKind::Path,
+        unset "the system's libpmi2.so.0",
+        "file name of the library of PMI-2";
     "CONDUIT_MAX_SEGMENT" max_segment: Option<usize> = None,
         ValueKind::bytes(4096, MOST_BYTES, 1),
         unset "0.85 of the available memory, or of the control group's remaining memory, divided by the ranks that share it",

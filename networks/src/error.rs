@@ -1,11 +1,11 @@
 //! The error of a failed network start.
 
-use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::NiError;
 use conduit_ofi::job::OfiError;
 use conduit_portals::portals4::Portals4Error;
 use conduit_shm::job::ShmError;
 use conduit_udp::job::UdpError;
+use pmi::bootstrap::BootstrapError;
 
 /// The result of a start.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

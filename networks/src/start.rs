@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::stderr;
 use conduit_core::threads::Mode;
@@ -13,6 +12,7 @@ use conduit_portals::transport::connections::Connections;
 use conduit_portals::transport::{LaneSettings, PortalsConfig};
 use conduit_shm::job::{Meeting, Shm, ShmConfig, Stranger};
 use conduit_udp::job::UdpConfig;
+use pmi::bootstrap::Bootstrap;
 
 use crate::choice::{Choice, NetworkKind, choose};
 use crate::composite::Composite;

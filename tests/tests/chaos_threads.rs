@@ -1,13 +1,12 @@
 //! Several threads of each rank at once, under chaos: a network as weak as the contract allows,
 //! over shared memory and over UDP, with and without packet faults.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use am::handlers::{Entry, Registration};
 use conduit_core::atomics::AtomicRequest;
 use conduit_core::barrier::Value;
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::engine::{Call, Engine, Handler};
 use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::ni::{AtomicOp, AtomicType, Ni};
@@ -18,6 +17,8 @@ use conduit_shm::job::{self, ShmConfig};
 use conduit_tests::chaos::{Chaos, Disorder};
 use conduit_tests::{small, udp};
 use conduit_udp::job::{UdpConfig, in_process};
+use pmi::bootstrap::Bootstrap as _;
+use pmi::threads::Thread;
 
 const RANKS: u32 = 2;
 const THREADS: u32 = 3;
@@ -32,42 +33,6 @@ const REQUEST: u8 = 200;
 const REPLY: u8 = 201;
 
 type Result<T> = std::result::Result<T, conduit_core::kernel::Error>;
-
-/// The ranks' contributions to a collective call, and the number of ranks that are done.
-struct Board {
-    barrier: Barrier,
-    brought: Mutex<Vec<Vec<u8>>>,
-    done: AtomicU32,
-}
-
-/// Job start among threads.
-struct Circle {
-    rank: u32,
-    all: Arc<Board>,
-}
-
-impl Bootstrap for Circle {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        RANKS
-    }
-    fn allgather(&mut self, bytes: &[u8]) -> std::result::Result<Vec<Vec<u8>>, BootstrapError> {
-        let Board {
-            barrier, brought, ..
-        } = &*self.all;
-        let board = || brought.lock().unwrap_or_else(PoisonError::into_inner);
-        board()[self.rank as usize] = bytes.to_vec();
-        barrier.wait();
-        let all = board().clone();
-        barrier.wait();
-        Ok(all)
-    }
-    fn barrier(&mut self) -> std::result::Result<(), BootstrapError> {
-        self.allgather(&[]).map(drop)
-    }
-}
 
 /// The numbers of requests and replies that a rank has received.
 #[derive(Default)]
@@ -146,14 +111,15 @@ fn thread<N: Ni>(engine: &Engine<N, Par>, number: u32) -> Result<()> {
 
 fn rank<N: Ni + Send + Sync + 'static>(
     end: N,
-    mut circle: Circle,
+    mut launcher: Thread,
+    done: &AtomicU32,
     settings: &Settings,
 ) -> Result<()> {
-    let engine = Engine::<N, Par>::start(end, &mut circle, settings)?;
+    let engine = Engine::<N, Par>::start(end, &mut launcher, settings)?;
     let come = Arc::new(Come::default());
     engine
         .memory()
-        .attach(&mut circle, &mut handlers(&come), COUNTER + 8)?;
+        .attach(&mut launcher, &mut handlers(&come), COUNTER + 8)?;
     let ended: Result<Vec<()>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
@@ -177,11 +143,11 @@ fn rank<N: Ni + Send + Sync + 'static>(
     assert_eq!(engine.rma().get_value(engine.rank(), COUNTER, 8)?, sent);
     // Others may still need messages that this rank has to forward.
     let mut is_done = false;
-    while circle.all.done.load(Relaxed) < RANKS {
+    while done.load(Relaxed) < RANKS {
         engine.poll()?;
         if !is_done && engine.is_quiet()? {
             is_done = true;
-            circle.all.done.fetch_add(1, Relaxed);
+            done.fetch_add(1, Relaxed);
         }
     }
     Ok(())
@@ -195,18 +161,15 @@ fn run<N: Ni + Send + Sync + 'static>(ends: Vec<N>, seed: u64) {
         yields: 100,
         ..small::settings()
     };
-    let all = Arc::new(Board {
-        barrier: Barrier::new(RANKS as usize),
-        brought: Mutex::new(vec![Vec::new(); RANKS as usize]),
-        done: AtomicU32::new(0),
-    });
+    // The number of ranks that are done.
+    let done = AtomicU32::new(0);
     let ends = Chaos::job(ends, Disorder::seeded(seed));
     std::thread::scope(|scope| {
-        for (number, end) in (0..).zip(ends) {
-            let (all, settings) = (Arc::clone(&all), &settings);
+        for (launcher, end) in pmi::threads::job(RANKS).into_iter().zip(ends) {
+            let (done, settings) = (&done, &settings);
             scope.spawn(move || {
-                let circle = Circle { rank: number, all };
-                let run = || rank(end, circle, settings);
+                let number = launcher.rank();
+                let run = || rank(end, launcher, done, settings);
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
                 if !matches!(ended, Ok(Ok(()))) {
                     // The others would wait for this rank forever.

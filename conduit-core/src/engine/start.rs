@@ -3,7 +3,6 @@
 use super::Engine;
 use crate::atomics::Atomics;
 use crate::barrier::state::Barriers;
-use crate::bootstrap::Bootstrap;
 use crate::collectives::calls as collective;
 use crate::collectives::state::Collectives;
 use crate::kernel::{Kernel, Result};
@@ -15,6 +14,7 @@ use crate::rma::vis::handlers as vis;
 use crate::rma::{Rma, signal};
 use crate::settings::Settings;
 use crate::threads::{Lock, Mode};
+use pmi::bootstrap::Bootstrap;
 
 impl<N: Ni + 'static, M: Mode> Engine<N, M> {
     /// Sets up this rank on a network that has started. Collective. Returns once all ranks accept

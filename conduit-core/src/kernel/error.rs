@@ -1,9 +1,9 @@
 //! Errors of the engine's calls, including those that end a job.
 
-use crate::bootstrap::BootstrapError;
 use crate::memory::Bound;
 use crate::ni::{NiError, Rank};
 use crate::settings::InJobError;
+use pmi::bootstrap::BootstrapError;
 
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -21,10 +21,10 @@ use super::portal_table::{CONTROL, IGNORE, index, tag};
 use super::queues::Queues;
 use super::reports::Reports;
 use super::system::System;
-use crate::bootstrap::Bootstrap;
 use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiError};
 use crate::settings::Settings;
 use crate::threads::Mode;
+use pmi::bootstrap::Bootstrap;
 
 /// Slots of the queue in which requests arrive, if each source has a queue of its own; at least
 /// this many requests can wait.

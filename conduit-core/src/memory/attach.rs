@@ -2,7 +2,6 @@
 
 use am::select;
 
-use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
 use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
@@ -11,6 +10,7 @@ use crate::kernel::portal_table::{IGNORE, SEGMENT, index, tag};
 use crate::memory::{Memory, Segment, Segments};
 use crate::ni::{EqId, MatchEntry, MdId, MeEvents, MeMemory, MeOptions, Ni, NiError, Rank};
 use crate::threads::Mode;
+use pmi::bootstrap::Bootstrap;
 
 /// The information that ranks exchange when they attach.
 struct Announcement {
@@ -98,7 +98,7 @@ impl Memory {
             process: None,
         };
         self.set(kernel, segments)?;
-        bootstrap.barrier()?;
+        bootstrap.fence()?;
         Ok(())
     }
 

@@ -2,12 +2,12 @@
 
 use am::handlers::Registration;
 
-use crate::bootstrap::Bootstrap;
 use crate::engine::{Calls, Handler, subject};
 use crate::kernel::error::{Error, Result};
 use crate::memory::{Memory, Segment};
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
+use pmi::bootstrap::Bootstrap;
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages).

@@ -12,7 +12,6 @@
 use am::select;
 
 use super::process_segments::{ALL, Asked, ProcessSegments};
-use crate::bootstrap::Bootstrap;
 use crate::fork::Wiped;
 use crate::kernel::Kernel;
 use crate::kernel::control::SharedPtr;
@@ -24,6 +23,7 @@ use crate::ni::{Capabilities, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, NiE
 use crate::process_memory;
 use crate::shared;
 use crate::threads::Mode;
+use pmi::bootstrap::Bootstrap;
 
 /// The reason if the system does not let an operation use memory.
 const NOT_USABLE: &str = "not all of it is accessible memory";
@@ -91,7 +91,7 @@ impl Memory {
             }
         }
         self.set(kernel, segments)?;
-        bootstrap.barrier()?;
+        bootstrap.fence()?;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Errors of the network over libfabric.
 
-use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
+use pmi::bootstrap::BootstrapError;
 use seal::{ExchangeError, PeerError};
 
 /// The reason why the network could not be started. Each error names the rank and the setting that

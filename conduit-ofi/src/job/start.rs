@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::process_memory::{self, Pid};
 use conduit_core::threads::Mode;
 use conduit_portals::transport::{SoftPortals, Transport};
 use libfabric_sys::{Library, fi_major, fi_minor};
+use pmi::bootstrap::Bootstrap;
 use seal::{Exchange, PeerError, Sealer, meet, random_incarnation};
 
 use super::{OfiConfig, OfiError};

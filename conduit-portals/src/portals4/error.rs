@@ -1,7 +1,7 @@
 //! Errors of the network over Portals 4.
 
-use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::{NiError, Rank};
+use pmi::bootstrap::BootstrapError;
 
 /// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
+use pmi::bootstrap::Bootstrap;
 use portals4_sys::{Library, SelfTestError, ptl_ni_limits_t, ptl_process_phys_t};
 
 use super::error::Portals4Error;

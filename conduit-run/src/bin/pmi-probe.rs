@@ -1,13 +1,15 @@
 //! `pmi-probe`: tests a launcher's PMI-1, with any launcher that supports it, and shows how the
 //! launcher reacts to ranks that fail.
 
+use std::error::Error;
 use std::os::unix::process::CommandExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use conduit::stderr;
-use pmi::client::{Connection, Error};
+use pmi::bootstrap::Bootstrap as _;
+use pmi::client::Connection;
 
 /// A diagnostic program for launchers (conduit-run, mpiexec.hydra, srun): start it as the ranks of
 /// a job, and each rank uses PMI-1 as any rank does.
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn probe(options: Options) -> Result<ExitCode, Error> {
+fn probe(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     let limit = Some(Duration::from_secs(options.limit));
     let Some(mut launcher) = Connection::from_env_within(limit)? else {
         println!("no launcher: a job of one rank");
@@ -152,7 +154,11 @@ fn misbehave(launcher: Connection, way: Way) -> ! {
     }
 }
 
-fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<ExitCode, Error> {
+fn exchange(
+    launcher: &mut Connection,
+    bytes: usize,
+    rounds: usize,
+) -> Result<ExitCode, Box<dyn Error>> {
     let (me, size) = (launcher.rank(), launcher.size());
     // Sizes range from 0 to the maximum; the contents depend on rank, round and position.
     let blob = |rank: usize, round: usize| -> Vec<u8> {
@@ -162,7 +168,7 @@ fn exchange(launcher: &mut Connection, bytes: usize, rounds: usize) -> Result<Ex
             .collect()
     };
     for round in 0..rounds {
-        let all = launcher.allgather("probe", &blob(me, round))?;
+        let all = launcher.allgather(&blob(me, round))?;
         for (rank, got) in all.iter().enumerate() {
             if *got != blob(rank, round) {
                 stderr::write_line(format_args!(

@@ -1,7 +1,7 @@
 //! Errors that can occur while the shared-memory network starts.
 
-use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
+use pmi::bootstrap::BootstrapError;
 
 /// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]

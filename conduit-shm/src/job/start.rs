@@ -7,10 +7,10 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::fork::Standing;
 use conduit_core::ni::{Capabilities, Limits, Rank, Reach};
 use conduit_core::threads::{Lock, Mode};
+use pmi::bootstrap::Bootstrap;
 
 use super::bootstrap_info::{BootstrapInfo, compare};
 use super::failure::{Failures, Process};

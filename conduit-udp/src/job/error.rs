@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use conduit_core::bootstrap::BootstrapError;
 use conduit_core::ni::Rank;
+use pmi::bootstrap::BootstrapError;
 use seal::{ExchangeError, PeerError};
 
 use crate::socket::SocketError;

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_core::threads::Mode;
 use conduit_portals::host::host;
 use conduit_portals::transport::Transport;
+use pmi::bootstrap::Bootstrap;
 use seal::{Exchange, Sealer, meet, random_incarnation};
 
 use super::{Carrier, Udp, UdpConfig, UdpError};
@@ -222,10 +222,9 @@ pub fn in_process<M: Mode>(ranks: u32, config: &UdpConfig) -> Result<Vec<Udp<M>>
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
-    use std::sync::{Barrier, Mutex};
 
-    use conduit_core::bootstrap::BootstrapError;
     use conduit_core::threads::{Par, ParSync};
+    use pmi::bootstrap::BootstrapError;
     use seal::{Protection, Seal, TAG};
 
     use crate::socket::Options;
@@ -322,34 +321,34 @@ mod tests {
         }
     }
 
-    /// Ranks in threads, with a launcher that replays an old contribution.
-    struct Launcher<'a> {
-        rank: Rank,
-        barrier: &'a Barrier,
-        told: &'a Mutex<[Vec<u8>; 2]>,
-        /// Replaces rank 1's contribution for rank 0 in the first round.
+    /// A rank in a thread, with a launcher that replays an old contribution.
+    struct Launcher {
+        rank: pmi::threads::Thread,
+        /// Replaces rank 1's first contribution for rank 0.
         instead: Option<Vec<u8>>,
     }
 
-    impl Bootstrap for Launcher<'_> {
+    impl Bootstrap for Launcher {
         fn rank(&self) -> u32 {
-            self.rank
+            self.rank.rank()
         }
         fn size(&self) -> u32 {
-            2
+            self.rank.size()
         }
-        fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-            self.told.lock().unwrap()[self.rank as usize] = bytes.to_vec();
-            self.barrier.wait();
-            let mut all = self.told.lock().unwrap().to_vec();
-            self.barrier.wait();
-            if let (0, Some(instead)) = (self.rank, self.instead.take()) {
-                all[1] = instead;
+        fn put(&mut self, key: &str, bytes: &[u8]) -> Result<(), BootstrapError> {
+            self.rank.put(key, bytes)
+        }
+        fn get(&mut self, rank: u32, key: &str) -> Result<Vec<u8>, BootstrapError> {
+            match self.instead.take() {
+                Some(instead) if self.rank() == 0 => Ok(instead),
+                _ => self.rank.get(rank, key),
             }
-            Ok(all)
         }
-        fn barrier(&mut self) -> Result<(), BootstrapError> {
-            self.allgather(&[]).map(drop)
+        fn fence(&mut self) -> Result<(), BootstrapError> {
+            self.rank.fence()
+        }
+        fn fences(&self) -> u64 {
+            self.rank.fences()
         }
     }
 
@@ -371,13 +370,10 @@ mod tests {
         // The contribution of rank 1 of another job with the same secret.
         let old = prepare(1, 2, &config).unwrap().1;
         for (instead, reason) in [(None, None), (Some(old), Some("transcript differs"))] {
-            let (barrier, told) = (Barrier::new(2), Mutex::default());
             std::thread::scope(|threads| {
-                for rank in 0..2 {
+                for rank in pmi::threads::job(2) {
                     let mut launcher = Launcher {
                         rank,
-                        barrier: &barrier,
-                        told: &told,
                         instead: instead.clone(),
                     };
                     let config = &config;

@@ -12,10 +12,10 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::ni::Rank;
 use conduit_shm::memory::Memory;
 use networks::{Hosts, Room};
+use pmi::bootstrap::Bootstrap;
 
 use crate::settings::{Groups as _, Settings};
 use crate::{Error, Result};

@@ -3,14 +3,17 @@
 
 mod alone;
 mod host;
-mod pmi;
 
-use conduit_core::bootstrap::{Alone, Bootstrap};
+use std::fmt;
+use std::time::Duration;
+
 use conduit_core::descriptors::occupy_standard_streams;
 use conduit_core::engine::Engine;
 use conduit_core::kernel::Error as EngineError;
 use conduit_core::stderr;
 use conduit_core::threads::{Mode, Seq};
+use pmi::bootstrap::{Alone, Bootstrap};
+use pmi::find::{Options, Way};
 
 use crate::error::START;
 use crate::settings::{Groups as _, Settings, Warning};
@@ -37,10 +40,11 @@ pub fn start() -> Result<Job<Seq>> {
 /// Joins the job that this process was started in, in threading mode `M`. Collective; must be
 /// called only once per process.
 ///
-/// The launcher is found through PMI-1's environment variables (`conduit-run`, MPICH's hydra,
-/// Slurm). Without these variables, the process is a job of one rank, unless other variables show
-/// that another launcher has started it as one of several processes. The call then fails with
-/// [`Error::Start`] unless `CONDUIT_ALONE` is set.
+/// The launcher is found through the environment variables of PMI-1 (`conduit-run`, MPICH's hydra,
+/// Slurm, Flux), PMIx (Open MPI's `mpirun`, PRRTE, Slurm), PMI-2 (Cray's PALS) and `torchrun`;
+/// `CONDUIT_BOOTSTRAP` names one of them, an address or a folder. Without any of these, the process
+/// is a job of one rank, unless the environment shows that a launcher has started it as one of
+/// several. The call then fails with [`Error::Start`] unless `CONDUIT_ALONE` is set.
 ///
 /// ```
 /// let job = conduit::start_as::<conduit::Par>()?;
@@ -58,8 +62,8 @@ pub fn start() -> Result<Job<Seq>> {
 /// # Errors
 /// Returns [`Error::Settings`] if a setting is unknown, its value is not accepted, or it must agree
 /// between ranks and differs. Returns [`Error::Start`] if the launcher fails or cannot be reached,
-/// if another launcher has started several processes without PMI-1, or if the name of a host cannot
-/// be determined. Returns [`Error::Network`] if a network cannot be used, and [`Error::Engine`] if
+/// if a launcher has started several processes and no way to the others works, or if the name of a
+/// host cannot be determined. Returns [`Error::Network`] if a network cannot be used, and [`Error::Engine`] if
 /// the engine cannot start.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join_by("start_as", |_, _| ())?))
@@ -80,11 +84,10 @@ fn join_by<M: Mode>(
     adjust: impl FnOnce(&mut Settings, u32),
 ) -> Result<Member<M>> {
     occupy_standard_streams();
-    let told = || std::env::var("PMI_RANK").ok()?.parse().ok();
     let found = Settings::from_env().map_err(Error::settings);
     let found = found.and_then(|found| Ok((Launcher::find(&found.0)?, found)));
     let (mut launcher, (settings, warnings)) =
-        found.map_err(|error| error.of_start(call, told()))?;
+        found.map_err(|error| error.of_start(call, pmi::find::told_rank()))?;
     let rank = launcher.bootstrap().rank();
     start_on(launcher, settings, &warnings, adjust)
         .map_err(|error| error.of_start(call, Some(rank)))
@@ -124,41 +127,55 @@ fn start_on<M: Mode>(
     ))
 }
 
+/// Returns the way that `CONDUIT_BOOTSTRAP` names.
+fn way(text: &str) -> Result<Way> {
+    let invalid = || {
+        let accepted = Way::FORMS;
+        Error::settings(format_args!(
+            "CONDUIT_BOOTSTRAP={text:?} is not valid: expected {accepted}"
+        ))
+    };
+    Way::parse(text).ok_or_else(invalid)
+}
+
 /// The launcher of this process.
-#[derive(Debug)]
-pub(crate) enum Launcher {
-    Pmi(pmi::Pmi),
-    Alone(Alone),
+pub(crate) struct Launcher(Box<dyn Bootstrap + Send>);
+
+impl fmt::Debug for Launcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Launcher of rank {}", self.0.rank())
+    }
 }
 
 impl Launcher {
     fn find(settings: &Settings) -> Result<Self> {
-        if let Some(pmi) = pmi::Pmi::from_env()? {
-            return Ok(Self::Pmi(pmi));
+        let job = &settings.job;
+        if job.alone {
+            return Ok(Self(Box::new(Alone::default())));
         }
-        alone::check(settings)?;
-        Ok(Self::Alone(Alone))
+        let options = Options {
+            way: job.bootstrap.as_deref().map(way).transpose()?,
+            rank: job.rank,
+            size: job.size,
+            timeout: Duration::from_secs(job.bootstrap_timeout.into()),
+            pmix_library: job.pmix_library.clone(),
+            pmi2_library: job.pmi2_library.clone(),
+        };
+        let found = pmi::find::find(&options).map_err(Error::start)?;
+        Ok(Self(found.unwrap_or_else(|| Box::new(Alone::default()))))
     }
 
     pub(crate) fn bootstrap(&mut self) -> &mut dyn Bootstrap {
-        match self {
-            Self::Pmi(pmi) => pmi,
-            Self::Alone(alone) => alone,
-        }
+        &mut *self.0
     }
 
     /// Reports a clean end of this rank to the launcher.
     pub(crate) fn finalize(&mut self) -> Result<(), EngineError> {
-        match self {
-            Self::Pmi(pmi) => pmi.finalize(),
-            Self::Alone(_) => Ok(()),
-        }
+        self.0.finalize().map_err(EngineError::from)
     }
 
     /// Asks the launcher to end the job with this code.
     pub(crate) fn abort(&mut self, code: i32, reason: &str) {
-        if let Self::Pmi(pmi) = self {
-            pmi.abort(code, reason);
-        }
+        self.0.abort(code, reason);
     }
 }

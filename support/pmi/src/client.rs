@@ -3,16 +3,13 @@
 //! [`Codec`] encodes requests and decodes replies; it does no I/O. [`Connection`] drives it over
 //! the socket that the launcher left open. Its calls block, with an optional time limit.
 
-mod allgather;
-mod ancestors;
+mod bootstrap;
 mod codec;
 mod connection;
 mod environment;
 mod error;
 mod socket;
 
-pub use allgather::{MAX_BLOB, MAX_TAG};
-pub use ancestors::descends_from_rank;
 pub use codec::{Codec, CodecError, Maxes, Request, Response};
 pub use connection::Connection;
 pub use error::Error;

@@ -1,30 +1,50 @@
-//! PMI-1, the process management interface. Through it a rank learns its own number, the number of
-//! ranks in its job, and data that the other ranks publish before the network is up.
+//! The bootstrap of a job: how a rank learns its number, the number of ranks in its job, and data
+//! that the other ranks publish before the network is up.
 //!
-//! The wire format is that of MPICH's Hydra (`mpiexec.hydra`) and Slurm (`srun --mpi=pmi2`): text
-//! lines of `name=value` pairs over a socket that the launcher leaves open in the rank. A rank puts
-//! key-value pairs, enters a barrier and gets the pairs of the others. PMI-1 has no other data
-//! operations.
+//! A rank uses a [`bootstrap::Bootstrap`] and doesn't need to know which launcher has started it:
+//! ranks put keys, meet at a fence, and get the keys of others. [`find::find`] returns the
+//! bootstrap that the environment offers.
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`wire`] | one line: parsing, formatting, limits; [`wire::LineBuffer`] splits a byte stream into lines |
-//! | [`client`] | the rank's side: [`client::Codec`] is a state machine without I/O, [`client::Connection`] drives it over a socket |
-//! | [`server`] | the launcher's side: [`server::Server`] takes lines and returns actions, without I/O |
+//! | [`bootstrap`] | the interface, and the job of one rank |
+//! | [`find`] | which way the environment offers, or why none works |
+//! | [`client`] | PMI-1, the protocol of MPICH's Hydra (`mpiexec.hydra`), Slurm (`srun --mpi=pmi2`), Flux and `conduit-run`: text lines of `name=value` pairs over a socket |
+//! | [`pmi2`] | PMI-2 through `libpmi2.so.0`, as on Cray's systems |
+//! | [`pmix`] | PMIx through `libpmix.so.2`: Open MPI, PRRTE and Slurm |
+//! | [`store`] | a key-value store over TCP, with the protocol of PyTorch's `torchrun` |
+//! | [`files`] | a folder that all ranks see |
+//! | [`threads`] | a job whose ranks are threads, for tests |
+//! | [`server`] | the launcher's side of PMI-1: [`server::Server`] takes lines and returns actions, without I/O |
+//! | [`wire`] | one line of PMI-1: parsing, formatting, limits |
 //!
 //! ```no_run
-//! # fn main() -> Result<(), pmi::client::Error> {
+//! use pmi::bootstrap::Bootstrap as _;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let Some(mut launcher) = pmi::client::Connection::from_env()? else {
 //!     println!("started alone: a job of one rank");
 //!     return Ok(());
 //! };
 //! let address = format!("rank {} listens here", launcher.rank());
-//! let everyone = launcher.allgather("address", address.as_bytes())?;
+//! let everyone = launcher.allgather(address.as_bytes())?;
 //! assert_eq!(everyone.len(), launcher.size());
-//! launcher.finalize()
+//! launcher.finalize()?;
+//! # Ok(())
 //! # }
 //! ```
 
+mod ancestors;
+pub mod bootstrap;
 pub mod client;
+pub mod files;
+pub mod find;
+pub mod pmi2;
+pub mod pmix;
 pub mod server;
+pub mod store;
+pub mod threads;
+mod values;
 pub mod wire;
+
+pub use ancestors::descends_from_rank;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use pmi::bootstrap::{Bootstrap as _, MAX_VALUE};
 use pmi::client::{Connection, Error};
 use pmi::server::{Action, Limits, Server};
 use pmi::wire::LineBuffer;
@@ -77,62 +78,42 @@ fn allgathers_of_any_size_bring_all_blobs_to_all() {
         };
         job(size, Limits::default(), |mut launcher| {
             for round in 0..3 {
-                // Keys stay unique although every round uses the same tag.
-                let all = launcher
-                    .allgather("blob", &blob(launcher.rank(), round))
-                    .unwrap();
+                let own = blob(launcher.rank(), round);
+                let all = launcher.allgather(&own).unwrap();
                 let expected: Vec<_> = (0..size).map(|rank| blob(rank, round)).collect();
                 assert_eq!(all, expected);
             }
             assert_eq!(launcher.universe_size().unwrap(), Some(size));
-            launcher.finalize().unwrap();
+            Connection::finalize(&mut launcher).unwrap();
         });
     }
 }
 
 #[test]
-fn ranks_that_disagree_on_the_tag_get_an_error() {
-    let results = job(2, Limits::default(), |mut launcher| {
-        let tag = if launcher.rank() == 0 { "a" } else { "b" };
-        launcher
-            .allgather(tag, b"x")
-            .map_err(|error| error.to_string())
-    });
-    for (rank, result) in results.into_iter().enumerate() {
-        let error = result.unwrap_err();
+fn wrong_keys_and_large_values_are_refused_before_anything_is_sent() {
+    job(1, Limits::default(), |mut launcher| {
+        for key in ["", "a b", "a.b", &"t".repeat(25)] {
+            let error = launcher.put(key, b"").unwrap_err();
+            assert!(error.reason.contains("letters and digits"), "{error}");
+        }
+        let large = vec![0; MAX_VALUE + 1];
+        let error = launcher.put("k", &large).unwrap_err();
+        assert!(error.reason.contains("limit of 1048576"), "{error}");
+        launcher.put("k", b"ok").unwrap();
+        assert_eq!(launcher.get(0, "k").unwrap(), b"ok");
+        let error = launcher.get(0, "other").unwrap_err().to_string();
         assert_eq!(
             error,
-            format!("rank {rank}: PMI get: the launcher refused: \"key_not_found\" (rc=-1)")
+            "get failed on rank 0: rank 0: PMI get: the launcher refused: \"key_not_found\" (rc=-1)"
         );
-    }
-}
-
-#[test]
-fn bad_tags_and_too_large_blobs_are_refused_before_anything_is_sent() {
-    job(1, Limits::default(), |mut launcher| {
-        for tag in ["", "a b", "a.b", &"t".repeat(25)] {
-            assert!(
-                matches!(launcher.allgather(tag, b""), Err(Error::Allgather { .. })),
-                "{tag}"
-            );
-        }
-        let large = vec![0; pmi::client::MAX_BLOB + 1];
-        assert!(matches!(
-            launcher.allgather("t", &large),
-            Err(Error::Allgather { .. })
-        ));
-        assert_eq!(launcher.allgather("t", b"ok").unwrap(), [b"ok"]);
     });
 }
 
 #[test]
 fn a_full_key_value_space_is_an_error_that_says_so() {
     job(1, Limits::default().with_kvs_bytes(1000), |mut launcher| {
-        let error = launcher.allgather("t", &[7; 2000]).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "rank 0: PMI put: the launcher refused: \"kvs_full\" (rc=-1)"
-        );
+        let error = launcher.put("k", &[7; 2000]).unwrap_err().to_string();
+        assert!(error.ends_with("refused: \"kvs_full\" (rc=-1)"), "{error}");
     });
 }
 
@@ -180,7 +161,7 @@ fn a_launcher_that_is_stuck_does_not_hang_the_rank() {
         ),
         "{error}"
     );
-    let error = connection.get("k").unwrap_err();
+    let error = connection.get_value("k").unwrap_err();
     assert!(
         matches!(
             error,

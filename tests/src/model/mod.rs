@@ -18,11 +18,11 @@ pub mod turns;
 
 use std::sync::Arc;
 
-use conduit_core::bootstrap::Bootstrap as _;
 use conduit_core::engine::Engine;
 use conduit_core::ni::{Capabilities, Ni};
 use conduit_core::settings::Settings;
 use conduit_core::threads::Mode;
+use pmi::bootstrap::Bootstrap as _;
 use proptest::test_runner::{Config as ProptestConfig, TestCaseError, TestRunner};
 
 use handlers::{Log, handlers};

@@ -6,12 +6,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::{
     Atomic, EqId, Event, Get, Inject, Limits, MatchEntry, MdId, MeId, Ni, NiError, PtIndex, Put,
     Rank, Reach, Ready, Region, RegionId, Submit, Unlink, Window,
 };
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use crate::any::AnyNi;
 
@@ -65,6 +65,7 @@ pub fn run<N: Ni + 'static>(
                     rank,
                     size,
                     round: 0,
+                    put: Vec::new(),
                     seat,
                 };
                 f(InTurn { inner, seat, doing }, meeting)
@@ -104,6 +105,8 @@ pub struct Meeting {
     rank: Rank,
     size: u32,
     round: usize,
+    /// The bytes that this rank has put since the last fence.
+    put: Vec<u8>,
     seat: Seat,
 }
 
@@ -114,11 +117,23 @@ impl Bootstrap for Meeting {
     fn size(&self) -> u32 {
         self.size
     }
-    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        Ok(self.gather(bytes, |seat| seat.pass()))
+    fn put(&mut self, _: &str, bytes: &[u8]) -> Result<(), BootstrapError> {
+        self.put = bytes.to_vec();
+        Ok(())
     }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        self.allgather(&[]).map(drop)
+    /// Returns what the rank has put before the last fence, under whichever key.
+    fn get(&mut self, rank: Rank, _: &str) -> Result<Vec<u8>, BootstrapError> {
+        let board = self.board.borrow();
+        Ok(board[self.round - 1][rank as usize]
+            .clone()
+            .unwrap_or_default())
+    }
+    fn fence(&mut self) -> Result<(), BootstrapError> {
+        self.meet(|seat| seat.pass());
+        Ok(())
+    }
+    fn fences(&self) -> u64 {
+        self.round as u64
     }
 }
 
@@ -126,10 +141,10 @@ impl Meeting {
     /// Returns when all ranks have called it. `poll` has to poll, because others may need messages
     /// that this rank has yet to forward.
     pub fn leave(&mut self, mut poll: impl FnMut()) {
-        self.gather(&[], |_| poll());
+        self.meet(|_| poll());
     }
 
-    fn gather(&mut self, bytes: &[u8], mut idle: impl FnMut(Seat)) -> Vec<Vec<u8>> {
+    fn meet(&mut self, mut idle: impl FnMut(Seat)) {
         let round = self.round;
         self.round += 1;
         {
@@ -137,13 +152,9 @@ impl Meeting {
             if board.len() == round {
                 board.push(vec![None; self.size as usize]);
             }
-            board[round][self.rank as usize] = Some(bytes.to_vec());
+            board[round][self.rank as usize] = Some(std::mem::take(&mut self.put));
         }
-        loop {
-            let all = self.board.borrow()[round].iter().cloned().collect();
-            if let Some(all) = all {
-                return all;
-            }
+        while self.board.borrow()[round].iter().any(Option::is_none) {
             idle(self.seat);
         }
     }

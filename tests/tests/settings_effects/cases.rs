@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 
 use am::handlers::{Entry, Registration};
 use conduit_core::barrier::Value;
-use conduit_core::bootstrap::Bootstrap;
 use conduit_core::engine::{Call, Engine, Handler};
 use conduit_core::kernel::{Blocking, Completion};
 use conduit_core::rma::Class;
@@ -20,6 +19,7 @@ use conduit_core::settings::Settings;
 use conduit_core::threads::Seq;
 use conduit_tests::model::turns::{InTurn, Meeting, run};
 use credits::statistics::{Header, Log, RankRow};
+use pmi::bootstrap::Bootstrap;
 use settings::{Group as _, Groups as _};
 
 use super::{NETWORK, start};
@@ -187,7 +187,7 @@ fn started(settings: Settings, start: fn(&Rank) -> conduit_core::kernel::Result<
             _ => 0,
         };
         // Waits without polling.
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         count
     })[0]
 }
@@ -253,7 +253,7 @@ fn msg_limit_counts_what_is_not_copied_at_once() {
             }
             held = tickets() - before - puts;
         }
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         held
     })[0];
     assert_eq!(tickets, EACH, "prepared mediums");
@@ -350,7 +350,7 @@ fn a_packed_long_is_one_message() {
                 assert!(sent.unwrap());
                 tickets = rank.in_use().unwrap().tickets - before;
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             tickets
         })[0]
     };
@@ -375,7 +375,7 @@ fn served(settings: Settings, handler: u8) -> u32 {
             }
         }
         // Waits without polling.
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if rank.rank() == 0 {
             return 0;
         }
@@ -405,7 +405,7 @@ fn order(settings: Settings) -> (u32, bool) {
         });
         let mut ordered = [Registration::new(ORDERED, list)];
         rank.register(&mut ordered).unwrap();
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if rank.rank() == 0 {
             for number in 0..30 {
                 let sent =
@@ -415,7 +415,7 @@ fn order(settings: Settings) -> (u32, bool) {
             }
         }
         // Waits without polling.
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if rank.rank() == 0 {
             return 0;
         }
@@ -467,13 +467,13 @@ fn safe_limit_is_the_most_completions_of_a_poll() {
                     assert!(put_from_segment(rank).unwrap());
                 }
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             if rank.rank() == 1 {
                 for _ in 0..10 * PUTS {
                     rank.poll().unwrap();
                 }
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             if rank.rank() == 1 {
                 return 0;
             }
@@ -505,7 +505,7 @@ fn sys_limit_is_the_most_system_messages_of_a_poll() {
             with("GASNET_PORTAL_SYS_LIMIT", limit),
             move |rank, meeting, _| {
                 rank.barriers().barrier_notify(Value::Anonymous).unwrap();
-                meeting.barrier().unwrap();
+                meeting.fence().unwrap();
                 let mut polls = 1;
                 while rank
                     .barriers()
@@ -595,7 +595,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             while me == 0 && handled.load(Relaxed) < 8 {
                 rank.poll().unwrap();
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             while me > 1 && rank.messages().credits(0).unwrap().revoked == 0 {
                 rank.poll().unwrap();
             }
@@ -603,7 +603,7 @@ fn sys_limit_is_the_most_returns_of_a_poll() {
             for _ in 0..if me > 1 { 20 } else { 0 } {
                 rank.poll().unwrap();
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             if me > 0 {
                 return 0;
             }
@@ -669,7 +669,7 @@ fn credit_hold_keeps_what_was_used_in_the_epoch_before() {
                 }
                 _ => {}
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             match rank.rank() {
                 0 => {
                     while rank.messages().credits(1).unwrap().revoked == 0 {
@@ -715,7 +715,7 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
         while me == 1 && handled.load(Relaxed) < EPOCH - 1 {
             rank.poll().unwrap();
         }
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if me == 2 {
             assert!(request(rank, 1));
             settle(rank);
@@ -723,14 +723,14 @@ fn epoch_duration_ends_an_epoch_for_all_also_where_a_message_is_given_up() {
         while me == 1 && handled.load(Relaxed) < EPOCH {
             rank.poll().unwrap();
         }
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if me == 1 {
             let prepared = rank
                 .messages()
                 .prepare_medium(0, 0, 16, Blocking::Immediate);
             prepared.unwrap().expect("there are credits").cancel();
         }
-        meeting.barrier().unwrap();
+        meeting.fence().unwrap();
         if me == 2 {
             assert_eq!(until_refused(|| Ok(request(rank, 1))), 28);
             settle(rank);
@@ -761,11 +761,11 @@ fn what_has_come_back_can_be_given_back() {
                 settle(rank);
                 assert!((0..requests).all(|_| request(rank, 1)));
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
             while me == 1 && handled.load(Relaxed) < all {
                 rank.poll().unwrap();
             }
-            meeting.barrier().unwrap();
+            meeting.fence().unwrap();
         }
         if me == 2 {
             settle(rank);

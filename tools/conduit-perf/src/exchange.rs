@@ -1,6 +1,6 @@
 //! The side channel between two sides before their network works: the memory that they share.
 
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
+use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use crate::Error;
 use crate::side::Side;
@@ -11,12 +11,28 @@ const MOST: usize = 64 << 10;
 const COUNT: usize = 8;
 
 /// The side channel of a job whose ranks are the sides.
-pub(crate) struct Exchange<'s, 'a>(pub(crate) &'s Side<'a>);
+#[derive(Debug)]
+pub(crate) struct Exchange<'s, 'a> {
+    side: &'s Side<'a>,
+    /// The bytes that this side has put since the last fence.
+    put: Vec<u8>,
+    /// The contributions of all sides before the last fence, by side.
+    all: Vec<Vec<u8>>,
+    fences: u64,
+}
 
-impl Exchange<'_, '_> {
+impl<'s, 'a> Exchange<'s, 'a> {
+    pub(crate) fn new(side: &'s Side<'a>) -> Self {
+        Self {
+            side,
+            put: Vec::new(),
+            all: Vec::new(),
+            fences: 0,
+        }
+    }
     /// Returns the contributions of all sides, by side.
     pub(crate) fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        let side = self.0;
+        let side = self.side;
         if own.len() > MOST {
             return Err(Error::AreaTooSmall {
                 need: own.len(),
@@ -54,26 +70,32 @@ impl Exchange<'_, '_> {
 
 impl Bootstrap for Exchange<'_, '_> {
     fn rank(&self) -> u32 {
-        self.0.rank() as u32
+        self.side.rank() as u32
     }
     fn size(&self) -> u32 {
-        self.0.sides() as u32
+        self.side.sides() as u32
     }
-    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let rank = self.rank();
-        self.all(bytes).map_err(|error| BootstrapError {
-            rank,
-            operation: "allgather",
-            reason: error.to_string(),
-        })
+    fn put(&mut self, _: &str, bytes: &[u8]) -> Result<(), BootstrapError> {
+        self.put = bytes.to_vec();
+        Ok(())
     }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        let rank = self.rank();
-        self.0.meet().map_err(|error| BootstrapError {
-            rank,
-            operation: "barrier",
+    /// Returns what the side has put before the last fence, under whichever key.
+    fn get(&mut self, rank: u32, _: &str) -> Result<Vec<u8>, BootstrapError> {
+        Ok(self.all.get(rank as usize).cloned().unwrap_or_default())
+    }
+    fn fence(&mut self) -> Result<(), BootstrapError> {
+        let put = std::mem::take(&mut self.put);
+        let all = self.all(&put);
+        self.all = all.map_err(|error| BootstrapError {
+            rank: self.rank(),
+            operation: "fence",
             reason: error.to_string(),
-        })
+        })?;
+        self.fences += 1;
+        Ok(())
+    }
+    fn fences(&self) -> u64 {
+        self.fences
     }
 }
 
@@ -86,9 +108,9 @@ mod tests {
     fn each_side_hears_all() {
         let heard = in_threads(2, |side| {
             let own = vec![side.rank() as u8; 3 + side.rank()];
-            let first = Exchange(side).all(&own).unwrap();
-            assert!(Exchange(side).all(&vec![0; MOST + 1]).is_err());
-            (first, Exchange(side).allgather(&[]).unwrap())
+            let first = Exchange::new(side).all(&own).unwrap();
+            assert!(Exchange::new(side).all(&vec![0; MOST + 1]).is_err());
+            (first, Exchange::new(side).allgather(&[]).unwrap())
         });
         for (first, second) in heard {
             assert_eq!(first, [vec![0; 3], vec![1; 4]]);

@@ -1,10 +1,8 @@
 //! Tests of the start through the exchange, with threads as ranks. The calls are the same as with
 //! processes, except for the process id.
 
-use std::sync::{Arc, Barrier, Mutex};
-
-use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::threads::ParSync;
+use pmi::bootstrap::{Alone, Bootstrap as _};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::super::ShmError;
@@ -13,59 +11,20 @@ use super::super::handover::Server;
 use super::super::layout::Layout;
 use super::*;
 
-type Table = Arc<Mutex<Vec<Vec<u8>>>>;
-
-struct Threads {
-    rank: u32,
-    barrier: Arc<Barrier>,
-    table: Table,
-}
-
-impl Bootstrap for Threads {
-    fn rank(&self) -> u32 {
-        self.rank
-    }
-    fn size(&self) -> u32 {
-        self.table.lock().unwrap().len() as u32
-    }
-    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        self.table.lock().unwrap()[self.rank as usize] = bytes.to_vec();
-        self.barrier.wait();
-        let all = self.table.lock().unwrap().clone();
-        self.barrier.wait();
-        Ok(all)
-    }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        self.barrier.wait();
-        Ok(())
-    }
-}
-
 /// Starts all ranks, each with its own settings.
 fn start(configs: Vec<ShmConfig>) -> Vec<Result<Shm<ParSync>, ShmError>> {
-    let ranks = configs.len();
-    let barrier = Arc::new(Barrier::new(ranks));
-    let table: Table = Arc::new(Mutex::new(vec![Vec::new(); ranks]));
-    let threads: Vec<_> = (0..)
+    let ranks = pmi::threads::job(configs.len() as u32);
+    let threads: Vec<_> = ranks
+        .into_iter()
         .zip(configs)
-        .map(|(rank, config)| {
-            let (barrier, table) = (barrier.clone(), table.clone());
-            std::thread::spawn(move || {
-                let mut bootstrap = Threads {
-                    rank,
-                    barrier,
-                    table,
-                };
-                Shm::start(&mut bootstrap, &config)
-            })
-        })
+        .map(|(mut rank, config)| std::thread::spawn(move || Shm::start(&mut rank, &config)))
         .collect();
     threads.into_iter().map(|t| t.join().unwrap()).collect()
 }
 
 #[test]
 fn a_rank_can_be_alone() {
-    let shm = Shm::<Seq>::start(&mut Alone, &small()).unwrap();
+    let shm = Shm::<Seq>::start(&mut Alone::default(), &small()).unwrap();
     assert_eq!((shm.rank(), shm.size()), (0, 1));
     assert!(shm.window(0, RegionId(0)).is_none());
     assert_eq!(shm.failed_peer(), None);
@@ -138,13 +97,9 @@ fn a_bad_setting_ends_all_ranks() {
 
 #[test]
 fn memory_that_could_shrink_is_not_mapped() {
-    let (barrier, table) = (Arc::new(Barrier::new(2)), Table::default());
-    table.lock().unwrap().resize(2, Vec::new());
-    let [mut honest, mut other] = [0, 1].map(|rank| Threads {
-        rank,
-        barrier: barrier.clone(),
-        table: table.clone(),
-    });
+    let Ok([mut honest, mut other]) = <[_; 2]>::try_from(pmi::threads::job(2)) else {
+        unreachable!("a job of two")
+    };
     let other = std::thread::spawn(move || {
         // This file has the right size, but no seals.
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

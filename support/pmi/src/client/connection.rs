@@ -17,8 +17,7 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// A rank's connection to the launcher that started it.
 ///
 /// Every call blocks until the launcher has replied or the time limit of
-/// [`set_timeout`](Self::set_timeout) expires. Barriers and allgathers are collective: all ranks
-/// must call them in the same order. Dropping the connection without calling
+/// [`set_timeout`](Self::set_timeout) expires. Barriers are collective. Dropping the connection without calling
 /// [`finalize`](Self::finalize) closes it, which launchers take for a failure of the rank.
 #[derive(Debug)]
 pub struct Connection {
@@ -27,14 +26,14 @@ pub struct Connection {
     rank: usize,
     size: usize,
     timeout: Option<Duration>,
-    /// The number of allgathers so far, which is part of their keys.
-    pub(super) allgathers: u64,
+    /// The number of barriers so far.
+    barriers: u64,
 }
 
 impl Connection {
     /// Connects to the launcher named by the environment: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`,
     /// or otherwise `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` if these variables are not
-    /// set, and in programs that [a rank has started](super::descends_from_rank), because such
+    /// set, and in programs that [a rank has started](crate::descends_from_rank), because such
     /// programs are jobs of their own.
     ///
     /// The call takes over the descriptor `PMI_FD` and marks it close-on-exec, so that programs
@@ -59,7 +58,7 @@ impl Connection {
         let Some(address) = environment::read(lookup)? else {
             return Ok(None);
         };
-        if super::descends_from_rank() {
+        if crate::descends_from_rank() {
             return Ok(None);
         }
         if TAKEN.swap(true, Ordering::Relaxed) {
@@ -145,7 +144,7 @@ impl Connection {
             rank,
             size,
             timeout,
-            allgathers: 0,
+            barriers: 0,
         };
         for request in [Request::Init, Request::Maxes, Request::KvsName] {
             connection.call(request, deadline)?;
@@ -175,7 +174,7 @@ impl Connection {
         self.timeout = timeout;
     }
 
-    /// Stores a pair, which other ranks can [`get`](Self::get) after a [`barrier`](Self::barrier).
+    /// Stores a pair, which other ranks can [get](Self::get_value) after a [`barrier`](Self::barrier).
     /// A key must have at most 63 bytes and be used only once in a job. A value must have at most
     /// 1023 bytes and contain no blanks. (Launchers may have lower limits, see
     /// [`maxes`](Self::maxes).)
@@ -183,7 +182,7 @@ impl Connection {
     /// # Errors
     /// The pair exceeds a limit, the launcher refuses it (the key is in use or the key-value space
     /// is full), or the connection fails.
-    pub fn put(&mut self, key: &str, value: &str) -> Result<(), Error> {
+    pub fn put_value(&mut self, key: &str, value: &str) -> Result<(), Error> {
         self.call(Request::Put { key, value }, self.deadline())
             .map(drop)
     }
@@ -192,12 +191,8 @@ impl Connection {
     ///
     /// # Errors
     /// Returns an error if no rank has put the key, or the connection fails.
-    pub fn get(&mut self, key: &str) -> Result<String, Error> {
-        self.get_by(key, self.deadline())
-    }
-
-    pub(super) fn get_by(&mut self, key: &str, deadline: Option<Instant>) -> Result<String, Error> {
-        match self.call(Request::Get { key }, deadline)? {
+    pub fn get_value(&mut self, key: &str) -> Result<String, Error> {
+        match self.call(Request::Get { key }, self.deadline())? {
             Response::Value(value) => Ok(value),
             other => Err(self.unexpected("get", "get_result", &other)),
         }
@@ -208,7 +203,13 @@ impl Connection {
     /// # Errors
     /// Returns an error if the connection fails.
     pub fn barrier(&mut self) -> Result<(), Error> {
-        self.call(Request::Barrier, self.deadline()).map(drop)
+        self.call(Request::Barrier, self.deadline())?;
+        self.barriers += 1;
+        Ok(())
+    }
+
+    pub(super) fn barriers(&self) -> u64 {
+        self.barriers
     }
 
     /// Returns the maximum number of processes that could run according to the launcher; `None` if
@@ -247,15 +248,11 @@ impl Connection {
         self.codec.longest_value()
     }
 
-    pub(super) fn deadline(&self) -> Option<Instant> {
+    fn deadline(&self) -> Option<Instant> {
         deadline(self.timeout)
     }
 
-    pub(super) fn call(
-        &mut self,
-        request: Request<'_>,
-        deadline: Option<Instant>,
-    ) -> Result<Response, Error> {
+    fn call(&mut self, request: Request<'_>, deadline: Option<Instant>) -> Result<Response, Error> {
         let (rank, operation) = (self.rank, request.name());
         let refused = |source| Error::Request {
             rank,

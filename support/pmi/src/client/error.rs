@@ -70,26 +70,4 @@ pub enum Error {
         /// The cause.
         source: CodecError,
     },
-    /// An allgather is impossible: its data has more than [`super::MAX_BLOB`] bytes, its tag is not
-    /// 1 to [`super::MAX_TAG`] ASCII letters, digits, `-` and `_`, or the launcher's limit for
-    /// values is too low.
-    #[error("rank {rank}: PMI allgather {tag:?}: {what}")]
-    Allgather {
-        /// This rank.
-        rank: usize,
-        /// The tag given.
-        tag: String,
-        /// The violation.
-        what: &'static str,
-    },
-    /// Another rank's part of an allgather cannot be decoded.
-    #[error("rank {rank}: PMI allgather {tag:?}: the data from rank {peer} is not a valid blob")]
-    Peer {
-        /// This rank.
-        rank: usize,
-        /// The tag given.
-        tag: String,
-        /// The rank whose part is wrong.
-        peer: usize,
-    },
 }

@@ -6,8 +6,8 @@
 
 use std::fmt::Display;
 
-use conduit_core::bootstrap::{Bootstrap, BootstrapError};
 use conduit_core::ni::Rank;
+use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use super::{Exchange, Transcript};
 

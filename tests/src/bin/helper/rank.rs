@@ -3,7 +3,6 @@
 //! faults.
 
 use anyhow::{Context, Result, bail};
-use conduit_core::bootstrap::{Alone, Bootstrap, BootstrapError};
 use conduit_core::ni::Ni;
 use conduit_core::threads::Seq;
 use conduit_portals::transport::ProgressThread;
@@ -14,45 +13,15 @@ use conduit_tests::{programs, udp as udp_of_tests};
 use conduit_udp::job::Udp;
 use conduit_udp::job::start;
 use conduit_udp::socket::{FaultConfig, Options};
+use pmi::bootstrap::{Alone, Bootstrap};
 use pmi::client::Connection;
 
-/// Job start over the launcher's PMI.
-struct Launcher(Connection);
-
-impl Launcher {
-    fn failed(&self, operation: &'static str, error: &pmi::client::Error) -> BootstrapError {
-        BootstrapError {
-            rank: self.rank(),
-            operation,
-            reason: error.to_string(),
-        }
-    }
-}
-
-impl Bootstrap for Launcher {
-    fn rank(&self) -> u32 {
-        self.0.rank() as u32
-    }
-    fn size(&self) -> u32 {
-        self.0.size() as u32
-    }
-    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let answer = self.0.allgather("tests", bytes);
-        answer.map_err(|error| self.failed("allgather", &error))
-    }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        let answer = self.0.barrier();
-        answer.map_err(|error| self.failed("barrier", &error))
-    }
-}
-
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let Some(connection) = Connection::from_env()? else {
-        return run_in(&mut Alone, arguments);
+    let Some(mut launcher) = Connection::from_env()? else {
+        return run_in(&mut Alone::default(), arguments);
     };
-    let mut launcher = Launcher(connection);
     run_in(&mut launcher, arguments)?;
-    Ok(launcher.0.finalize()?)
+    Ok(launcher.finalize()?)
 }
 
 fn run_in(launcher: &mut dyn Bootstrap, arguments: &[String]) -> Result<()> {
@@ -97,6 +66,6 @@ fn run_over(net: impl Ni + 'static, name: &str, launcher: &mut dyn Bootstrap) ->
     let program = programs::by_name(name).with_context(|| format!("no program named {name}"))?;
     let mut world = World::new(vec![AnyNi::new(net)], Patience::of_processes());
     program(&mut world);
-    launcher.barrier()?;
+    launcher.fence()?;
     Ok(())
 }

@@ -248,7 +248,7 @@ impl Bare {
         }
         let mut card = [key.to_le_bytes(), address.to_le_bytes()].concat();
         card.extend_from_slice(&name[..length]);
-        let mut all = Exchange(side).all(&card)?;
+        let mut all = Exchange::new(side).all(&card)?;
         let mut card = all.swap_remove(1 - side.rank());
         let mut name = card.split_off(card.len().min(16));
         // A zero terminates addresses that are strings.

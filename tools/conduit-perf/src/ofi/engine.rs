@@ -48,7 +48,7 @@ pub(super) struct End {
 impl End {
     /// Starts the engine on both sides, each with a segment of `segment` bytes.
     pub(super) fn open(side: &Side<'_>, config: &OfiConfig, segment: usize) -> Result<Self, Error> {
-        let mut exchange = Exchange(side);
+        let mut exchange = Exchange::new(side);
         let network = start::<Seq>(&mut exchange, config).map_err(failed)?;
         let engine = Engine::start(network, &mut exchange, &Settings::default()).map_err(failed)?;
         let seen = Arc::<[AtomicU64; 2]>::default();

@@ -119,7 +119,7 @@ impl Bare {
         let ptl_process_phys_t { nid, pid } = unsafe { own.phys };
         let own = [nid.to_le_bytes(), pid.to_le_bytes()];
         let mut map = Vec::new();
-        for said in Exchange(side).all(own.as_flattened())? {
+        for said in Exchange::new(side).all(own.as_flattened())? {
             let [nid, pid] = *said.as_chunks().0 else {
                 return Err(failed("a side reported no valid address"));
             };
