@@ -30,7 +30,7 @@ settings::group! {
     "CONDUIT_BOOTSTRAP_TIMEOUT" bootstrap_timeout: u32 = 300, ValueKind::integer(1, 86_400),
         "most seconds to wait for the other ranks at an address, in a folder or at torchrun's store";
     "CONDUIT_PMIX_LIBRARY" pmix_library: Option<std::path::PathBuf> = None, ValueKind::Path,
-        unset "the system's libpmix.so.2",
+        unset "the launcher's library, otherwise the system's libpmix.so.2",
         "file name of the library of PMIx";
     "CONDUIT_PMI2_LIBRARY" pmi2_library: Option<std::path::PathBuf> = None, ValueKind::Path,
         unset "the system's libpmi2.so.0",

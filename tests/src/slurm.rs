@@ -131,10 +131,13 @@ impl Slurm {
         }
     }
 
-    /// Returns a job of `srun` in which a failed rank ends the others.
-    pub fn job(&self, nodes: u32, ranks: u32, program: &[&str]) -> Job {
+    /// Returns a job of `srun` in which a failed rank ends the others. `mpi` is Slurm's plugin for
+    /// the ranks' exchange of data: `pmi2`, `pmix` (only on one node, because the plugins of two
+    /// nodes of this machine would use the same folder) or `none`.
+    pub fn job(&self, mpi: &str, nodes: u32, ranks: u32, program: &[&str]) -> Job {
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
-        let mut srun = vec!["srun", "--mpi=pmi2", "--kill-on-bad-exit"];
+        let mpi = format!("--mpi={mpi}");
+        let mut srun = vec!["srun", &mpi, "--kill-on-bad-exit"];
         srun.extend(["-N", &nodes, "-n", &ranks]);
         srun.extend(program);
         Job::alone("ip", self.on_node(0, &srun))

@@ -24,6 +24,8 @@ const BY_HAND: [&str; 6] = [
 ];
 /// The name of the file in memory by which a rank shows that it has joined its job.
 const MARK: &str = "conduit-rank";
+/// The beginning of the name of PMIx's library.
+const LIBPMIX: &str = "libpmix.so";
 
 /// Returns whether the variables of this process's environment describe an ancestor that has joined
 /// the job. An unreadable `/proc` entry counts as "no".
@@ -31,7 +33,7 @@ pub fn descends_from_rank() -> bool {
     let descriptor = std::env::var("PMI_FD").unwrap_or_default();
     has_ancestor(PMI1, |process| has_socket(process, &descriptor))
         || has_ancestor(PMIX, |process| {
-            has_mark(process) || has_loaded(process, "libpmix")
+            has_mark(process) || loaded(process, LIBPMIX).is_some()
         })
         || has_ancestor(BY_HAND, has_mark)
 }
@@ -51,18 +53,23 @@ fn has_ancestor<const N: usize>(names: [&str; N], joined: impl Fn(&Path) -> bool
     if own.iter().all(Option::is_none) {
         return false;
     }
-    let mut process = PathBuf::from("/proc/self");
-    while let Some(parent) = parent(&process) {
-        // An ancestor with other values belongs to another job or to none.
-        if variables(&parent, names) != Some(own.clone()) {
-            return false;
-        }
-        if joined(&parent) {
-            return true;
-        }
-        process = parent;
-    }
-    false
+    // An ancestor with other values belongs to another job or to none.
+    let mut same = ancestors()
+        .skip(1)
+        .take_while(|process| variables(process, names).as_ref() == Some(&own));
+    same.any(|process| joined(&process))
+}
+
+/// Returns this process and its ancestors, each as a folder of `/proc`.
+fn ancestors() -> impl Iterator<Item = PathBuf> {
+    std::iter::successors(Some(PathBuf::from("/proc/self")), |process| parent(process))
+}
+
+/// Returns the file of libpmix that this process or its nearest ancestor with such a library has
+/// loaded: the library of MPI in this process, or that of the launcher.
+pub(crate) fn loaded_pmix() -> Option<PathBuf> {
+    let file = ancestors().find_map(|process| loaded(&process, LIBPMIX));
+    file.filter(|file| file.exists())
 }
 
 fn parent(process: &Path) -> Option<PathBuf> {
@@ -113,9 +120,15 @@ fn has_mark(process: &Path) -> bool {
     targets.any(|target| target.to_string_lossy().starts_with(&mark))
 }
 
-/// Returns whether a process has loaded a library whose name begins like this.
-fn has_loaded(process: &Path, library: &str) -> bool {
-    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
-    let mut files = maps.lines().filter_map(|line| line.rsplit_once('/'));
-    files.any(|(_, file)| file.starts_with(library))
+/// Returns the file of a library that a process has loaded, by the beginning of its name.
+fn loaded(process: &Path, library: &str) -> Option<PathBuf> {
+    let maps = fs::read_to_string(process.join("maps")).ok()?;
+    let mut files = maps
+        .lines()
+        .filter_map(|line| Some(Path::new(&line[line.find('/')?..])));
+    let is_library = |file: &&Path| {
+        file.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(library))
+    };
+    files.find(is_library).map(Path::to_owned)
 }

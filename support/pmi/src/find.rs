@@ -320,8 +320,8 @@ impl Environment {
                 Box::new(folder.map_err(text)?)
             }
         };
-        // Libraries give a process without a server a job of its own.
-        match self.one_of_several() {
+        // The library of PMI-2 gives a process without a server a job of its own.
+        match self.stated_size() {
             Some(found) if bootstrap.size() == 1 => {
                 Err(format!("a job of one rank, in spite of {found}"))
             }
@@ -358,18 +358,27 @@ impl Environment {
         connected.map_err(|error| format!("{}: {error}", config.address))
     }
 
+    /// Returns the variables with their values, as a text.
+    fn tell(&self, names: [&str; 2]) -> String {
+        let told = names
+            .into_iter()
+            .filter_map(|name| Some(format!("{name}={}", self.get(name)?)));
+        told.collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Returns the variables that state that there are several processes, with their values.
+    fn stated_size(&self) -> Option<String> {
+        let is_several = |(size, rank): &(&str, &str)| {
+            self.is_set(rank) && self.number(size).is_some_and(|size| size > 1)
+        };
+        let (size, rank) = SIZES.into_iter().find(is_several)?;
+        Some(self.tell([size, rank]))
+    }
+
     /// Returns the variables, with their values, that show that this process is one of several.
     fn one_of_several(&self) -> Option<String> {
-        let tell = |names: [&str; 2]| {
-            let told = names
-                .into_iter()
-                .filter_map(|name| Some(format!("{name}={}", self.get(name)?)));
-            told.collect::<Vec<_>>().join(" and ")
-        };
-        for (size, rank) in SIZES {
-            if self.is_set(rank) && self.number(size).is_some_and(|size| size > 1) {
-                return Some(tell([size, rank]));
-            }
+        if let Some(found) = self.stated_size() {
+            return Some(found);
         }
         for Unsized { rank, job, sizes } in UNSIZED {
             if !self.is_set(rank) {
@@ -384,7 +393,7 @@ impl Environment {
                 }
             });
             if known.is_none() {
-                return Some(tell([rank, job]));
+                return Some(self.tell([rank, job]));
             }
         }
         None

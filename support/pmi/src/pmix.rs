@@ -40,12 +40,16 @@ pub enum Error {
 
 impl Connection {
     /// Connects to the server that the environment names. `library` is a file, or a name that the
-    /// system's loader looks up; by default `libpmix.so.2`.
+    /// system's loader looks up. By default, the library is the one that the launcher has loaded,
+    /// because libraries of other versions than the server's print complaints, and if there is no
+    /// such file, `libpmix.so.2`.
     ///
     /// # Errors
     /// The library cannot be loaded, or there is no server, or it does not state the job's size.
     pub fn from_env(library: Option<&Path>) -> Result<Self, Error> {
-        let library = Library::load(library)?;
+        let of_launcher = || crate::ancestors::loaded_pmix();
+        let library = library.map(Path::to_owned).or_else(of_launcher);
+        let library = Library::load(library.as_deref())?;
         let process = library.init()?;
         let size = library.job_size(&process)?;
         let connection = Self {
