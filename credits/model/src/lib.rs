@@ -1,20 +1,20 @@
-//! Model checking of dynamic credits: every order of events in jobs that are small enough.
+//! Model checking of dynamic credits, which examines every order of events in small jobs.
 //!
 //! A [`World`] is a job of two or three ranks with few credits and a fixed list of requests. Its
 //! state consists of the state of each rank's [`Dynamic`](credits::Dynamic) (the code that ranks
-//! run, not a model of it), the progress of its lists of requests, and the bag of messages in
+//! run, not a model of it), how far each list of requests has been sent, and the bag of messages in
 //! transit. A [`Step`] is one of:
 //!
-//! * a rank sends its next request of some list, or finds that it lacks credits for it;
-//! * any message of the bag arrives: a request is handled and replied to, a reply settled, a revoke
-//!   answered by a return, a return banked;
+//! * a rank sends the next request of one of its lists, or finds that it lacks the credits for it;
+//! * any message of the bag arrives: a request is handled and replied to, a reply is settled, a
+//!   revoke is answered with a return, or a return is banked;
 //! * a rank that needs credits asks a peer for some
 //!   ([`next_system`](credits::FlowControl::next_system)).
 //!
-//! Messages arrive in any order, even between the same two ranks, so every network's order is
-//! covered. Coalesced replies, which arrive together as a number, are covered as replies that
-//! arrive one after another. A request to one rank that lacks credits does not block other lists,
-//! as with several threads.
+//! Messages arrive in any order, even between the same two ranks, so the order of every network is
+//! covered. Coalesced replies, which arrive together as one count, are covered by replies that
+//! arrive one after another. A request that lacks credits blocks only its own list, as if each list
+//! had a thread of its own.
 //!
 //! # Proven properties
 //!
@@ -23,31 +23,32 @@
 //! | property | |
 //! |---|---|
 //! | [`LOANS`], [`BANK`] | credits are conserved |
-//! | [`IN_FLIGHT`], [`BOUNDS`] | none negative, none below the minimum or above the maximum; those in flight are never given back |
-//! | [`SPACE`] | requests without a reply use at most all credits, for which the request buffers were planned |
-//! | [`ASKED`] | one system message at a time between lender and borrower |
-//! | [`REFUSED`] | no rank refuses a message of another |
-//! | [`DEMAND`] | without a stall there is no grant and no system message; each revoke is caused by a request that asked for more, and each such request by a stall or, with loans that double, by a grant since the one before |
-//! | [`ENDS`], [`SENT`] | every request is finally sent and replied to |
+//! | [`IN_FLIGHT`], [`BOUNDS`] | no number of credits is negative, no loan is below the minimum or above the maximum, and credits in flight are never given back |
+//! | [`SPACE`] | requests without a reply use no more credits than there are, and the request buffers were planned for that number |
+//! | [`ASKED`] | at most one system message at a time is in transit between a lender and a borrower |
+//! | [`REFUSED`] | no rank refuses a message from another rank |
+//! | [`DEMAND`] | without a stall there is no grant and no system message; each revoke is caused by a request that asked for more, and each such request by a stall or, with loans that double, by a grant that arrived after the previous such request |
+//! | [`ENDS`], [`SENT`] | every request is eventually sent and replied to |
 //!
 //! The last line takes two properties, because a checker of states cannot see what happens
-//! "finally". Every step decreases a number that is never negative ([`ENDS`]; it is computed from
-//! what is unsent, in transit and wanted), so there are no endless runs, for any schedule. Where no
-//! step is left, all requests have been sent and answered ([`SENT`]). Therefore every run in which
-//! ranks keep polling ends with everything sent: no deadlock, no livelock. Attempts that change
-//! nothing are left out: a request that is tried again and is short of as many credits as before,
-//! and a search for a peer to ask when there is no need.
+//! "eventually". [`ENDS`] says that every step decreases a number that is never negative, which is
+//! computed from the requests not yet sent, the messages in transit and the revokes still allowed.
+//! Therefore no schedule leads to an endless run. [`SENT`] says that all requests have been sent
+//! and answered in every state in which no step is possible. Together they show that every run in
+//! which ranks keep polling ends with everything sent, without deadlock or livelock. Attempts that
+//! change nothing are not steps: trying a request again that is short of as many credits as before,
+//! and searching for a peer to ask when no credits are needed.
 //!
-//! The checker shows nothing about larger jobs, or about more than the few requests. (Those would
+//! The checker shows nothing about larger jobs or about longer lists of requests. (They would
 //! likely behave alike, because loans of different lenders share nothing and a request needs only
-//! credits that its own rank brings back; the properties in `credits/tests` examine them at
+//! credits that its own rank brings back. The property tests in `credits/tests` examine them at
 //! random.)
 //!
-//! States are distinguished by a 64-bit hash, as in [stateright]: among ten million states, the
-//! probability that two share a hash is about 3 in a million.
+//! States are distinguished by a 64-bit hash, because [stateright] stores only hashes. Among ten
+//! million states, the probability that two share a hash is about 3 in a million.
 //!
-//! [`Event`]s make sure that a world covers what it is meant to show, and `tests/faults.rs` that
-//! mistakes are found.
+//! The [`Event`]s of a world ensure that its runs cover what the world is meant to show, and
+//! `tests/faults.rs` ensures that the checker finds mistakes.
 
 mod properties;
 mod state;
@@ -97,14 +98,14 @@ impl<F: Flow> stateright::Model for Model<F> {
     }
 }
 
-/// Checks every state of a world, up to the first violation of a property.
+/// Checks every state of a world, and stops at the first violation of a property.
 #[must_use]
 pub fn check<F: Flow>(world: World) -> Report {
     run::<F>(world, HasDiscoveries::AnyFailures)
 }
 
-/// Checks every state of a world, up to the first in which `property` is violated, ignoring other
-/// properties.
+/// Checks every state of a world, and stops at the first one that violates `property`. Other
+/// properties are ignored.
 #[must_use]
 pub fn find<F: Flow>(world: World, property: &'static str) -> Report {
     run::<F>(world, HasDiscoveries::AnyOf([property].into()))

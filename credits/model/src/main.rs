@@ -1,4 +1,4 @@
-//! See `credits-model --help`.
+//! The program `credits-model`; see `credits-model --help`.
 
 use std::process::ExitCode;
 

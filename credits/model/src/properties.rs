@@ -1,4 +1,4 @@
-//! Properties that must hold in every state, and in some state.
+//! The properties of states: some must hold in every state, others in at least one.
 
 use credits::CreditByte;
 use stateright::Property;
@@ -28,23 +28,24 @@ pub(crate) fn always<F: Flow>() -> Vec<Property<Model<F>>> {
 
 /// A loan equals the borrower's send credits plus grants and returns in transit.
 pub const LOANS: &str = "loan = send + grants in transit + returns in transit";
-/// Credits in flight are those of requests and replies in transit, and no more than were lent.
+/// The number of credits in flight equals the number that requests and replies in transit carry,
+/// and is at most the number lent.
 pub const IN_FLIGHT: &str = "credits in flight travel in requests and replies";
 /// Credits are either lent or banked.
 pub const BANK: &str = "bank + loans = total";
-/// Requests without a reply fit the request buffers.
+/// Requests without a reply fit into the request buffers.
 pub const SPACE: &str = "requests fit the space for them";
 /// No loan is below the minimum or above the maximum.
 pub const BOUNDS: &str = "minimum <= send <= loan <= maximum";
-/// There is one system message at a time.
+/// At most one system message is in transit between a lender and a borrower.
 pub const ASKED: &str = "one revoke or return is in transit where one is awaited";
-/// No message of a correct rank is refused.
+/// No rank refuses a message from a correct rank.
 pub const REFUSED: &str = "no rank refuses a message of another";
-/// Goal 1 of the scheme.
+/// Credits move only if a request has stalled. This is goal 1 of the scheme.
 pub const DEMAND: &str = "nothing moves without a stall";
 /// All runs are finite.
 pub const ENDS: &str = "every step leads closer to the end";
-/// A run ends only when all requests were sent.
+/// A run ends only when all requests have been sent.
 pub const SENT: &str = "all requests were sent where no step is left";
 
 fn pairs<F: Flow>(model: &Model<F>) -> impl Iterator<Item = (u32, u32)> + use<F> {

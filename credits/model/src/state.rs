@@ -7,9 +7,9 @@ use credits::{CreditByte, Dynamic, FlowControl, Growth, PeerState, System};
 
 use crate::World;
 
-/// A flow control that can be checked: it can be copied, compared and inspected.
+/// A flow control that can be checked, because it can be copied, compared and inspected.
 pub trait Flow: FlowControl + Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// Creates the flow control of rank `rank`, as at the start.
+    /// Creates the flow control of rank `rank` in its initial state.
     fn of(world: &World, rank: u32) -> Self;
 
     /// Returns the state between the rank and a peer.
@@ -36,7 +36,7 @@ impl Flow for Dynamic {
 /// The content of a message between ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Content {
-    /// A request's credit byte. It counts as in transit until it is replied to.
+    /// A request's credit byte. The request counts as in transit until it is replied to.
     Request(u8),
     /// A reply's credit byte.
     Reply(u8),
@@ -72,9 +72,9 @@ impl From<System> for Content {
 /// A message in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Message {
-    /// The rank that sent it.
+    /// The rank that sent the message.
     pub from: u32,
-    /// The rank that receives it.
+    /// The rank that receives the message.
     pub to: u32,
     /// The message's content.
     pub content: Content,
@@ -85,7 +85,7 @@ pub struct Message {
 pub enum Step {
     /// A rank sends its next request of the list with this number, or finds that it lacks credits.
     Send(usize),
-    /// A message arrives; a request is also handled and replied to.
+    /// A message arrives. If it is a request, it is handled and replied to in the same step.
     Deliver(Message),
     /// A rank searches for a peer to ask for credits.
     Poll(u32),
@@ -94,12 +94,12 @@ pub enum Step {
 /// A rule that a step broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Broken {
-    /// A rank refused a message of a correct peer.
+    /// A rank refused a message from a correct peer.
     Refused,
-    /// A rank was asked for credits although no request was short of them.
+    /// A rank was asked for credits although no request lacked any.
     NoDemand,
-    /// A request asked for or received extra credits without a stall and, with loans that double,
-    /// without an earlier grant that followed from one.
+    /// A request asked for or received extra credits although it had not stalled. (With loans that
+    /// double, an earlier grant that followed from a stall is also a valid reason.)
     NoStall,
     /// The step led to a state that is no closer to the end.
     Endless,
@@ -110,7 +110,7 @@ pub enum Broken {
 pub struct Progress {
     /// The number of requests sent.
     pub sent: u8,
-    /// The largest number of credits that the next request was found to be short of.
+    /// The largest number of credits that the next request has lacked so far.
     pub missing: u8,
 }
 
@@ -121,15 +121,16 @@ pub struct State<F> {
     pub ranks: Vec<F>,
     /// The progress of each list of requests.
     pub progress: Vec<Progress>,
-    /// All messages in transit, in the order of their values. Any of them can arrive next.
+    /// All messages in transit, sorted, so that equal bags compare equal. Any of the messages can
+    /// arrive next.
     pub under_way: Vec<Message>,
-    /// For each rank, the number of revokes that it may still send because requests asked for more
-    /// credits.
+    /// For each rank, the number of revokes that it may still send on behalf of requests that asked
+    /// for more credits.
     pub wanted: Vec<u32>,
-    /// Pairs of a lender and a borrower that has been granted credits since the borrower last asked
-    /// for some. With loans that double, it may then ask again without a stall.
+    /// The pairs of a lender and a borrower in which the borrower has been granted credits since it
+    /// last asked for some. With loans that double, such a borrower may ask again without a stall.
     pub granted: Vec<(u32, u32)>,
-    /// The rule that the last step broke.
+    /// The rule that the last step broke, if any.
     pub broken: Option<Broken>,
 }
 
@@ -145,8 +146,8 @@ impl<F: Flow> State<F> {
         }
     }
 
-    /// Returns all steps that make progress. No progress is made by trying a request again that
-    /// lacks as many credits as before, or by searching for a peer to ask when there is no need.
+    /// Returns all steps that make progress. Trying a request again that lacks as many credits as
+    /// before makes no progress, nor does searching for a peer to ask when no credits are needed.
     pub(crate) fn steps(&self, world: &World) -> impl Iterator<Item = Step> {
         let sends = (0..world.requests.len()).filter(|&list| {
             let Progress { sent, missing } = self.progress[list];
@@ -298,11 +299,12 @@ impl<F: Flow> State<F> {
         count.count() as u32
     }
 
-    /// Returns a number that every step decreases, which shows that every run ends.
+    /// Returns a number that every step decreases. Its existence shows that every run ends.
     fn distance(&self, world: &World) -> u32 {
-        // A return may make its receiver search for a peer to ask; a revoke is answered by a
-        // return; a rank that may ask a peer may send a revoke; a request may let its receiver ask
-        // as many peers as allowed, and be replied to.
+        // Each event weighs more than all events that it can cause. A return may make its receiver
+        // search for a peer to ask. A revoke is answered by a return. A rank that may ask a peer
+        // may send a revoke. A request is replied to, and may let its receiver ask as many peers as
+        // allowed.
         const LOOK: u32 = 1;
         const RETURN: u32 = LOOK + 1;
         const REVOKE: u32 = RETURN + 1;
@@ -326,8 +328,9 @@ impl<F: Flow> State<F> {
             .zip(&self.progress)
             .map(|(requests, progress)| {
                 let unsent = &requests.costs[usize::from(progress.sent)..];
-                // An unsent request is sent once, and before that it is found to be short of more
-                // credits than before at most as often as it costs credits.
+                // An unsent request is sent once. Before that, each failed try that counts finds it
+                // short of more credits than the previous try did, so there are at most as many
+                // such tries as the request costs credits.
                 let all: u32 = unsent
                     .iter()
                     .map(|&cost| request + 1 + u32::from(cost))

@@ -1,4 +1,4 @@
-//! A small job to check, with its ranks, credits and requests.
+//! The description of a small job to check: its ranks, credits and requests.
 
 use credits::Tuning;
 use stateright::Property;
@@ -8,22 +8,24 @@ use crate::{Flow, Model, properties};
 /// The requests that one rank sends to another, one after another.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    /// The rank that sends them.
+    /// The rank that sends the requests.
     pub from: u32,
-    /// The rank that receives them.
+    /// The rank that receives the requests.
     pub to: u32,
-    /// The cost of each request in credits, which must be at most the world's minimum.
+    /// The cost of each request in credits, which must be at most the minimum of the world's
+    /// tuning.
     pub costs: Vec<u8>,
 }
 
-/// An event that must happen in some run, because otherwise the world would show nothing about it.
+/// An event that must happen in at least one run, because otherwise checking the world would show
+/// nothing about that event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A request stalls.
     Stall,
     /// A reply brings extra credits.
     Grant,
-    /// A rank gives credits back.
+    /// A rank gives credits back to their lender.
     Return,
     /// A rank that was asked has nothing to give back.
     NothingToReturn,
@@ -31,7 +33,7 @@ pub enum Event {
     Epoch,
     /// A grant and a revoke to the same rank are in transit at once.
     Crossing,
-    /// A loan has grown by more than a doubling for each stall.
+    /// A loan has grown by more than one doubling per stall.
     GoesOn,
 }
 
@@ -58,7 +60,7 @@ impl Event {
 /// A job to be checked.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The scenario.
+    /// The name of the world, which describes the scenario.
     pub name: &'static str,
     /// The number of ranks.
     pub ranks: u32,
@@ -75,7 +77,7 @@ pub struct World {
 }
 
 impl World {
-    /// Returns the number of a rank's credits, lent and banked.
+    /// Returns the total number of credits that a rank has lent and banked.
     #[must_use]
     pub fn total(&self) -> u32 {
         u32::from(self.loan) * self.ranks + self.banked

@@ -5,8 +5,8 @@ use credits::{Growth, Tuning};
 use crate::Event::{Crossing, Epoch, GoesOn, Grant, NothingToReturn, Return, Stall};
 use crate::{Event, Requests, World};
 
-/// Returns small limits: an epoch of `epoch` requests, and at most two credits given or given back
-/// within it.
+/// Returns a tuning with small limits: epochs of `epoch` requests, and at most two credits given or
+/// given back to one peer within an epoch.
 fn tuning(minimum: u16, epoch: u32) -> Tuning {
     Tuning {
         minimum,
@@ -19,8 +19,8 @@ fn tuning(minimum: u16, epoch: u32) -> Tuning {
     }
 }
 
-/// Creates worlds: name, size and credits, limits, requests with sender, receiver and costs, and
-/// the events that must happen.
+/// Creates worlds. Each line gives a world's name, its number of ranks, its credits, its tuning,
+/// its requests (sender, receiver and costs), and the events that must happen.
 macro_rules! worlds {
     ($($name:literal: $ranks:literal ranks, loan $loan:literal, banked $banked:literal, $tuning:expr;
        $($request:expr),* => $events:expr;)*) => {
@@ -43,7 +43,8 @@ fn requests<const N: usize>((from, to, costs): (u32, u32, [u8; N])) -> Requests 
 
 const ALL: &[Event] = &[Stall, Grant, Return, NothingToReturn, Epoch, Crossing];
 
-/// Returns the worlds that are checked with every change: 1.7 million states in total.
+/// Returns the worlds that are checked with every change to the code. They have 1.7 million states
+/// in total.
 #[must_use]
 pub fn small() -> Vec<World> {
     worlds! {
@@ -78,7 +79,7 @@ pub fn small() -> Vec<World> {
     }
 }
 
-/// Returns larger worlds, which take minutes and some gigabytes.
+/// Returns larger worlds, which take minutes and several gigabytes of memory to check.
 #[must_use]
 pub fn large() -> Vec<World> {
     worlds! {

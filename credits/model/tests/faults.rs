@@ -1,5 +1,5 @@
-//! Tests with faulty ranks. The checker must find each fault, and report it under the right name.
-//! Each property detects at least one fault.
+//! Tests with faulty ranks. The checker must find each fault and report the property that the fault
+//! violates. Each property detects at least one fault.
 
 use credits::{CreditByte, Dynamic, FlowControl, MAX_CREDITS, PeerState, Short, System, Violation};
 use credits_model::{
@@ -7,45 +7,46 @@ use credits_model::{
     check, find, small,
 };
 
-/// Gives back a credit that is in flight.
+/// The rank gives back a credit that is in flight.
 const GIVES_BACK_IN_FLIGHT: u8 = 0;
-/// Reports to its lender one credit more than it has given up.
+/// The rank reports to its lender one credit more than it has given up.
 const MISCOUNTS: u8 = 1;
-/// Lends the amount asked for, regardless of the bank.
+/// The rank lends the amount asked for, even if the bank has less.
 const OVERDRAWS: u8 = 2;
-/// Forgets to bank returned credits.
+/// The rank forgets to bank returned credits.
 const LOSES: u8 = 3;
-/// Counts a reply's credits twice, if it can.
+/// The rank counts a reply's credits twice if enough credits are in flight.
 const SETTLES_TWICE: u8 = 4;
-/// Asks peers for credits that no rank lacks.
+/// The rank asks peers for credits although no rank lacks any.
 const ASKS_IDLY: u8 = 5;
-/// Claims to have something to send, but hasn't.
+/// The rank claims to have a system message to send, but has none.
 const FUSSES: u8 = 6;
-/// Sends a second return for a revoke.
+/// The rank answers a revoke with two returns.
 const ANSWERS_TWICE: u8 = 7;
-/// Sends requests without credits, and does not count them.
+/// The rank sends requests for which it has no credits, and does not count them.
 const SENDS_WITHOUT: u8 = 8;
-/// If idle, also gives back credits below the minimum.
+/// The rank, if idle, gives back so many credits that it keeps fewer than the minimum.
 const GIVES_BACK_ALL: u8 = 9;
-/// Asks a peer again that has not answered.
+/// The rank asks a peer again that has not answered yet.
 const ASKS_TWICE: u8 = 10;
-/// Refuses every return that brings credits.
+/// The rank refuses every return that brings credits.
 const REFUSES: u8 = 11;
-/// Never gets the credits that a request was short of once.
+/// Once a request has lacked credits, the rank never gets these credits.
 const STARVES: u8 = 12;
-/// Grants an extra credit to a request that did not ask for any.
+/// The rank grants an extra credit to a request that did not ask for any.
 const GRANTS_IDLY: u8 = 13;
 
-/// Ranks with the fault `FAULT`, around the real flow control.
+/// The flow control of a faulty rank, which wraps the real one and adds the fault `FAULT`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Faulty<const FAULT: u8> {
     inner: Dynamic,
-    /// The difference from the real flow control's state, for each peer: fewer send credits, or a
-    /// higher loan.
+    /// For each peer, the difference from the real flow control's state. Depending on the fault,
+    /// the peer has lent that many credits fewer or has been lent that many more.
     differs: Vec<u16>,
-    /// Credits lost.
+    /// The number of credits lost.
     lost: u32,
-    /// Whether to send a system message for no reason: 1, or the receiving peer plus 1.
+    /// Whether to send a system message without a reason. A value other than 0 is 1 or the
+    /// receiving peer plus 1, depending on the fault.
     idle: u32,
 }
 
@@ -129,7 +130,7 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
                 return Err(Violation::UnexpectedReturn { peer, credits });
             }
             (ANSWERS_TWICE, System::Return { credits: 0, .. }) => {
-                // Answers the return with a return, as if it had been a revoke.
+                // The fault: the return is answered with a return, as if it had been a revoke.
                 let _ = self.inner.on_system(peer, message);
                 return Ok(Some(message));
             }
@@ -210,16 +211,17 @@ impl<const FAULT: u8> FlowControl for Faulty<FAULT> {
     }
 }
 
-/// The world in which one rank can have what the other needs.
+/// Returns the world in which one rank can have the credits that the other needs.
 fn world() -> World {
     small().remove(1)
 }
 
-/// Checks ranks with a fault, up to the first state that violates the property.
+/// Checks ranks with the fault, and asserts that the checker finds a state that violates the
+/// property.
 fn finds<const FAULT: u8>(property: &'static str) {
     let mut world = world();
     if FAULT == SENDS_WITHOUT {
-        // More requests than a rank has credits.
+        // The rank sends more requests than its receiver has credits.
         world.requests[0].costs = vec![1; world.total() as usize + 1];
     }
     let report = find::<Faulty<FAULT>>(world, property);
@@ -304,7 +306,7 @@ fn a_request_that_is_never_sent_is_found() {
 
 #[test]
 fn a_minimum_below_a_request_s_cost_is_found_to_deadlock() {
-    // With requests of two credits and a loan that may fall to one.
+    // Requests cost two credits, but a loan may fall to one.
     let mut world = world();
     world.requests[1].costs = vec![2; 2];
     let Report { failures, .. } = check::<Dynamic>(world);

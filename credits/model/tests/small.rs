@@ -1,4 +1,4 @@
-//! Every state of the small worlds.
+//! Checks of every state of the small worlds.
 
 use credits::Dynamic;
 use credits_model::{check, small};
