@@ -1,5 +1,5 @@
-//! Writes the statistics of a job in one process: `cargo run -p credit-plot --example demo --
-//! DIRECTORY [RANKS]`.
+//! Simulates a small job in one process and writes its credit statistics: `cargo run -p credit-plot
+//! --example demo -- DIRECTORY [RANKS]`.
 
 #[path = "../tests/demo/mod.rs"]
 mod demo;

@@ -38,7 +38,8 @@ Exit codes: 0 picture written, possibly with warnings · 1 no picture written ·
 #[must_use]
 pub fn main() -> ExitCode {
     let options = Options::parse();
-    // A failure to write to standard error cannot be reported anywhere.
+    // The result is ignored, because a failure to write to standard error cannot be reported
+    // anywhere.
     let complain = |what: &dyn std::fmt::Display| {
         let _ = writeln!(io::stderr(), "credit-plot: {what}");
     };

@@ -1,4 +1,4 @@
-//! Finding and reading the files of a job.
+//! The search for a job's files, and their reading.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,9 +53,9 @@ pub enum Error {
     /// Two files of a job contradict each other.
     #[error("{} and {} contradict each other: their first lines may differ only in the rank", one.display(), other.display())]
     Contradiction {
-        /// One file.
+        /// The first file.
         one: PathBuf,
-        /// The other.
+        /// The second file.
         other: PathBuf,
     },
     /// Two files of a job belong to the same rank.
@@ -63,9 +63,9 @@ pub enum Error {
     SameRank {
         /// The rank.
         rank: u32,
-        /// One file.
+        /// The first file.
         one: PathBuf,
-        /// The other.
+        /// The second file.
         other: PathBuf,
     },
     /// The requested rank has no file.
@@ -74,7 +74,7 @@ pub enum Error {
         /// The rank.
         rank: u32,
     },
-    /// The drawing library reports an error.
+    /// The drawing library reported an error.
     #[error("cannot draw the picture: {0}")]
     Draw(String),
 }
@@ -97,9 +97,9 @@ pub enum Warning {
     },
     /// Some ranks have no file.
     Missing {
-        /// Number of ranks without a file.
+        /// The number of ranks without a file.
         missing: u32,
-        /// Ranks in the job.
+        /// The number of ranks in the job.
         ranks: u32,
         /// The first rank without a file.
         first: u32,
@@ -131,7 +131,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Joins the first names of a list.
+/// Joins the first few names of a list.
 fn some(names: &[String]) -> String {
     const MOST: usize = 5;
     let mut text = names
@@ -146,8 +146,8 @@ fn some(names: &[String]) -> String {
     text
 }
 
-/// Reads the statistics of a job from files, and from all such files of directories; with `job`,
-/// only those of that job.
+/// Reads the statistics of a job from the files in `paths`, and from all statistics files in the
+/// directories in `paths`. If `job` is given, a directory's files of other jobs are ignored.
 ///
 /// # Errors
 /// Fails if there are no files, or if files cannot be read, violate the format, or belong to
@@ -224,7 +224,7 @@ pub fn read(paths: &[PathBuf], job: Option<&str>) -> Result<(Job, Vec<Warning>),
     Ok((Job::new(header, tracks), warnings))
 }
 
-/// Returns the files in order; of directories, those whose names match.
+/// Returns the files in `paths`, and the files with matching names in its directories, sorted.
 fn find(paths: &[PathBuf], job: Option<&str>) -> Result<Vec<PathBuf>, Error> {
     let begins = match job {
         Some(job) => format!("credits-{job}-"),

@@ -9,11 +9,11 @@ use credits::statistics::{Header, Log, RankRow};
 pub struct Job {
     /// The facts that all ranks share.
     pub(crate) header: Header,
-    /// Whether rows have times; otherwise the epochs of each rank serve as times.
+    /// Whether all rows have times. If not, the epoch numbers of each rank serve as times.
     pub(crate) clock: bool,
     /// The histories of the ranks, by ascending rank.
     pub(crate) tracks: Vec<Track>,
-    /// The last row's time, which is more than 0.
+    /// The time of the last row, which is more than 0.
     pub(crate) end: f64,
 }
 
@@ -24,11 +24,11 @@ pub(crate) struct Track {
     /// The loan to each peer at the start.
     loan: u16,
     rows: Vec<RankRow>,
-    /// Changes of loans, in order.
+    /// The changes of loans, in the order of their rows.
     moves: Vec<Move>,
 }
 
-/// A change of a loan: from this row on, the peer has this loan.
+/// A change of a loan. From row `row` on, the peer has the loan `loan`.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     row: u32,
@@ -37,7 +37,7 @@ struct Move {
 }
 
 impl Track {
-    /// Keeps the data that a picture needs.
+    /// Extracts the data that a picture needs from a log.
     pub(crate) fn new(log: &Log) -> Self {
         let Header {
             rank, loan, banked, ..
@@ -53,7 +53,8 @@ impl Track {
         let mut loans = HashMap::new();
         let mut moves = Vec::new();
         for epoch in &log.epochs {
-            // A row takes far more than one byte of the file, so there are fewer than 2^32.
+            // The cast is lossless: a row takes far more than one byte of its file, so there are
+            // fewer than 2^32 rows.
             let row = rows.len() as u32;
             // The times are made monotonic, even if those in the file are not.
             let before = rows.last().and_then(|before: &RankRow| before.time_us);
@@ -86,8 +87,8 @@ impl Track {
         }
     }
 
-    /// Returns the value of a column at a time, interpolated linearly between the rows before and
-    /// after.
+    /// Returns the value of a column at the time `at`, interpolated linearly between the rows
+    /// before and after that time.
     pub(crate) fn value(&self, clock: bool, at: f64, column: impl Fn(&RankRow) -> f64) -> f64 {
         let after = self.rows.partition_point(|row| self.time(row, clock) <= at);
         let Some(before) = after.checked_sub(1) else {
@@ -108,8 +109,8 @@ impl Track {
         self.rows.last().map_or(0, column)
     }
 
-    /// Calls `look` for each of the ascending times with the loans that differ from the start or
-    /// have ever differed.
+    /// Calls `look` for each of the ascending times, with the index of the time and the loans that
+    /// have differed from the initial loan by then.
     pub(crate) fn loans_at(
         &self,
         clock: bool,
@@ -129,7 +130,7 @@ impl Track {
         }
     }
 
-    /// Returns the sum of the differences between the last loans and those at the start.
+    /// Returns the sum of the absolute differences between the last loans and the initial ones.
     pub(crate) fn moved(&self) -> u64 {
         let mut sum = 0;
         self.loans_at(false, &[f64::INFINITY], |_, loans| {
@@ -163,7 +164,8 @@ impl Job {
         }
     }
 
-    /// Creates the job of these statistics, each of a different rank of the same job.
+    /// Creates a job from its logs, which must belong to different ranks. Returns `None` if there
+    /// are no logs.
     #[must_use]
     pub fn from_logs(logs: &[Log]) -> Option<Self> {
         let header = logs.first()?.header.clone();
@@ -181,7 +183,8 @@ impl Job {
         )
     }
 
-    /// Returns the index of the track whose loans have changed the most; the first of several.
+    /// Returns the index of the track whose loans have changed the most. Of several such tracks,
+    /// the first counts.
     pub(crate) fn busiest(&self) -> Option<usize> {
         (0..self.tracks.len())
             .rev()

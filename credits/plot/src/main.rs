@@ -1,4 +1,4 @@
-//! `credit-plot`: a picture of a job's credit statistics.
+//! The program `credit-plot`, which draws a picture of a job's credit statistics.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The program `credit-plot` as its users run it: arguments, messages, exit codes.
+//! Tests of the program `credit-plot` as its users run it: arguments, messages and exit codes.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -34,7 +34,7 @@ fn plot(folder: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Asserts that the command writes a picture; returns its standard error.
+/// Asserts that the command writes a picture. Returns its standard error.
 #[track_caller]
 fn draws(folder: &Path, args: &[&str]) -> String {
     let picture = folder.join("credits.svg");
@@ -47,7 +47,7 @@ fn draws(folder: &Path, args: &[&str]) -> String {
     said
 }
 
-/// Asserts that the command fails; returns its message.
+/// Asserts that the command fails. Returns its message.
 #[track_caller]
 fn fails(folder: &Path, args: &[&str]) -> String {
     let output = plot(folder, args);
@@ -79,7 +79,7 @@ fn one_of_several_jobs_can_be_chosen() {
         fails(folder.path(), &["."]),
         "credit-plot: found files of 2 jobs, expected one: choose it with --job (one, two)"
     );
-    // A file of the other job then does not matter, no matter what it contains.
+    // If a job is chosen, the contents of another job's file do not matter.
     std::fs::write(folder.path().join("credits-one-0.csv"), "garbage").unwrap();
     assert_eq!(draws(folder.path(), &[".", "--job", "two"]), "");
 }

@@ -1,4 +1,4 @@
-//! The program and its pictures.
+//! Tests of the program and of its pictures.
 
 mod command;
 mod demo;

@@ -1,4 +1,4 @@
-//! The required contents of a picture, and its readability.
+//! Tests of a picture's contents and readability.
 
 use crate::demo::Demo;
 use credit_plot::{Job, svg};
@@ -28,7 +28,7 @@ fn picture(demo: Demo) -> String {
 #[derive(Debug)]
 struct Text {
     words: String,
-    /// Left, top, right, bottom; widths are estimates.
+    /// The left, top, right and bottom edges. The right edge follows from an estimated width.
     place: [f64; 4],
 }
 
@@ -53,14 +53,14 @@ fn texts(svg: &str) -> Vec<Text> {
                 "end" => x - width,
                 other => panic!("{other}"),
             };
-            // For any anchor, the text is within its size of `y`.
+            // Whatever the vertical anchor is, the text lies within its font size of `y`.
             let place = [left, y - size / 2.0, left + width, y + size / 2.0];
             Text { words, place }
         })
         .collect()
 }
 
-/// Asserts that no text overlaps another, and all of it lies in the picture.
+/// Asserts that no text overlaps another, and that all text lies within the picture.
 #[track_caller]
 fn readable(svg: &str) {
     let texts = texts(svg);
@@ -220,7 +220,8 @@ fn names_are_not_markup() {
     assert!(!svg.contains("<b>") && has(&svg, "&lt;b&gt;&amp;"));
 }
 
-/// The purpose of the demonstration: the picture of a job shows what happened in it.
+/// The demonstration must be a correct job, so that its picture shows what would happen in a real
+/// one.
 #[test]
 fn the_demonstration_moves_credits_and_loses_none() {
     let logs = logs(DEMO);

@@ -21,7 +21,8 @@ pub(super) const RANKS: [RGBColor; 8] = [
 /// The colour of cells without data.
 pub(super) const NOTHING: RGBColor = RGBColor(222, 222, 222);
 
-/// Colours from the loan at the start to smaller and to larger loans (`ColorBrewer`'s `RdBu`).
+/// The colours from the initial loan to ever smaller loans (the blue half of `ColorBrewer`'s
+/// `RdBu`). `MORE` contains those for larger loans.
 const LESS: [RGBColor; 4] = [
     RGBColor(255, 255, 255),
     RGBColor(209, 229, 240),
@@ -35,18 +36,19 @@ const MORE: [RGBColor; 4] = [
     RGBColor(103, 0, 31),
 ];
 
-/// Maps loans to colours: white for the loan at the start, darker with the ratio to it. A loan
-/// twice as large is as far from white as a loan half as large.
+/// A mapping of loans to colours. The initial loan is white, and the more a loan differs from it,
+/// the darker is the colour. A loan twice as large is as dark as a loan half as large.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     least: u16,
     start: u16,
     most: u16,
-    /// The logarithm of the ratio with the darkest colour.
+    /// The absolute logarithm of the ratio that has the darkest colour.
     darkest: f64,
 }
 
-/// The lightest colour except white, as a fraction of the way: even a small change is visible.
+/// The position of the lightest colour other than white, as a fraction of the way to the darkest.
+/// It is not 0, so even a small change is visible.
 const LIGHTEST: f64 = 0.12;
 
 impl Scale {
@@ -75,7 +77,7 @@ impl Scale {
         }
     }
 
-    /// Draws the scale with its three numbers. The end labels need room beside it.
+    /// Draws the scale with its three numbers. The labels at its ends extend beyond the rectangle.
     pub(super) fn draw(
         &self,
         area: &Area<'_>,
@@ -125,15 +127,15 @@ impl Scale {
     }
 }
 
-/// Number of segments in the drawn scale.
+/// The number of segments in the drawn scale.
 const PARTS: i32 = 75;
 
-/// Returns the logarithm of the ratio of a loan to another; a loan of 0 counts as 1.
+/// Returns the logarithm of the ratio of `loan` to `start`. A loan of 0 counts as 1.
 fn ratio(loan: u16, start: u16) -> f64 {
     (f64::from(loan.max(1)) / f64::from(start.max(1))).ln()
 }
 
-/// Returns the colour at a fraction of the way through a list.
+/// Returns the colour at the fraction `part` of the way through the list, interpolated.
 fn mixed(colours: &[RGBColor; 4], part: f64) -> RGBColor {
     let at = part.clamp(0.0, 1.0) * 3.0;
     let index = (at as usize).min(2);
@@ -154,7 +156,8 @@ mod tests {
         assert_eq!((scale.colour(8), scale.colour(64)), (WHITE, MORE[3]));
         let (less, more) = (scale.colour(6), scale.colour(9));
         assert!(less.2 > less.0 && more.0 > more.2, "{less:?} {more:?}");
-        // A ratio of 2 is as dark on both sides: a third of the way to 8 times as much.
+        // A ratio of 2 is equally dark on the two sides. It is a third of the way to the largest
+        // ratio, 8.
         let part = LIGHTEST + (1.0 - LIGHTEST) / 3.0;
         assert_eq!(scale.colour(4), mixed(&LESS, part));
         assert_eq!(scale.colour(16), mixed(&MORE, part));

@@ -1,4 +1,5 @@
-//! Curves over time: a line for each rank if there are few, otherwise quantiles over the ranks.
+//! Curves over time. There is a line for each rank if the job has few ranks; otherwise quantiles
+//! over the ranks are drawn.
 
 use credits::statistics::RankRow;
 use plotters::prelude::*;
@@ -8,9 +9,9 @@ use super::colour::RANKS;
 use super::{Area, DrawResult, FRAME, GREY, INK, Unit, heading, short, style, text};
 use crate::Job;
 
-/// Times at which curves are computed, besides 0.
+/// The number of times at which curves are computed, not counting time 0.
 const SAMPLES: usize = 60;
-/// Columns and rows of charts.
+/// The number of columns and the number of rows of charts.
 const CHARTS: (usize, usize) = (3, 2);
 
 /// The charts of a job.
@@ -18,7 +19,7 @@ const CHARTS: (usize, usize) = (3, 2);
 pub(super) struct Curves<'a> {
     job: &'a Job,
     unit: &'a Unit,
-    /// Sampled times.
+    /// The times at which curves are computed.
     times: Vec<f64>,
 }
 
@@ -132,8 +133,8 @@ impl<'a> Curves<'a> {
             .collect()
     }
 
-    /// Returns the rate of a counter per unit of time: at each time, the mean over the interval
-    /// that ends there.
+    /// Returns the rate of a counter per unit of time. At each sampled time, it is the mean over
+    /// the interval that ends there.
     fn rate(&self, column: impl Fn(&RankRow) -> f64) -> Vec<Vec<f64>> {
         let step = self.times[1] / self.unit.length;
         let mut values = self.level(column);
@@ -141,7 +142,7 @@ impl<'a> Curves<'a> {
             for at in (1..values.len()).rev() {
                 values[at] = ((values[at] - values[at - 1]) / step).max(0.0);
             }
-            // There is no interval before the first time: use the first interval's rate.
+            // No interval ends at the first time, so the first interval's rate is used there.
             values[0] = values[1];
         }
         values
@@ -155,7 +156,8 @@ impl<'a> Curves<'a> {
                 let mut values = vec![0.0; self.times.len()];
                 track.loans_at(self.job.clock, &self.times, |number, loans| {
                     let most = loans.values().copied().max().unwrap_or(start);
-                    // Loans that have never changed are those at the start.
+                    // `loans` lacks the loans that have never changed. If there are any, they have
+                    // the initial value.
                     let all = loans.len() >= self.job.header.ranks as usize;
                     let most = if all { most } else { most.max(start) };
                     values[number] = most.into();
@@ -210,8 +212,8 @@ impl<'a> Curves<'a> {
     }
 }
 
-/// Returns a function that, for a fraction of the ranks, returns at each time the smallest value
-/// that this fraction does not exceed.
+/// Returns a function from a fraction to a curve. At each time, the curve has the smallest value
+/// that at least this fraction of the ranks does not exceed.
 fn quantiles(values: &[Vec<f64>]) -> impl Fn(f64) -> Vec<f64> {
     let times = values.first().map_or(0, Vec::len);
     let sorted: Vec<Vec<f64>> = (0..times)

@@ -10,18 +10,18 @@ use super::{Area, DrawResult, FRAME, GREY, INK, short, style, text, ticks};
 use crate::Job;
 use crate::job::Track;
 
-/// Loans by row and column. A cell shared by several loans shows the one that differs most from the
-/// loan at the start.
+/// A matrix of loans. A cell shared by several loans shows the one that differs most from the
+/// initial loan.
 #[derive(Clone, Debug)]
 pub(super) struct Grid {
     columns: usize,
-    /// `None` for cells without data.
+    /// The loan in each cell, by row, or `None` if there are no data for the cell.
     cells: Vec<Option<u16>>,
 }
 
 impl Grid {
-    /// Returns the loans of all ranks (rows) to all ranks (columns) at ascending times: a grid for
-    /// each time, of at most `most` by `most` cells.
+    /// Returns a grid for each of the ascending `times`, with the loans of all ranks (rows) to all
+    /// ranks (columns). A grid has at most `most` by `most` cells.
     pub(super) fn lenders(job: &Job, most: u32, times: &[f64]) -> Vec<Self> {
         let side = job.header.ranks.min(most);
         let empty = Grid {
@@ -67,12 +67,13 @@ impl Grid {
     }
 }
 
-/// Returns the cell of a rank, if all ranks share `cells` cells.
+/// Returns the index of a rank's cell, given that `ranks` ranks share `cells` cells.
 fn cell(rank: u32, ranks: u32, cells: u32) -> usize {
     (u64::from(rank) * u64::from(cells) / u64::from(ranks)) as usize
 }
 
-/// Puts loans into cells. Empty cells get the loan at the start.
+/// Puts loans into cells: each cell keeps the loan furthest from the initial one. Empty cells get
+/// the initial loan first.
 fn furthest(cells: &mut [Option<u16>], loans: &HashMap<u32, u16>, job: &Job, side: u32) {
     let start = job.header.loan;
     for place in cells.iter_mut() {
@@ -87,7 +88,8 @@ fn furthest(cells: &mut [Option<u16>], loans: &HashMap<u32, u16>, job: &Job, sid
     }
 }
 
-/// The labels along a side: position, as a fraction of the side, and text.
+/// The title of one side of a matrix, and its labels. A label has a position, as a fraction of the
+/// side, and a text.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
     title: String,
@@ -117,8 +119,8 @@ impl Axis {
     }
 }
 
-/// Draws a matrix with its upper left corner at a position; with axes (horizontal, vertical) below
-/// it and to its left.
+/// Draws a matrix whose upper left corner is at a position. If axes are given, the horizontal one
+/// is drawn below the matrix and the vertical one to its left.
 pub(super) fn draw(
     area: &Area<'_>,
     (x, y): (i32, i32),
@@ -135,7 +137,7 @@ pub(super) fn draw(
     area.draw(&Rectangle::new(frame, WHITE.filled()))?;
     for (row, cells) in grid.cells.chunks(columns).enumerate() {
         let (top, bottom) = (place(row, rows, height), place(row + 1, rows, height));
-        // Neighbours of the same colour form one rectangle.
+        // Neighbours in a row that have the same loan form one rectangle.
         let mut first = 0;
         for run in cells.chunk_by(|a, b| a == b) {
             let (left, right) = (
@@ -258,7 +260,7 @@ mod tests {
         let job = Job::from_logs(&logs).unwrap();
         let grid = &Grid::lenders(&job, 50, &[9.0])[0];
         assert_eq!(grid.cells.len(), 2500);
-        // 2 differs more than 12 or 4; of 9 and 7 the larger one counts.
+        // 2 differs more from 8 than 12 or 4 do. 9 and 7 differ equally, so the larger one counts.
         assert_eq!(
             (grid.cells[0], grid.cells[1], grid.cells[49]),
             (Some(2), Some(8), Some(9))

@@ -20,16 +20,16 @@ use colour::Scale;
 use curves::Curves;
 use matrix::{Axis, Grid};
 
-/// Size of the picture, in pixels.
+/// The width and the height of the picture, in pixels.
 const SIZE: (u32, u32) = (1400, 1490);
-/// Margin at the sides of the picture.
+/// The width of the picture's left and right margins, in pixels.
 const SIDE: i32 = 60;
-/// The most cells along a side of the large matrices, and of the small ones.
+/// The maximum number of cells along a side of a large matrix, and of a small one.
 const MOST_CELLS: (u32, u32) = (64, 32);
-/// Number of intervals in the matrix of one rank's loans.
+/// The number of time intervals in the matrix of one rank's loans.
 const STEPS: usize = 64;
-/// The times of the small matrices, as fractions of the whole time. Most changes happen at the
-/// beginning.
+/// The times of the small matrices, as fractions of the whole time. Early times are denser, because
+/// most changes happen at the beginning.
 const SNAPSHOTS: [f64; 5] = [0.05, 0.1, 0.25, 0.5, 0.75];
 
 const INK: RGBColor = RGBColor(40, 40, 40);
@@ -39,12 +39,12 @@ const FRAME: RGBColor = RGBColor(190, 190, 190);
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type DrawResult = Result<(), Box<dyn std::error::Error>>;
 
-/// Draws the picture of a job as SVG, with the loans over time of `rank`, or of the rank whose
-/// loans have changed the most.
+/// Draws the picture of a job as SVG. The loans over time are those of `rank` or, if it is `None`,
+/// of the rank whose loans have changed the most.
 ///
 /// # Errors
-/// [`Error::NoSuchRank`] if there are no statistics of `rank`; [`Error::Draw`] if the library
-/// reports an error.
+/// Returns [`Error::NoSuchRank`] if there are no statistics of `rank`, or [`Error::Draw`] if the
+/// drawing library reports an error.
 pub fn svg(job: &Job, rank: Option<u32>) -> Result<String, Error> {
     let track = match rank {
         Some(rank) => job.tracks.iter().position(|track| track.rank == rank),
@@ -138,7 +138,7 @@ fn draw(area: &Area<'_>, job: &Job, track: usize) -> DrawResult {
     ))
 }
 
-/// Draws title, facts and the scale of colours.
+/// Draws the title, the facts about the job and the scale of colours.
 fn head(area: &Area<'_>, job: &Job, unit: &Unit, scale: &Scale) -> DrawResult {
     let header = &job.header;
     let title = format!("Credits of job {}", shortened(&header.job, 40));
@@ -188,7 +188,7 @@ fn heading(area: &Area<'_>, at: (i32, i32), words: &str) -> DrawResult {
     text(area, at, words, 18, INK, (HPos::Left, VPos::Center))
 }
 
-/// Draws text; `anchor` is the part of it that lies at `at`. Sizes are in pixels.
+/// Draws text of `size` pixels. `anchor` says which part of the text lies at `at`.
 fn text(
     area: &Area<'_>,
     at: (i32, i32),
@@ -202,7 +202,8 @@ fn text(
     Ok(())
 }
 
-/// Returns a text style. The library divides sizes by 1.24 for SVG.
+/// Returns a text style. `size` is multiplied by 1.24, because the library divides sizes by that
+/// for SVG.
 fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", f64::from(size) * 1.24)
         .into_font()
@@ -214,7 +215,7 @@ fn style(size: u32, colour: RGBColor) -> TextStyle<'static> {
 struct Unit {
     /// The unit's length, in the unit of the rows' times.
     length: f64,
-    /// Its name, used after a number and after "per".
+    /// The unit's name, used after a number and after "per".
     name: &'static str,
     /// The title of a time axis.
     axis: String,
@@ -283,7 +284,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// Formats a number and its noun.
+/// Formats a number and its noun, which gets a plural "s" unless the number is 1.
 fn counted(number: u64, noun: &str) -> String {
     match number {
         1 => format!("1 {noun}"),

@@ -1,4 +1,5 @@
-//! A job in one process: real state machines of dynamic credits, which write real statistics.
+//! A job in one process, whose ranks are real state machines of dynamic credits and write real
+//! statistics.
 
 use std::collections::VecDeque;
 
@@ -9,22 +10,23 @@ use credits::{CreditByte, Dense, Dynamic, FlowControl, Peer, System, Tuning};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demo {
     pub(crate) ranks: u32,
-    /// Partners of each rank, to which it sends in bursts; they change half way.
+    /// The number of partners of each rank, to which it sends in bursts. The partners change half
+    /// way through the job.
     pub(crate) partners: u32,
     pub(crate) rounds: u32,
     pub(crate) loan: u16,
     pub(crate) banked: u32,
-    /// Requests per epoch.
+    /// The number of requests per epoch.
     pub(crate) epoch: u32,
     /// Whether rows have times.
     pub(crate) clock: bool,
 }
 
-/// Full mediums that a rank sends to each partner in a round.
+/// The number of full mediums that a rank sends to each partner in a round.
 const BURST: u32 = 12;
-/// Requests that a rank serves in a round of polls.
+/// The number of requests that a rank serves in a round of polls.
 const SERVED: usize = 3;
-/// Microseconds that a round of polls represents.
+/// The duration of a round of polls, in microseconds.
 const POLL_US: u64 = 7;
 
 enum Message {
@@ -36,7 +38,7 @@ enum Message {
 struct Rank {
     flow: Dynamic<Dense<Peer>>,
     inbox: VecDeque<(u32, Message)>,
-    /// Requests still to send, by partner.
+    /// The partners to which requests must still be sent, with the number of these requests.
     to_send: Vec<(u32, u32)>,
     row: RankRow,
     recorder: Recorder,
@@ -50,7 +52,7 @@ impl Demo {
             true => 1,
             false => self.ranks / 2 + 1,
         };
-        // Some ranks are popular partners.
+        // In the second half, the lowest ranks are popular partners.
         let hub = rank % 7 % self.ranks;
         let mut partners: Vec<_> = (0..self.partners)
             .map(|number| (rank + step + number * number) % self.ranks)
@@ -62,7 +64,7 @@ impl Demo {
         partners
     }
 
-    /// The files of the job: name and text.
+    /// Runs the job. Returns the name and the text of each rank's file.
     pub(crate) fn files(&self, job: &str) -> Vec<(String, String)> {
         let tuning = Tuning {
             epoch: self.epoch,
