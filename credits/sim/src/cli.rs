@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `credit-sim`.
 
 use std::io;
 
@@ -269,7 +269,8 @@ impl ModelOptions {
     }
 }
 
-/// Returns a useful number of threads: each window of time ends with a barrier of all of them.
+/// Returns a useful number of threads. It is small for few ranks, because each window of time ends
+/// with a barrier of all threads.
 fn threads(ranks: u32) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors.min(ranks as usize / 512).max(1)

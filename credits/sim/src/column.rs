@@ -1,4 +1,4 @@
-//! Columns of the table recorded for the documentation.
+//! The columns of the table that is recorded for the documentation.
 
 use clap::ValueEnum;
 use credits::Growth;

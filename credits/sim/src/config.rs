@@ -7,13 +7,13 @@ use serde::{Serialize, Serializer};
 
 use crate::{Load, Pattern, Timing};
 
-/// The most ranks of a simulated job.
+/// The maximum number of ranks in a simulated job.
 pub const MAX_RANKS: u32 = 1_000_000;
 
-/// Bytes of the original's chunk, the body of a full medium.
+/// The number of bytes of the original's chunk, which is the body of a full medium.
 pub const CHUNK: u32 = 1024;
 
-/// Default number of steps of each rotation without flow control.
+/// The default number of steps of each rotation that are simulated without flow control.
 pub const REFERENCE_STEPS: u32 = 3;
 
 /// The scheme by which credits are lent.
@@ -22,7 +22,7 @@ pub const REFERENCE_STEPS: u32 = 3;
 pub enum Scheme {
     /// No flow control.
     Unlimited,
-    /// The same credits for all peers, for the whole job.
+    /// The same number of credits for all peers, for the whole job.
     Static {
         /// The number of credits lent to each rank.
         credits: u16,
@@ -62,7 +62,8 @@ enum GrowthNames {
 }
 
 impl Scheme {
-    /// Returns the credits lent to each rank at the start; `None` without flow control.
+    /// Returns the number of credits lent to each rank at the start, or `None` without flow
+    /// control.
     #[must_use]
     pub fn credits(&self) -> Option<u16> {
         match *self {
@@ -78,7 +79,8 @@ impl Scheme {
         }
     }
 
-    /// Returns all credits of a rank, in a job of `ranks` ranks; `None` without flow control.
+    /// Returns the total number of a rank's credits in a job of `ranks` ranks, or `None` without
+    /// flow control.
     #[must_use]
     pub fn total(&self, ranks: u32) -> Option<u64> {
         match *self {
@@ -91,8 +93,8 @@ impl Scheme {
     }
 }
 
-/// A run of the simulator. The same configuration gives the same result, with any number of
-/// threads.
+/// The configuration of a run of the simulator. The same configuration gives the same result with
+/// any number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Config {
     /// The number of ranks in the job.
@@ -139,22 +141,22 @@ pub enum ConfigError {
         /// The accepted values.
         must: &'static str,
     },
-    /// There are fewer credits than one request needs, so it could never be sent.
+    /// A peer is lent fewer credits than a request needs, so such a request could never be sent.
     #[error(
         "{credits} credits per peer are too few: a request of this pattern needs {cost}, a full medium {full}"
     )]
     TooFewCredits {
-        /// Credits lent to each rank.
+        /// The number of credits lent to each rank.
         credits: u16,
-        /// Credits for a request.
+        /// The number of credits for a request.
         cost: u8,
-        /// Credits for a full medium.
+        /// The number of credits for a full medium.
         full: u8,
     },
     /// There are more credits than can be counted.
     #[error("a rank has {total} credits, at most {} can be counted", u32::MAX)]
     TooManyCredits {
-        /// Credits in total.
+        /// The total number of credits.
         total: u64,
     },
     /// The credits do not result in a plan of buffers.
@@ -200,14 +202,15 @@ impl Config {
         }
     }
 
-    /// Returns the credits for a request.
+    /// Returns the number of credits that a request costs.
     pub(crate) fn cost(&self) -> u8 {
         let bytes = u32::from(self.load.cost) * Scale::LEAST_BYTES;
-        // The cast is lossless, because the result is at most the number with the smallest credits.
+        // The cast is lossless: a larger credit never makes the number larger, so it is at most
+        // `load.cost`, a `u8`.
         bytes.div_ceil(self.scale.bytes_per_credit()) as u8
     }
 
-    /// Returns the memory behind the credits of a rank; `None` without flow control.
+    /// Returns the memory that a rank needs for its credits, or `None` without flow control.
     #[must_use]
     pub fn space(&self) -> Option<Space> {
         let banked = match self.scheme {
@@ -304,10 +307,11 @@ impl Config {
 pub struct Space {
     /// The number of all credits of a rank.
     pub credits: u64,
-    /// The number of bytes of buffer for these credits, plus an event of 128 bytes for each.
+    /// The number of bytes of buffers for these credits, plus an event of 128 bytes for each
+    /// credit.
     pub bytes: u64,
-    /// The number of bytes of whole buffers, including the one without credits, or `None` if a job
-    /// could not have that much.
+    /// The number of bytes if the buffers are rounded up to whole ones and the one without credits
+    /// is included, or `None` if a job cannot have that many credits.
     pub allocated: Option<u64>,
 }
 
@@ -334,9 +338,9 @@ impl Space {
     }
 }
 
-/// A flow control that can be simulated, because it reports what it has lent.
+/// A flow control that can be simulated, because it reports its loans.
 pub(crate) trait Subject: FlowControl + Send {
-    /// Returns the credits lent to a peer; `None` without flow control.
+    /// Returns the number of credits lent to a peer, or `None` without flow control.
     fn loan(&self, peer: u32) -> Option<u32>;
 
     /// Returns the number of peers whose state the flow control keeps, or `None` if it is unknown.

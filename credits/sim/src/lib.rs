@@ -1,5 +1,5 @@
-//! Simulates flow control by credits, using the state machines of the crate [`credits`] themselves,
-//! in jobs of up to a million ranks.
+//! Simulates flow control by credits in jobs of up to a million ranks. The ranks run the real state
+//! machines of the crate [`credits`].
 //!
 //! ```
 //! use credit_sim::{Config, Pattern, Scheme, run};

@@ -1,4 +1,4 @@
-//! See `credit-sim --help`.
+//! The program `credit-sim`; see `credit-sim --help`.
 
 use clap::Parser;
 

@@ -8,7 +8,7 @@ use crate::pattern::{Op, Programs};
 use crate::queue::{Item, Queue};
 use crate::report::Counts;
 
-/// Kinds of messages.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PartKind {
     Request,
@@ -26,7 +26,7 @@ pub(crate) struct Envelope {
 
 const _: () = assert!(size_of::<Envelope>() == 24);
 
-/// A violation of a rule, with its rank and time.
+/// A violation of a rule, with the rank and the time at which it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) time: u64,
@@ -42,11 +42,12 @@ pub(crate) enum Broken {
     Occupancy { credits: u64 },
 }
 
-/// The times of the model, precomputed.
+/// The durations and other parameters of the model, precomputed.
 #[derive(Clone, Debug)]
 pub(crate) struct Costs {
     timing: crate::Timing,
-    /// The wire times of a request and of any other message.
+    /// The time for which a request occupies the interface, and the time for which any other
+    /// message does.
     wire: [u64; 2],
     /// The time to serve a request.
     serve: u64,
@@ -55,9 +56,9 @@ pub(crate) struct Costs {
     /// The number of credits for a request.
     cost: u8,
     seed: u64,
-    /// The number of all credits of a rank.
+    /// The total number of a rank's credits.
     total: u64,
-    /// The meaning of the extra bits.
+    /// The tuning, which defines the meaning of the bits for extra credits.
     tuning: Tuning,
 }
 
@@ -112,11 +113,11 @@ struct Rank {
     since: u64,
     /// The current operation.
     op: u32,
-    /// The end of the program.
+    /// The index at which the rank's program ends.
     end: u32,
     /// The number of requests sent in the current operation.
     sent: u32,
-    /// The number of requests without a reply.
+    /// The number of requests sent that have no reply yet.
     outstanding: u32,
     /// The number of requests served in this step.
     received: u32,
@@ -124,14 +125,14 @@ struct Rank {
     served: u32,
     unpolled: u32,
     slices: u32,
-    /// The additional time that each part of the rank's computing takes.
+    /// The additional time that each slice of the rank's computing takes.
     slower: u64,
     stage: Stage,
     /// Whether the rank waits for an arrival.
     idle: bool,
     /// Whether the next request waits for credits.
     stalled: bool,
-    /// Whether credits may have arrived since the last try.
+    /// Whether credits may have arrived since the last attempt to send.
     retry: bool,
     finished: bool,
 }
@@ -142,12 +143,12 @@ struct Inbox {
     replies: Queue,
     requests: Queue,
     system: Queue,
-    /// The size in credits of the requests that wait at the rank or are in transit to it.
+    /// The size, in credits, of the requests that wait at the rank or are in transit to it.
     reserved: u64,
 }
 
-// An inbox takes two cache lines. The size matters, because every message sent touches one of some
-// 100,000 inboxes.
+// An inbox takes two cache lines. Its size matters because every message touches one of about
+// 100,000 inboxes, which is rarely in a cache.
 const _: () = assert!(size_of::<Inbox>() == 128);
 
 impl Inbox {
@@ -166,13 +167,14 @@ impl Inbox {
 /// The number of ranks whose next data are prefetched together.
 const AHEAD: usize = 16;
 
-/// Messages to each of the parts, in the order in which they were sent.
+/// For each part, the messages to its ranks in the order in which they were sent.
 pub(crate) type Outboxes = Vec<Vec<Envelope>>;
 
-/// Consecutive ranks, few enough that a processor's cache holds all their state: a window begins by
-/// sorting in the messages of other parts, and touches no rank of another part before it ends.
+/// A part of the job, which consists of consecutive ranks. They are so few that a processor's cache
+/// holds their state. A window begins with sorting in the messages of other parts; afterwards, it
+/// touches no rank of another part.
 pub(crate) struct Part<F> {
-    /// The number of the part; `first` is its first rank.
+    /// The number of the part.
     number: usize,
     first: u32,
     /// The number of ranks in every part except the last, which may have fewer.
@@ -184,19 +186,20 @@ pub(crate) struct Part<F> {
     next: Vec<u64>,
     /// The messages sent in this window.
     pub(crate) outboxes: Outboxes,
-    /// The first time at which a rank has something to do, or a message to another part arrives.
+    /// The earliest time at which a rank has something to do or a message to another part arrives.
     pub(crate) due: u64,
     pub(crate) counts: Counts,
     /// The number of ranks that have ended the step.
     pub(crate) finished: u32,
-    /// The time at which the last rank ended the step.
+    /// The time at which the last rank of the part ended the step.
     pub(crate) finished_at: u64,
-    /// The first fault.
+    /// The first fault found.
     pub(crate) fault: Option<Fault>,
 }
 
 impl<F: Subject> Part<F> {
-    /// Creates the part of ranks `first..end`, one of `parts` parts with `size` ranks each.
+    /// Creates the part of the ranks `first..end`, which is one of `parts` parts with `size` ranks
+    /// each.
     pub(crate) fn new(
         first: u32,
         end: u32,
@@ -249,7 +252,8 @@ impl<F: Subject> Part<F> {
         self.flows.iter()
     }
 
-    /// Returns a rank that has not ended the step, and whether it waits for credits.
+    /// Returns the first rank that has not ended the step, if any, and whether it waits for
+    /// credits.
     pub(crate) fn unfinished(&self) -> Option<(u32, bool)> {
         let index = self.ranks.iter().position(|rank| !rank.finished)?;
         Some((self.first + index as u32, self.ranks[index].stalled))
@@ -299,8 +303,9 @@ impl<F: Subject> Part<F> {
         self.due = start;
     }
 
-    /// Simulates all actions that begin before `end`, after sorting in the messages that all parts
-    /// sent in the previous window. Messages of other ranks must arrive at `end` or later.
+    /// Sorts in the messages that all parts sent in the previous window, then simulates all actions
+    /// that begin before `end`. Messages that other ranks send during this window must arrive at
+    /// `end` or later.
     pub(crate) fn advance(
         &mut self,
         mail: &[Outboxes],
@@ -329,9 +334,9 @@ impl<F: Subject> Part<F> {
         self.due = self.due.min(own.unwrap_or(u64::MAX));
     }
 
-    /// Reads the data that the ranks from `index` on will need first. These data are far apart in
-    /// memory and independent of each other, so the processor fetches many of them at once here.
-    /// During the simulation, it would wait for each.
+    /// Prefetches the data that the ranks from `index` on need first, by reading them. The data are
+    /// far apart in memory and independent of each other, so the processor fetches many of them at
+    /// once here. In the simulation itself, it would wait for one after another.
     fn look_ahead(&self, index: usize, programs: &Programs, end: u64) {
         let mut read = 0;
         for index in index..(index + AHEAD).min(self.ranks.len()) {
@@ -368,7 +373,7 @@ impl<F: Subject> Part<F> {
                 }
             }
         }
-        // The rank may be busy until later.
+        // The rank may be busy beyond this time, in which case its next action has to wait.
         self.next[index] = self.next[index].min(item.time);
     }
 
@@ -382,7 +387,7 @@ impl<F: Subject> Part<F> {
         }
     }
 
-    /// Sends a message of `rank`, the rank at `index`, at `now`.
+    /// Sends a message at time `now` from `rank`, which is the rank at `index`.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
     fn send(

@@ -1,4 +1,4 @@
-//! Communication patterns: which ranks send how much to which.
+//! Communication patterns, which say which ranks send how much to which other ranks.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -28,7 +28,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Returns its name on the command line.
+    /// Returns the pattern's name on the command line.
     #[must_use]
     pub fn name(self) -> String {
         self.to_possible_value()
@@ -39,24 +39,27 @@ impl Pattern {
 /// The amount of traffic. Values that a pattern does not use are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Load {
-    /// Requests from a rank to each partner in a step (in each collective of a tree).
+    /// The number of requests that a rank sends to each partner in a step (with trees, in each
+    /// collective).
     pub messages: u32,
-    /// Size of each, in credits of 256 bytes.
+    /// The size of a request, in credits of 256 bytes.
     pub cost: u8,
-    /// Partners of a rank.
+    /// The number of partners of a rank.
     pub fan: u32,
-    /// Distance between partners.
+    /// The distance between the numbers of successive partners.
     pub gap: u32,
-    /// Ranks that all others send to.
+    /// The number of ranks to which all others send.
     pub hot: u32,
-    /// Collectives in a step.
+    /// The number of collectives in a step.
     pub repeat: u32,
-    /// One request to each partner in turn, instead of all to the first, then all to the second.
+    /// Whether a rank sends one request to each partner in turn, rather than all requests to the
+    /// first partner, then all to the second, and so on.
     pub interleave: bool,
 }
 
 impl Load {
-    /// Returns the default load of a pattern: the ghost zones are those of the scheme's example.
+    /// Returns the default load of a pattern. That of the ghost zones is the load in the scheme's
+    /// example.
     #[must_use]
     pub fn default_for(pattern: Pattern, ranks: u32) -> Load {
         let load = Load {
@@ -121,8 +124,8 @@ impl Load {
         if self.repeat == 0 || self.repeat > 10_000 {
             return bad("collectives per step", self.repeat.into(), "1 to 10000");
         }
-        // A rank counts in 32 bits what it sends to its partners and, in trees, serves, from up to
-        // 20 children.
+        // The number of requests that a rank sends in a step must fit into 32 bits. With trees, so
+        // must the number that it serves, from up to 20 children.
         let times = u64::from(self.fan).max(20 * u64::from(self.repeat));
         if u64::from(self.messages) * times > u32::MAX.into() {
             return bad(
@@ -144,7 +147,7 @@ pub(crate) enum Op {
     Await(u32),
 }
 
-/// A piece of a list.
+/// A range of a list's indices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -161,7 +164,7 @@ impl Span {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Programs {
     pub(crate) ops: Vec<Op>,
-    /// Partners, referenced by the sends.
+    /// The partners, to which [`Op::Send`] refers.
     pub(crate) targets: Vec<u32>,
     /// Each rank's operations.
     pub(crate) ranks: Vec<Span>,
@@ -196,7 +199,7 @@ impl Programs {
             }
             Pattern::Hotspot => {
                 let (n, hot) = (config.ranks, config.load.hot);
-                // As far from each other as possible.
+                // Hot ranks are as far from each other as possible.
                 let hot_rank = |number: u32| (number * (n / hot) + rotation) % n;
                 let mut is_hot = vec![false; n as usize];
                 (0..hot).for_each(|number| is_hot[hot_rank(number) as usize] = true);
@@ -254,8 +257,8 @@ impl Programs {
         .copied()
     }
 
-    /// Makes every rank send to the partners that `of` writes for a position; `of` returns the rank
-    /// at that position.
+    /// Gives every rank a program that sends to its partners. For a position, `of` writes the
+    /// partners to the list and returns the rank at that position.
     fn each(&mut self, config: &Config, of: impl Fn(u32, &mut Vec<u32>) -> u32) {
         let mut partners = Vec::new();
         for position in 0..config.ranks {
@@ -287,7 +290,7 @@ impl Programs {
         }
     }
 
-    /// Makes the actions added since `first` this rank's program.
+    /// Makes the actions from index `first` on the program of `rank`.
     fn end(&mut self, rank: u32, first: usize) {
         self.ranks[rank as usize] = Span {
             start: first as u32,
@@ -310,7 +313,8 @@ impl Programs {
                 at(x, y, z + nz - 1),
                 at(x, y, z + 1),
             ];
-            // Where the torus is one rank wide, a rank is its own neighbour and needs no message.
+            // In a direction in which the torus is one rank wide, a rank is its own neighbour and
+            // needs no message.
             out.extend(faces.into_iter().filter(|&rank| rank != own));
             own
         });
@@ -320,7 +324,8 @@ impl Programs {
         let ranks = renumbering(config, rotation);
         let (n, messages) = (config.ranks, config.load.messages);
         for position in 0..n {
-            // The children: position plus each power of two below its lowest bit.
+            // The children's positions are the sums of `position` and each power of two below its
+            // lowest set bit.
             let below = |bit: &u32| position == 0 || *bit < 1 << position.trailing_zeros();
             let bits = (0..32).map(|power| 1u32 << power).take_while(below);
             let children: Vec<u32> = bits
@@ -341,7 +346,7 @@ impl Programs {
                     received += from_parent;
                     self.ops.push(Op::Await(received));
                 }
-                // The largest subtree first.
+                // The child with the largest subtree is sent to first.
                 for child in children.iter().rev() {
                     self.send(&[*child], messages);
                 }
@@ -351,8 +356,8 @@ impl Programs {
     }
 }
 
-/// Returns the rank at each position: the identity at first, a random permutation in each later
-/// rotation.
+/// Returns the rank at each position. In the first rotation, this is the identity; in each later
+/// one, it is a random permutation.
 fn renumbering(config: &Config, rotation: u32) -> Vec<u32> {
     let mut ranks: Vec<u32> = (0..config.ranks).collect();
     if rotation > 0 {
@@ -361,8 +366,8 @@ fn renumbering(config: &Config, rotation: u32) -> Vec<u32> {
     ranks
 }
 
-/// Returns the sides of a torus of `ranks` ranks, as near to a cube as its factors allow,
-/// ascending.
+/// Returns the sides of a torus of `ranks` ranks in ascending order. The torus is as near to a cube
+/// as the factors of `ranks` allow.
 fn torus(ranks: u32) -> [u32; 3] {
     let divisors = |n: u32| (1..=n.isqrt()).filter(move |side| n.is_multiple_of(*side));
     let mut best = [1, 1, ranks];

@@ -8,18 +8,19 @@ pub(crate) struct Item {
     pub(crate) source: u32,
     /// The number of credits returned, if this is a system message.
     pub(crate) value: u16,
-    /// The credit byte or, in a system message, the flags [`Item::RETURN`] and [`Item::END`].
+    /// The credit byte or, for a system message, a combination of the flags [`Item::RETURN`] and
+    /// [`Item::END`].
     pub(crate) byte: u8,
-    /// The size of a request in credits. (The bytes of unlimited flow control do not contain it.)
+    /// The size of a request in credits.
     pub(crate) cost: u8,
 }
 
 const _: () = assert!(size_of::<Item>() == 16);
 
 impl Item {
-    /// A flag: the system message is a return rather than a revoke.
+    /// The flag that says that a system message is a return rather than a revoke.
     pub(crate) const RETURN: u8 = 1;
-    /// A flag: the system message reports that its sender has ended an epoch.
+    /// The flag that says that the sender of a system message has ended an epoch.
     pub(crate) const END: u8 = 2;
 
     fn key(&self) -> (u64, u32) {
@@ -27,9 +28,9 @@ impl Item {
     }
 }
 
-/// The messages of one class to one rank, ordered by arrival and source. Those of one source that
-/// arrive together keep their order of insertion. The order therefore does not depend on when other
-/// parts of the simulation inserted their messages.
+/// The messages of one class to one rank, ordered by arrival and source. Messages from one source
+/// that arrive at the same time keep their order of insertion. The order therefore does not depend
+/// on when other parts of the simulation inserted their messages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     items: Vec<Item>,
@@ -39,7 +40,7 @@ pub(crate) struct Queue {
     sorted: u32,
     /// The number of items at the start that have arrived.
     arrived: u32,
-    /// The size in credits of the items that have arrived and not been taken out.
+    /// The size, in credits, of the items that have arrived and have not been taken out.
     waiting: u32,
 }
 
@@ -49,8 +50,8 @@ impl Queue {
         self.items.push(item);
     }
 
-    /// Sorts in the items inserted since the last call. All of them must arrive later than the
-    /// times queried so far.
+    /// Sorts in the items inserted since the last call. All of these items must arrive later than
+    /// every time passed to `pop` or `waiting` so far.
     #[inline]
     pub(crate) fn sort(&mut self) {
         if (self.sorted as usize) < self.items.len() {
@@ -68,26 +69,29 @@ impl Queue {
         let (head, sorted) = (self.head as usize, self.sorted as usize);
         let new = self.items[sorted..].iter().map(Item::key);
         let first = new.min().expect("there is something new");
-        // There are usually few such items, which arrive at about the same time as the new ones.
+        // Counts the sorted items that must come after a new one. There are usually few, because
+        // only items that arrive at about the same time as the new ones are concerned.
         let behind = self.items[head..sorted]
             .iter()
             .rev()
             .take_while(|item| item.key() > first)
             .count();
-        // This sort is stable, and fast with runs that are already sorted.
+        // The order of insertion is kept, because this sort is stable. It is fast if the items
+        // consist of sorted runs.
         self.items[sorted - behind..].sort_by_key(Item::key);
-        // The cast is lossless, because there are never that many messages in transit to one rank.
+        // The cast is lossless, because far fewer than 2^32 messages are ever in transit to one
+        // rank.
         self.sorted = self.items.len() as u32;
     }
 
-    /// Returns the first few items.
+    /// Returns up to three items from the front of the queue.
     #[inline]
     pub(crate) fn ahead(&self) -> &[Item] {
         let items = &self.items[self.head as usize..];
         &items[..items.len().min(3)]
     }
 
-    /// Returns the arrival of the first item; [`sort`](Queue::sort) must have been called.
+    /// Returns the arrival time of the first item. [`sort`](Queue::sort) must have been called.
     #[inline]
     pub(crate) fn first(&self) -> u64 {
         debug_assert_eq!(self.sorted as usize, self.items.len());
@@ -96,7 +100,7 @@ impl Queue {
             .map_or(u64::MAX, |item| item.time)
     }
 
-    /// Takes out the first item if it has arrived by `now`; [`sort`](Queue::sort) must have been
+    /// Takes out the first item if it has arrived by `now`. [`sort`](Queue::sort) must have been
     /// called.
     #[inline]
     pub(crate) fn pop(&mut self, now: u64) -> Option<Item> {
@@ -117,8 +121,8 @@ impl Queue {
         Some(item)
     }
 
-    /// Returns the size in credits of the items that have arrived by `now` and still wait.
-    /// [`sort`](Queue::sort) must have been called.
+    /// Returns the size, in credits, of the items that have arrived by `now` and have not been
+    /// taken out. [`sort`](Queue::sort) must have been called.
     #[inline]
     pub(crate) fn waiting(&mut self, now: u64) -> u32 {
         while let Some(item) = self.items.get(self.arrived as usize)
@@ -157,7 +161,7 @@ mod tests {
                 let waiting: u32 = list[..due].iter().map(|item| u32::from(item.cost)).sum();
                 prop_assert_eq!(queue.first(), list.first().map_or(u64::MAX, |item| item.time));
                 prop_assert_eq!(queue.waiting(now), waiting);
-                // Not all items that are due need to be taken.
+                // Only some of the items that are due are taken, because a rank need not take all.
                 for item in list.drain(..due - due / 3) {
                     prop_assert_eq!(queue.pop(now), Some(item));
                 }

@@ -10,17 +10,17 @@ pub(crate) struct Counts {
     pub(crate) requests: u64,
     pub(crate) served: u64,
     pub(crate) replies: u64,
-    /// System messages sent, and events.
+    /// The number of system messages sent.
     pub(crate) system: u64,
     pub(crate) events: u64,
-    /// Replies that lent extra credits.
+    /// The number of replies that lent extra credits.
     pub(crate) grants: u64,
-    /// Extra credits lent, and credits given back.
+    /// The number of extra credits lent.
     pub(crate) granted: u64,
     pub(crate) returned: u64,
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
-    /// The largest values of: credits' worth of requests that wait at a rank, and loan.
+    /// The largest size, in credits, of the requests that waited at one rank.
     pub(crate) waiting: u64,
     pub(crate) loan: u64,
 }
@@ -54,13 +54,13 @@ pub struct Step {
     pub rotation: u32,
     /// The number of the step with these partners, from 0.
     pub step: u32,
-    /// Time from the step's start until the last rank has all its replies.
+    /// The time from the step's start until the last rank had all its replies.
     pub time_ns: u64,
     /// Requests sent.
     pub requests: u64,
     /// System messages sent.
     pub system: u64,
-    /// Replies that lent extra credits.
+    /// The number of replies that lent extra credits.
     pub grants: u64,
     /// Extra credits lent.
     pub granted: u64,
@@ -68,11 +68,12 @@ pub struct Step {
     pub returned: u64,
     /// Requests that had to wait for credits.
     pub stalls: u64,
-    /// Average time for which a rank waited for credits in this step.
+    /// The average time for which a rank waited for credits in this step.
     pub stalled_ns: f64,
-    /// The most credits' worth of requests that waited at one rank at a time.
+    /// The largest size, in credits, of the requests that waited at one rank at a time.
     pub waiting: u64,
-    /// Requests that a rank has served since the pattern changed: maximum and mean.
+    /// The numbers of requests that ranks have served since the pattern changed: the maximum and
+    /// the mean over the ranks.
     pub served: (u32, f64),
 }
 
@@ -83,8 +84,8 @@ impl Step {
         self.system == 0 && self.granted == 0 && self.returned == 0
     }
 
-    /// Returns whether fewer than one in 1,000 requests brought credits, and fewer than one system
-    /// message was sent for 1,000 requests.
+    /// Returns whether the step is at rest, or fewer than one in 1,000 requests brought credits and
+    /// fewer than one system message was sent per 1,000 requests.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         self.is_at_rest()
@@ -94,34 +95,36 @@ impl Step {
 
 /// The steps with the same partners.
 ///
-/// They come to *rest* with the first step from which on no credit moves and no peer is asked for
-/// any, if an epoch's worth of requests follows at the busiest rank. In a large job, for a long
-/// time some rank still needs a few credits more; therefore a rotation is *calm* from the first
-/// step on from which fewer than one in 1,000 requests brings credits, and fewer than one system
-/// message is sent for 1,000 requests.
+/// A rotation is at *rest* from the first step after which no credit moves and no peer is asked for
+/// any, provided that the busiest rank receives at least an epoch's worth of requests in the steps
+/// at rest. In a large job, some rank needs a few more credits for a long time. Therefore there is
+/// a weaker state as well: a rotation is *calm* from the first step after which, in every step,
+/// fewer than one in 1,000 requests brings credits and fewer than one system message is sent per
+/// 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
     /// The number of the rotation, from 0.
     pub rotation: u32,
-    /// Steps before rest; `None` if there is no rest.
+    /// The number of steps before the rotation is at rest, or `None` if it never is.
     pub steps_until_rest: Option<u32>,
-    /// The same in epochs: the requests that the busiest rank served, divided by the epoch of the
-    /// flow control (or the default epoch if it has none).
+    /// The number of epochs before the rotation is at rest: the number of requests that the busiest
+    /// rank has served by then, divided by the epoch of the flow control (or by the default epoch
+    /// if it has none).
     pub epochs_until_rest: Option<f64>,
-    /// Steps before the rotation is calm.
+    /// The number of steps before the rotation is calm, or `None` if it never is.
     pub steps_until_calm: Option<u32>,
-    /// The same in epochs.
+    /// The number of epochs before the rotation is calm.
     pub epochs_until_calm: Option<f64>,
-    /// Mean time of the steps at rest; if there are none, of the calm ones; if there are none, of
-    /// the last one.
+    /// The mean time of the steps at rest. If there are none, the calm steps are used, and if there
+    /// are none either, the last step.
     pub time_ns: f64,
-    /// Mean time of a step without flow control.
+    /// The mean time of a step without flow control.
     pub reference_ns: Option<f64>,
-    /// Speed at rest (or the steps used for `time_ns`), relative to the speed without flow control.
+    /// The speed in the steps used for `time_ns`, relative to the speed without flow control.
     pub speed: Option<f64>,
     /// Speed of the first step.
     pub speed_first: Option<f64>,
-    /// Speed of all steps.
+    /// The speed over all steps.
     pub speed_all: Option<f64>,
     /// System messages per 1,000 requests before the rotation is calm.
     pub system_adapting: f64,
@@ -133,26 +136,28 @@ pub struct Rotation {
     pub granted: u64,
     /// Credits given back.
     pub returned: u64,
-    /// Requests per 1,000 that waited for credits, at rest (or in the steps used for `time_ns`).
+    /// The number of requests per 1,000 that waited for credits, in the steps used for `time_ns`.
     pub stalls: f64,
 }
 
-/// All rotations: the mean of speeds, the worst rotation of everything else.
+/// The results of all rotations. Totals are sums over all steps; of other values, the worst
+/// rotation counts unless a field says otherwise.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Speed at rest, relative to the speed without flow control.
+    /// The mean over the rotations of the speed at rest, relative to the speed without flow
+    /// control.
     pub speed: Option<f64>,
     /// Speed of the worst rotation.
     pub speed_worst: Option<f64>,
     /// Speed of the first step after a change of the pattern, in the worst rotation.
     pub speed_first: Option<f64>,
-    /// Steps until rest; `None` if a rotation didn't come to rest.
+    /// The number of steps until rest, or `None` if a rotation did not come to rest.
     pub steps_until_rest: Option<u32>,
-    /// Epochs until rest.
+    /// The number of epochs until rest.
     pub epochs_until_rest: Option<f64>,
-    /// Steps until calm; `None` if a rotation didn't become calm.
+    /// The number of steps until calm, or `None` if a rotation did not become calm.
     pub steps_until_calm: Option<u32>,
-    /// Epochs until calm.
+    /// The number of epochs until calm.
     pub epochs_until_calm: Option<f64>,
     /// System messages per 1,000 requests before calm.
     pub system_adapting: f64,
@@ -170,36 +175,36 @@ pub struct Summary {
     pub returned: u64,
     /// Requests that had to wait for credits.
     pub stalls: u64,
-    /// The largest loan; `None` without flow control.
+    /// The largest loan, or `None` without flow control.
     pub largest_loan: Option<u64>,
-    /// The most credits' worth of requests that waited at one rank at a time.
+    /// The largest size, in credits, of the requests that waited at one rank at a time.
     pub waiting: u64,
 }
 
 /// Static credits that are equally fast.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EqualStatic {
-    /// The fewest credits per peer.
+    /// The smallest number of credits per peer that is found to be fast enough.
     pub credits: u16,
-    /// The speed with them, relative to the speed without flow control.
+    /// The speed with these credits, relative to the speed without flow control.
     pub speed: f64,
-    /// The memory for them.
+    /// The memory for these credits.
     pub space: Space,
 }
 
 /// The effort of the simulation itself.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effort {
-    /// Threads.
+    /// The number of threads.
     pub threads: usize,
-    /// Seconds, without the runs for comparison.
+    /// The duration in seconds, without the runs for comparison.
     pub seconds: f64,
-    /// Messages sent, served or taken.
+    /// The number of messages sent, served or taken.
     pub events: u64,
-    /// Events per second.
+    /// The number of events per second.
     pub events_per_second: f64,
-    /// Mean number of peers whose state a rank keeps in the simulation, if the flow control reports
-    /// it.
+    /// The mean number of peers whose state a rank keeps in the simulation, if the flow control
+    /// reports that number.
     pub peers_kept: Option<f64>,
 }
 
@@ -208,7 +213,7 @@ pub struct Effort {
 pub struct Report {
     /// The configuration of the run.
     pub config: Config,
-    /// Memory of a rank for buffers and events; `None` without flow control.
+    /// A rank's memory for buffers and events, or `None` without flow control.
     pub space: Option<Space>,
     /// The results of all rotations.
     pub summary: Summary,
@@ -218,11 +223,11 @@ pub struct Report {
     pub steps: Vec<Step>,
     /// Static credits that are equally fast, if they were searched for and found.
     pub equal_static: Option<EqualStatic>,
-    /// The effort, which varies; everything else is the same in every run.
+    /// The effort of the simulation. It varies, while everything else is the same in every run.
     pub effort: Effort,
 }
 
-/// Returns the mean; `None` if there are no values.
+/// Returns the mean of the values, or `None` if there are none.
 pub(crate) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
@@ -237,10 +242,10 @@ fn sum(steps: &[Step], of: fn(&Step) -> u64) -> u64 {
 }
 
 impl Rotation {
-    /// Sums up the steps of one rotation, at least one.
+    /// Summarises the steps of one rotation. There must be at least one.
     pub(crate) fn new(steps: &[Step], reference_ns: Option<f64>, epoch: u32) -> Rotation {
         let last = &steps[steps.len() - 1];
-        // The first step from which on all steps satisfy `good`.
+        // Returns the index of the first step from which on all steps satisfy `good`.
         let from = |good: fn(&Step) -> bool| {
             let bad = steps.iter().rposition(|step| !good(step));
             bad.map_or(0, |bad| bad + 1)
@@ -289,7 +294,7 @@ impl Rotation {
     }
 }
 
-/// Returns the largest value; `None` if one is missing.
+/// Returns the largest value, or `None` if a value is missing or there are none.
 fn worst<T: PartialOrd>(values: impl Iterator<Item = Option<T>>) -> Option<T> {
     let values: Option<Vec<T>> = values.collect();
     values?
@@ -331,7 +336,7 @@ impl Summary {
 mod tests {
     use super::*;
 
-    /// Returns a step of 1000 requests, of which the busiest rank served 100.
+    /// Returns a step of 1,000 requests, 100 of which the busiest rank served.
     fn step(step: u32, granted: u64, system: u64) -> Step {
         Step {
             rotation: 0,

@@ -60,7 +60,7 @@ pub fn run(config: &Config, progress: &Progress) -> Result<Report, SimError> {
     })
 }
 
-/// Returns the mean time of a step of each rotation without flow control.
+/// Simulates the job without flow control. Returns the mean time of a step of each rotation.
 fn reference(config: &Config, progress: &Progress) -> Result<Vec<f64>, SimError> {
     let random = config.timing.compute > 0 && config.timing.skew > 0.0;
     let steps = if random {
@@ -102,14 +102,14 @@ pub fn equal_static(
         Ok(reference / times(&outcome)[0].max(1.0))
     };
     let least = config.scale.full_cost().max(config.cost()).into();
-    // More credits than are ever in flight to one peer are useless.
+    // This is the maximum number of credits in flight to one peer. More credits would be useless.
     let burst = config.load.messages.min(config.timing.chunks);
     let burst = u64::from(burst) * u64::from(config.cost());
     let most = u16::try_from(burst).unwrap_or(u16::MAX).max(least);
 
-    // Speed does not always grow with credits: a rank that may send more is served later by the
-    // ranks it floods. Therefore this searches upwards in growing strides, and then within the last
-    // stride.
+    // The search proceeds upwards in growing strides, and then within the last stride. A plain
+    // bisection could miss the smallest number, because speed does not always grow with credits: a
+    // rank that may send more is served later by the ranks that it floods.
     let (mut below, mut credits) = (least - 1, least);
     let mut fastest = with(credits)?;
     while fastest < speed {

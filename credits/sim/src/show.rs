@@ -109,7 +109,7 @@ pub(crate) fn bytes(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// Formats the steps until a state that may never be reached.
+/// Formats the number of steps until a state that may never be reached.
 pub(crate) fn steps(steps: Option<u32>) -> String {
     steps.map_or_else(|| "never".to_owned(), |steps| steps.to_string())
 }

@@ -7,8 +7,8 @@ use sim::Progress;
 use crate::show::{bytes, optional, steps};
 use crate::{Config, EqualStatic, Load, Report, Scheme, SimError, Space, equal_static, run};
 
-/// Static credits are searched for in jobs of at most this many ranks: the needs of one pair do not
-/// depend on the others.
+/// The maximum number of ranks in the jobs in which static credits are searched for. Small jobs
+/// suffice, because the needs of one pair of ranks do not depend on the others.
 const SEARCH: u32 = 1_000;
 
 /// The results for one configuration.
@@ -18,25 +18,25 @@ pub struct Row {
     pub report: Report,
     /// Static credits that are equally fast.
     pub equal: Option<EqualStatic>,
-    /// Whether the static credits' speed was simulated at this size rather than at the size used
-    /// for the search.
+    /// Whether the speed with static credits was simulated in a job of full size rather than in one
+    /// of the size used for the search.
     pub verified: bool,
 }
 
-/// Runs a configuration, and searches for static credits that are equally fast; these are simulated
-/// at full size in jobs of at most `verify` ranks.
+/// Runs a configuration, and searches for static credits that are equally fast. If the job has at
+/// most `verify` ranks, these are simulated at full size as well.
 ///
 /// # Errors
 /// Same as [`run`].
 pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, SimError> {
     let report = run(config, progress)?;
-    // Speeds above this differ only by chance.
+    // Speeds above 0.98 differ only by chance, so static credits need not exceed that.
     let speed = report.summary.speed.unwrap_or(1.0).min(0.98);
     let ranks = config.ranks.min(SEARCH);
     let small = Config {
         ranks,
         load: Load {
-            // As many senders to each hot rank.
+            // Each hot rank has about as many senders as in the full job.
             hot: scaled(config.load.hot, ranks, config.ranks).max(1),
             ..config.load.clone()
         },
@@ -68,7 +68,7 @@ pub fn row(config: &Config, verify: u32, progress: &Progress) -> Result<Row, Sim
     })
 }
 
-/// Scales `count` from a whole of `all` to one of `some`.
+/// Scales a count that belongs to a job of `all` ranks to a job of `some` ranks.
 fn scaled(count: u32, some: u32, all: u32) -> u32 {
     (u64::from(count) * u64::from(some) / u64::from(all.max(1))) as u32
 }
@@ -128,7 +128,7 @@ pub fn markdown(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     if rows.iter().any(|row| !row.verified) {
         writeln!(
             out,
-            "\n\\* in a job of {SEARCH} ranks: one of this size would take too long to simulate."
+            "\n\\* in a job of {SEARCH} ranks, because a job of full size would take too long to simulate."
         )?;
     }
     Ok(())

@@ -5,15 +5,17 @@ use serde::Serialize;
 
 use crate::ConfigError;
 
-/// Bytes of a message's header on the wire: match bits, header data, addresses.
+/// The number of bytes of a message's header on the wire, with match bits, header data and
+/// addresses.
 const HEADER_BYTES: f64 = 64.0;
 
 /// The network and the processors of the model. Times are in nanoseconds.
 ///
-/// A rank does one thing at a time. It polls between two requests; while it waits for credits or
-/// has nothing to do it polls constantly; while it computes it does not poll. A message leaves
-/// through the rank's network interface, which sends one at a time, and arrives after the latency.
-/// Receivers' interfaces are not modelled as a limit.
+/// A rank does one thing at a time. While it sends, it polls every few requests. While it waits for
+/// credits or has nothing to do, it polls constantly or at intervals. While it computes, it polls
+/// only as often as `compute_polls` says. A message leaves through the rank's network interface,
+/// which sends one at a time, and arrives after the latency. The model does not limit how fast
+/// interfaces receive.
 ///
 /// `safe_limit`, `am_limit` and `chunks` are the original's `GASNET_PORTAL_SAFE_LIMIT`,
 /// `GASNET_PORTAL_AM_LIMIT` and `GASNET_PORTAL_SB_CHUNKS`.
@@ -74,8 +76,8 @@ pub struct Timing {
 }
 
 impl Default for Timing {
-    /// An InfiniBand-like network: 1.5 µs, 10 GB/s; half a microsecond to serve a full medium of 1
-    /// KiB.
+    /// Returns the parameters of a network like InfiniBand, with a latency of 1.5 µs and a
+    /// bandwidth of 10 GB/s. Serving a full medium of 1 KiB takes half a microsecond.
     fn default() -> Timing {
         Timing {
             latency: 1_500,
@@ -111,7 +113,8 @@ impl Timing {
         if self.latency == 0 {
             return bad("the latency", 0.0, "at least 1 ns");
         }
-        // A message then takes at most seconds, so sums stay far below the limit of 64 bits.
+        // With at least this bandwidth, a message takes at most seconds, so sums are far below the
+        // limit of 64 bits.
         if !(self.bandwidth >= 1e-6 && self.bandwidth.is_finite()) {
             return bad("the bandwidth", self.bandwidth, "at least 0.000001 GB/s");
         }
@@ -146,7 +149,7 @@ impl Timing {
             ("the time to compute", self.compute),
             ("the jitter", self.jitter),
         ] {
-            // Ten seconds: sums stay far below the limit of 64 bits.
+            // With a limit of ten seconds, sums are far below the limit of 64 bits.
             if value > 10_000_000_000 {
                 return bad(setting, value as f64, "at most 10 s");
             }
@@ -154,14 +157,14 @@ impl Timing {
         Ok(())
     }
 
-    /// Returns when a rank that has been waiting since `since` notices an arrival at `arrival`;
-    /// `u64::MAX` is never.
+    /// Returns the time at which a rank that has been waiting since `since` notices an arrival at
+    /// `arrival`. `u64::MAX` means never.
     pub(crate) fn wake(&self, since: u64, arrival: u64) -> u64 {
         let waited = (arrival - since).checked_next_multiple_of(self.poll_gap.max(1));
         waited.map_or(u64::MAX, |waited| since.saturating_add(waited))
     }
 
-    /// Returns how long a message with a body of `bytes` bytes occupies the interface.
+    /// Returns the time for which a message with a body of `bytes` bytes occupies the interface.
     pub(crate) fn wire(&self, bytes: u32) -> u64 {
         ((f64::from(bytes) + HEADER_BYTES) / self.bandwidth).ceil() as u64
     }

@@ -1,9 +1,9 @@
-//! All ranks of a simulated job, and its time.
+//! The simulated job: all its ranks, and its time.
 //!
-//! Ranks interact only through messages, and a message takes at least the latency. Within a window
-//! as long as the latency, therefore, no rank can notice what another does in it: the ranks are
-//! simulated one after another, or in parallel, without a common queue of events, and their
-//! messages are exchanged at the end of the window.
+//! Ranks interact only through messages, and a message takes at least the latency. Therefore,
+//! within a window of time as long as the latency, no rank can notice what another rank does in the
+//! same window. The ranks are simulated window by window, one after another or in parallel, without
+//! a common queue of events. Their messages are exchanged at the end of the window.
 
 use credits::Violation;
 use rayon::prelude::*;
@@ -27,10 +27,10 @@ pub enum SimError {
         /// The reason.
         reason: String,
     },
-    /// The flow control refused a message of another instance of itself.
+    /// A rank's flow control refused a message from another rank.
     #[error("rank {rank} at {time} ns: {violation}")]
     Violation {
-        /// The rank that refused it.
+        /// The rank that refused the message.
         rank: u32,
         /// The time.
         time: u64,
@@ -46,12 +46,12 @@ pub enum SimError {
         rank: u32,
         /// The time.
         time: u64,
-        /// The size in credits of the requests in transit.
+        /// The size, in credits, of the requests in transit.
         credits: u64,
-        /// The rank's credits.
+        /// The total number of the rank's credits.
         total: u64,
     },
-    /// The simulation makes no more progress.
+    /// Ranks wait forever.
     #[error("rank {rank} waits forever for {}, as do {ranks} ranks in total", if *credits { "credits" } else { "messages" })]
     Deadlock {
         /// A rank that waits.
@@ -61,7 +61,7 @@ pub enum SimError {
         /// The number of waiting ranks.
         ranks: u32,
     },
-    /// The ranks have ended the step but continue to move credits.
+    /// All ranks have ended the step, but credits have not come to rest.
     #[error(
         "rotation {rotation}, step {step}: credits still move after {messages} messages, with nothing to send"
     )]
@@ -103,12 +103,12 @@ pub enum SimError {
 /// each direction takes two windows.
 const REST: u64 = 100_000;
 
-/// The number of ranks up to which all loans are added up after each rotation. In larger jobs, only
-/// the loans to partners are compared.
+/// The maximum number of ranks with which all loans are added up after each rotation. In larger
+/// jobs, only the loans between partners are compared.
 const ADD_UP: u32 = 2048;
 
-/// The number of ranks in a part. It is so small that their state, some KiB each, stays in a
-/// processor's cache while they are simulated.
+/// The number of ranks in a part. It is so small that a processor's cache holds their state, a few
+/// KiB each, while they are simulated.
 const PART: u32 = 512;
 
 /// A job in progress.
@@ -128,8 +128,8 @@ pub(crate) struct World<'a, F> {
 }
 
 impl<'a, F: Subject> World<'a, F> {
-    /// Creates a job whose ranks have the flow control that `flow` returns and `total` credits
-    /// each.
+    /// Creates a job whose ranks have `total` credits each and the flow control that `flow` returns
+    /// for them.
     pub(crate) fn new(
         config: &'a Config,
         total: Option<u64>,
@@ -278,7 +278,7 @@ impl<'a, F: Subject> World<'a, F> {
         }
     }
 
-    /// Returns the duration of a barrier between steps: which takes a round of messages for each
+    /// Returns the duration of a barrier between steps, which takes a round of messages for each
     /// doubling of the number of ranks.
     fn barrier(&self) -> u64 {
         u64::from(u32::BITS - self.config.ranks.leading_zeros()) * self.costs.latency()
@@ -414,7 +414,7 @@ mod tests {
                     credits: 0,
                     end_of_epoch,
                 }),
-                // Asks again and again.
+                // The fault: the rank asks again and again.
                 System::Return { .. } => Some(System::Revoke { end_of_epoch }),
             })
         }

@@ -1,4 +1,4 @@
-//! The command line.
+//! Tests of the command line of `credit-sim`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ fn bad_input_is_named() {
 
 type Options = &'static [(&'static str, Option<&'static str>)];
 
-/// A job with few credits, so that their movements matter.
+/// The options of a job with few credits, so that their movements matter.
 const SHORT: Options = &[
     ("ranks", Some("27")),
     ("credits", Some("8")),
@@ -84,12 +84,13 @@ const SHORT: Options = &[
     ("epoch", Some("64")),
     ("threads", Some("1")),
 ];
-/// With the original's rules, without a pace.
+/// The options of a job with the original's rules, which have no pace.
 const ORIGINAL: Options = &[("original", None), ("bank", Some("100"))];
 const COMPUTING: Options = &[("compute", Some("50000"))];
 const CHAIN: Options = &[("pattern", Some("chain"))];
 
-/// Every option of a run with its value, and the other options that make it matter.
+/// Every option of a run, with a value and the other options with which the value makes a
+/// difference.
 const OPTIONS: &[(&str, Option<&str>, Options)] = &[
     ("ranks", Some("26"), &[]),
     ("pattern", Some("pairs"), &[]),
@@ -140,7 +141,7 @@ const OPTIONS: &[(&str, Option<&str>, Options)] = &[
     ("jitter", Some("5000"), &[]),
 ];
 
-/// Returns the options as arguments; if one comes twice, the last counts.
+/// Returns the options as arguments. If an option occurs twice, the last value counts.
 fn arguments(options: &[(&str, Option<&str>)]) -> String {
     let options: BTreeMap<_, _> = options.iter().copied().collect();
     let one = |(name, value): (&str, Option<&str>)| format!("--{name} {} ", value.unwrap_or(""));
@@ -162,7 +163,7 @@ fn every_option_is_run_and_does_something() {
     for &(name, value, beside) in OPTIONS {
         let without = [SHORT, beside].concat();
         let mut with = [&without[..], &[(name, value)]].concat();
-        // These have no bank, or no credits.
+        // Static credits have no bank, and without flow control there are no credits.
         match name {
             "static" => with.retain(|&(name, _)| name != "bank"),
             "unlimited" => with.retain(|&(name, _)| name != "bank" && name != "credits"),
@@ -178,7 +179,7 @@ fn every_option_is_run_and_does_something() {
 
     let mut command = Cli::command();
     command.build();
-    // The runs of the other tests.
+    // These options are used by other tests.
     let mut tried: BTreeSet<&str> = OPTIONS.iter().map(|&(name, ..)| name).collect();
     tried.extend(["json", "record", "columns"]);
     assert_eq!(options_of(&command), tried);

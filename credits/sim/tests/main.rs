@@ -1,4 +1,4 @@
-//! The program and its simulations.
+//! Tests of the program and of its simulations.
 
 mod command;
 mod simulation;

@@ -1,4 +1,4 @@
-//! Whole simulations.
+//! Tests of whole simulations.
 
 use clap::ValueEnum;
 use credit_sim::{Config, Pattern, Report, Scheme, SimError, equal_static, run};
@@ -9,7 +9,7 @@ fn simulate(config: &Config) -> Report {
     run(config, &Progress::hidden()).unwrap_or_else(|error| panic!("{error}: {config:?}"))
 }
 
-/// Small, but with waiting, skew and several rotations.
+/// Returns the configuration of a small job with waiting, skew and several rotations.
 fn small(pattern: Pattern, ranks: u32) -> Config {
     let mut config = Config {
         scheme: Scheme::Static { credits: 12 },
@@ -52,12 +52,13 @@ fn every_request_is_sent() {
             let (n, messages) = (u64::from(ranks), 20);
             let others = n - 1;
             let per_step = match pattern {
-                // 1 x 1 x 2, 1 x 1 x 3: neighbours in one direction only.
+                // The tori of 2 and 3 ranks, 1 x 1 x 2 and 1 x 1 x 3, have neighbours in one
+                // direction only.
                 Pattern::Ghost => match ranks {
                     1 => 0,
                     2 | 3 => n * 2 * messages,
                     16 => n * 6 * messages,
-                    // 2 x 5 x 5
+                    // The torus is 2 x 5 x 5.
                     50 => n * 6 * messages,
                     _ => unreachable!(),
                 },
@@ -93,7 +94,7 @@ fn credits_for_a_whole_burst_change_nothing() {
 
 #[test]
 fn a_round_trip_for_each_request_takes_longer() {
-    // Patterns in which each rank serves one other rank at a time.
+    // In these patterns, each rank serves one other rank at a time.
     for pattern in [Pattern::Pairs, Pattern::Oddpoll, Pattern::Tree] {
         let mut speeds = Vec::new();
         for credits in [4, 8, 400] {
@@ -118,7 +119,7 @@ fn few_credits_slow_ghost_zones_down() {
     let report = simulate(&config);
     assert!(report.summary.speed.unwrap() < 0.3);
     assert!(report.summary.stalls > report.summary.requests * 9 / 10);
-    // One request at a time from each of six.
+    // Each of six neighbours has one request of 4 credits waiting at most.
     assert!(report.summary.waiting <= 24);
     assert_eq!(report.space.unwrap().bytes, 64 * 4 * 384);
 }
@@ -148,7 +149,8 @@ fn the_fewest_static_credits_are_just_enough() {
 
 #[test]
 fn inattentive_ranks_need_more_credits() {
-    // One of two ranks computes longer: meanwhile the other can either send to it, or wait.
+    // One of the two ranks computes longer. Meanwhile the other can either send to it or wait,
+    // depending on its credits.
     let speed = |credits, compute_polls| {
         let mut config = Config::new(2, Pattern::Oddpoll);
         config.scheme = Scheme::Static { credits };
@@ -195,7 +197,8 @@ fn what_cannot_be_simulated_is_refused() {
     assert!(refused(many).contains("can be counted"));
 }
 
-/// Few credits for each rank, and `banked`; loans that double.
+/// Sets dynamic credits with few credits lent to each rank, `banked` credits in the bank, and loans
+/// that double.
 fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
     config.scheme = Scheme::Dynamic {
         credits: 4,
@@ -214,7 +217,8 @@ fn moving(config: &mut Config, banked: u32, revokes_per_epoch: u32) {
 #[test]
 fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     let mut config = Config::new(27, Pattern::Ghost);
-    // The bank is enough for two sets of partners; for the third, the first ones have to give back.
+    // The bank suffices for two sets of partners. For the third set, the first partners have to
+    // give credits back.
     moving(&mut config, 9_000, 4);
     config.rotations = 3;
     config.steps = 60;
@@ -226,7 +230,7 @@ fn a_pattern_that_lasts_comes_to_rest_nearly_as_fast_as_without_flow_control() {
     assert!(summary.steps_until_calm.unwrap() <= 4, "{summary:?}");
     assert!(summary.speed_first.unwrap() >= 0.9, "{summary:?}");
     assert!(summary.system_worst < 10.0, "{summary:?}");
-    // None at rest.
+    // At rest, there are no system messages.
     for (rotation, steps) in report.rotations.iter().zip(report.steps.chunks(60)) {
         let rest = rotation.steps_until_rest.unwrap() as usize;
         assert!(steps[rest..].iter().all(|step| step.system == 0));
@@ -259,7 +263,7 @@ fn ranks_that_poll_now_and_then_are_slower() {
             let steps = simulate(&config).steps;
             times.push(steps.iter().map(|step| step.time_ns).sum::<u64>());
         }
-        // A gap of one nanosecond is the same as constant polling.
+        // A poll gap of one nanosecond is equivalent to constant polling.
         assert_eq!(times[0], times[1], "{pattern:?}");
         assert!(times[2] > times[0], "{pattern:?}: {times:?}");
     }
@@ -273,7 +277,7 @@ fn ghost_zones_rest_at_full_speed_with_what_ships() {
         (1024, 1_000_000),
         (17 * 1024, 10_000),
     ] {
-        // As much for each rank, and in the bank, as in a job of that size.
+        // Loans and bank are those of a job of `job` ranks, although only 216 ranks are simulated.
         let scale = Scale::for_chunk(chunk).unwrap();
         let mut config = Config::with_scale(job, Pattern::Ghost, scale);
         config.ranks = 216;
