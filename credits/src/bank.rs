@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-// Under the model checker, its types are used.
+// Under the model checker, loom's atomic types replace those of the standard library.
 #[cfg(loom)]
 use ::loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use Ordering::Relaxed;
@@ -37,38 +37,39 @@ pub trait Bank: Debug + Sized {
     /// Puts credits into the bank.
     fn deposit(&mut self, credits: u32);
 
-    /// Returns the number of epochs ended so far, which wraps around.
+    /// Returns the number of epochs ended so far. The number wraps around.
     fn epoch(&self) -> u32;
 
-    /// Returns the number of requests received since the start, given that epochs have `length`
-    /// requests.
+    /// Returns the number of requests received since the start. `length` is the number of requests
+    /// per epoch.
     fn received(&self, length: u32) -> u64;
 
-    /// Counts received requests, `length` of which make an epoch.
+    /// Counts `requests` received requests. `length` is the number of requests per epoch.
     fn note_requests(&mut self, requests: u32, length: u32);
 
-    /// Counts requests unless it is known beforehand that an epoch ends with them. Returns `false`
-    /// if they were not counted.
+    /// Counts requests like [`note_requests`](Self::note_requests), but may refuse if they would
+    /// end an epoch. Returns `false` if the requests were not counted.
     #[inline]
     fn note_within_epoch(&mut self, requests: u32, length: u32) -> bool {
         self.note_requests(requests, length);
         true
     }
 
-    /// Notes that the bank is low, so that up to `peers` peers should be asked at a time. `empty`
-    /// says whether the bank had nothing to give.
+    /// Notes that the bank is low, so that up to `peers` peers should be asked for credits at a
+    /// time. `empty` says whether the bank had nothing to give.
     fn want(&mut self, peers: u32, empty: bool);
 
-    /// Returns whether the bank had nothing to give to at least one of the peers on whose behalf
-    /// others are to be asked.
+    /// Returns whether the bank had nothing to give in at least one of the calls of
+    /// [`want`](Self::want) that are still being acted on.
     fn was_empty(&self) -> bool;
 
-    /// Returns whether more peers should be asked now, given that epochs have `length` requests.
+    /// Returns whether another peer should be asked now. `length` is the number of requests per
+    /// epoch.
     fn is_wanting(&self, length: u32) -> bool;
 
-    /// Begins to ask one more peer. Returns `false` if no more peers should be asked, or if fewer
-    /// than `apart` requests have been received since the last one was asked. Epochs have `length`
-    /// requests.
+    /// Begins to ask one more peer, which may be followed by the next one after `apart` more
+    /// requests. Returns `false` if no peer should be asked now. `length` is the number of requests
+    /// per epoch.
     fn begin_revoke(&mut self, apart: u32, length: u32) -> bool;
 
     /// Notes that a peer has answered.
@@ -78,17 +79,17 @@ pub trait Bank: Debug + Sized {
     fn revokes(&self) -> u32;
 }
 
-/// The counts of the peers to ask for credits.
+/// The counts of the peers that are to be asked for credits or have been asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Asking {
     /// The number of peers still to ask, which is at most [`Self::MOST`].
     wanted: u16,
-    /// Whether the bank had nothing to give to at least one of the peers on whose behalf others are
-    /// asked.
+    /// The result of [`Bank::was_empty`].
     empty: bool,
     /// The number of peers that were asked and have not answered.
     under_way: u16,
-    /// The low bits of the count of received requests at which the next peer may be asked.
+    /// The count of received requests from which on the next peer may be asked. Only its low bits
+    /// are stored.
     next: u32,
 }
 
@@ -131,7 +132,8 @@ impl Asking {
         self.under_way = self.under_way.saturating_sub(1);
     }
 
-    /// Updates `next`, so that a count far in the past is not taken for one in the future.
+    /// Moves `next` forward if it lies in the past. Otherwise, a `next` far in the past would be
+    /// mistaken for one in the future.
     fn end_epoch(&mut self, received: u32) {
         self.next = received.wrapping_add(self.to_wait(received));
     }
@@ -255,8 +257,8 @@ impl Bank for OwnBank {
 ///
 /// No part waits for another, because every method consists of a few atomic operations. Each word
 /// is consistent by itself, and nothing depends on the order in which changes of different words
-/// become visible, so relaxed operations are enough. A part may be late to see that an epoch has
-/// ended; its peers then decay a little later.
+/// become visible, so relaxed operations are enough. A part may notice late that an epoch has
+/// ended. In that case, the state of its peers decays a little later.
 #[derive(Debug, Default)]
 pub struct SharedBank {
     credits: AtomicU32,
@@ -336,7 +338,8 @@ impl Bank for Arc<SharedBank> {
         let before = self.received.fetch_add(requests, Relaxed);
         let (left, length) = (before % u64::from(length), u64::from(length));
         if left + requests >= length {
-            // The cast is lossless, because the number of epochs is at most that of requests.
+            // The cast is lossless, because at most `requests` epochs end, and `requests` was a
+            // `u32`.
             let epochs = ((left + requests) / length) as u32;
             let ended = (before + requests) / length * length;
             self.change(|asking| asking.end_epoch(ended as u32));
@@ -414,7 +417,8 @@ mod tests {
                         part.deposit(credits);
                     }
                     Step::Requests(requests) => {
-                        // Both methods of counting are tested.
+                        // Every third step tries `note_within_epoch` first, so that both methods of
+                        // counting are tested.
                         if at % 3 > 0 || !own.note_within_epoch(requests, length) {
                             own.note_requests(requests, length);
                         }

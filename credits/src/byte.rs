@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The maximum number of extra credits that one message can ask for or grant (3 bits).
+/// The maximum code of the extra credits that one message can ask for or grant (3 bits).
 pub const MAX_EXTRA: u8 = 7;
 
 /// The maximum number of credits that one message can use or give back (4 bits).
@@ -12,9 +12,9 @@ pub const MAX_CREDITS: u8 = 15;
 ///
 /// | bits | in a request | in a reply |
 /// |---|---|---|
-/// | `E` | the sender has ended an epoch | the same |
-/// | `XXX` | extra credits wanted | extra credits granted |
-/// | `NNNN` | credits used | credits given back |
+/// | `E` | whether the sender has ended an epoch | whether the sender has ended an epoch |
+/// | `XXX` | the code of the extra credits wanted | the code of the extra credits granted |
+/// | `NNNN` | the number of credits used | the number of credits given back |
 ///
 /// Every value is a valid credit byte.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -55,7 +55,8 @@ impl CreditByte {
         self.0 & CreditByte::END != 0
     }
 
-    /// Returns the number of extra credits wanted or granted, at most [`MAX_EXTRA`].
+    /// Returns the code of the extra credits wanted or granted, at most [`MAX_EXTRA`].
+    /// [`Tuning::credits`](crate::Tuning::credits) says how many credits it stands for.
     #[inline]
     #[must_use]
     pub const fn extra(self) -> u8 {

@@ -1,8 +1,9 @@
-//! The default numbers of credits that a rank lends and banks, by the size of the job.
+//! The default numbers of credits that a rank lends and banks, depending on the size of the job.
 //!
-//! The tables are those of the original conduit's last release, for chunks of 1 KiB (a full medium
-//! costs 4 credits) and 2 KiB (8). Between rows, and for costs between 4 and 8, the numbers are
-//! interpolated linearly. Small jobs lend more than the tables say: see [`SMALL_JOB_CREDITS`].
+//! The tables are those of the original conduit's last release. One is for chunks of 1 KiB, with
+//! which a full medium costs 4 credits, the other for chunks of 2 KiB, with which it costs 8.
+//! Between rows, and for costs between 4 and 8, the numbers are interpolated linearly. Small jobs
+//! lend more than the tables say; see [`SMALL_JOB_CREDITS`].
 
 use crate::Scale;
 
@@ -13,12 +14,13 @@ pub const BUFFER_CHUNKS: u32 = 1024;
 /// default limit; see [`max_per_peer`].
 pub const MAX_PER_PEER: u16 = 400;
 
-/// By default, one rank is lent at most one part in this many of the bank's credits.
+/// The divisor of the bank that gives the default limit: one rank is lent at most the bank's
+/// credits at the start, divided by this number.
 pub const BANK_SHARE: u32 = 16;
 
-/// The largest limit that [`BANK_SHARE`] results in. A loan that has become large grows on to the
-/// limit, so a rank with bursts of half this size has few stalls before it is at rest, and six
-/// partners take an eighth of the tables' bank.
+/// The largest default limit that follows from [`BANK_SHARE`]. A loan that has become large grows
+/// on to the limit, so a rank with bursts of half this size has few stalls before it is at rest.
+/// Six partners with such loans take an eighth of the largest bank in the tables.
 pub const MAX_OF_BANK: u16 = 1024;
 
 /// The minimum number of credits that a rank lends in total, as far as [`SMALL_JOB_BYTES`] of
@@ -26,8 +28,8 @@ pub const MAX_OF_BANK: u16 = 1024;
 /// give each rank, and more than [`MAX_PER_PEER`].
 ///
 /// The tables are for a network whose sender is slower than its receiver. If both are processors, a
-/// sender that may run ahead by 200 shorts waits for the receiver's cache lines most of the time.
-/// From about 2,000 shorts on, it is as fast as without flow control.
+/// sender that may be ahead by 200 shorts waits for the receiver's cache lines most of the time. A
+/// sender that may be ahead by about 2,000 shorts is as fast as without flow control.
 pub const SMALL_JOB_CREDITS: u32 = 8192;
 
 /// The maximum number of bytes of request buffers for [`SMALL_JOB_CREDITS`].
@@ -45,7 +47,7 @@ pub const LENDER_LIMIT: u16 = 32;
 /// The number of peers asked for credits at a time.
 pub const SCAVENGE: u32 = 6;
 
-/// A row of a table, which says that in jobs of `ranks` ranks each rank is lent `per_peer` credits
+/// A row of a table. It says that, in jobs of `ranks` ranks, each rank is lent `per_peer` credits
 /// and `banked` credits are banked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -92,8 +94,8 @@ pub const COST_8: [Row; 9] = [
     row(20_480, 8, 25_600),
 ];
 
-/// Returns the default maximum of dynamic credits lent to one rank, if `banked` credits are in the
-/// bank at the start.
+/// Returns the default maximum number of dynamic credits lent to one rank, given that `banked`
+/// credits are in the bank at the start.
 ///
 /// The limit costs no memory, because credits exist whether lent or not. It keeps one rank from
 /// taking what others need, but if it is smaller than a burst in flight, requests stall again and
@@ -104,10 +106,10 @@ pub fn max_per_peer(banked: u32) -> u16 {
     share.clamp(MAX_PER_PEER, MAX_OF_BANK)
 }
 
-/// Returns the default credits per peer and in the bank for a job of `ranks` ranks.
+/// Returns the default numbers of credits per peer and in the bank for a job of `ranks` ranks.
 ///
-/// No peer is lent fewer than a full medium costs. The credits that small jobs lend beyond the
-/// tables come from the bank first.
+/// No peer is lent fewer than a full medium costs. The credits that small jobs lend in addition to
+/// those in the tables come from the bank first.
 #[must_use]
 pub fn credits(ranks: u32, scale: Scale) -> Row {
     let (four, eight) = (look_up(&COST_4, ranks), look_up(&COST_8, ranks));
@@ -128,8 +130,8 @@ pub fn credits(ranks: u32, scale: Scale) -> Row {
     }
 }
 
-/// Returns the interpolated row for `ranks`. Before the table's first row, this is the first row,
-/// and beyond the last row, it is the last one.
+/// Returns the interpolated numbers per peer and in the bank for `ranks` ranks. Below the first row
+/// and above the last one, the numbers of that row apply.
 fn look_up(table: &[Row], ranks: u32) -> Row {
     let mut below = table[0];
     for &above in table {

@@ -5,33 +5,35 @@ use crate::CreditByte;
 /// A flow control algorithm, for one rank and all of its peers. All ranks of a job must use the
 /// same algorithm with the same settings.
 ///
-/// Terms: a peer's *loan* consists of the credits that we have lent to it; *send credits* are the
-/// credits that a peer has lent to us, whether available or in flight. Apart from messages in
-/// transit, our send credits equal the peer's loan to us.
+/// Terms: "we" are the rank that owns the algorithm's state. A peer's *loan* consists of the
+/// credits that we have lent to it. Our *send credits* for a peer are the credits that it has lent
+/// to us, whether available or in flight. While no message is in transit, our send credits for a
+/// peer equal our loan in the peer's state.
 ///
-/// Peers are ranks. Where the engine chooses the peer ([`take`](FlowControl::take) and the
-/// queries), the engine must have checked that the peer is a rank of the job; where the peer is the
-/// source of a message, an unknown peer is an error.
+/// Peers are ranks. If the engine chooses the peer, as for [`take`](FlowControl::take) and the
+/// queries, it must ensure that the peer is a rank of the job. If the peer is the source of a
+/// message, methods that can fail return an error for an unknown peer.
 pub trait FlowControl {
     /// Sender: takes `credits`, which must be from 1 to [`MAX_CREDITS`](crate::MAX_CREDITS), for a
     /// request to `peer`. Returns the byte that the request must carry. `credits` should not exceed
-    /// the cost of a full medium, because the peer may never lend more than that.
+    /// the cost of a full medium, because the peer may never lend more credits than that.
     ///
     /// # Errors
-    /// Returns [`Short`] if too few of the credits that the peer has lent are available. Nothing
-    /// has been taken then, and the caller should poll and try again. The stall is recorded, so
-    /// that the request that finally succeeds asks for more in its extra bits.
+    /// Returns [`Short`] if too few of the credits that the peer has lent are available. In that
+    /// case, no credits have been taken, and the caller should poll and try again. The stall is
+    /// recorded, so that the request that finally succeeds asks for more in its extra bits.
     ///
     /// # Panics
     /// Panics if `peer` is not a rank of the job.
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short>;
 
-    /// Sender: returns how many credits are *ready*: one call may take them for many requests to
-    /// `peer`. Credits are ready if [`take`](FlowControl::take) would give each request a
-    /// [plain](CreditByte::is_plain) byte, and if [nothing is stale](FlowControl::is_stale) or so
-    /// few credits (at most `trusted`) are in flight that staleness does not matter. The credits
-    /// stay ready until any method other than [`take_ready`](FlowControl::take_ready) is called. A
-    /// result of 0 says nothing about what `take` would do.
+    /// Sender: returns the number of credits for requests to `peer` that are *ready*, which means
+    /// that a single call may take them for many requests. Credits are ready if
+    /// [`take`](FlowControl::take) would give each request a [plain](CreditByte::is_plain) byte,
+    /// and if either [nothing is stale](FlowControl::is_stale) or at most `trusted` credits would
+    /// be in flight, so that staleness does not matter. The credits remain ready until any method
+    /// other than [`take_ready`](FlowControl::take_ready) is called. If the result is 0, `take` may
+    /// succeed nevertheless.
     ///
     /// # Panics
     /// Same as [`take`](FlowControl::take).
@@ -41,7 +43,8 @@ pub trait FlowControl {
         0
     }
 
-    /// Sender: takes `credits` that were [ready](FlowControl::ready), for one request or for many.
+    /// Sender: takes `credits` credits for one or more requests. They must be
+    /// [ready](FlowControl::ready).
     ///
     /// # Panics
     /// Same as [`take`](FlowControl::take).
@@ -50,8 +53,8 @@ pub trait FlowControl {
         debug_assert_eq!(credits, 0, "no credits are ready for rank {peer}");
     }
 
-    /// Sender: takes `credits` for one request if they are [ready](FlowControl::ready). Returns
-    /// whether they were.
+    /// Sender: takes `credits` credits for one request if they are [ready](FlowControl::ready).
+    /// Returns whether they were taken.
     ///
     /// # Panics
     /// Same as [`take`](FlowControl::take).
@@ -71,15 +74,16 @@ pub trait FlowControl {
     /// Same as [`take`](FlowControl::take).
     fn give_back(&mut self, peer: u32, byte: CreditByte);
 
-    /// Receiver: handles the `byte` of a request from `peer`. Returns the byte for the reply. This
-    /// must be called once for each request, when its handler replies or has run. Replies whose
-    /// bytes lend nothing may be [coalesced](FlowControl::settle_many).
+    /// Receiver: handles the `byte` of a request from `peer`. Returns the byte for the reply. The
+    /// engine must call this once for each request, when the request's handler replies or has
+    /// returned. Replies whose bytes lend nothing may be [coalesced](FlowControl::settle_many).
     #[must_use]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte;
 
     /// Receiver: handles `requests` requests from `peer` at once, all with
-    /// [plain](CreditByte::is_plain) bytes. Exactly their credits go back. Returns whether one of
-    /// the replies has to report that this rank has ended an epoch.
+    /// [plain](CreditByte::is_plain) bytes. Their replies give back exactly the credits that the
+    /// requests used. Returns whether one of the replies must report that this rank has ended an
+    /// epoch.
     #[inline]
     #[must_use]
     fn grant_plain(&mut self, peer: u32, requests: u32) -> bool {
@@ -91,14 +95,14 @@ pub trait FlowControl {
     /// Sender: handles the `byte` of a reply from `peer`.
     ///
     /// # Errors
-    /// Returns an error if the peer gives back more than it received, or grants credits that the
-    /// algorithm does not provide for. Nothing changes in that case.
+    /// Returns an error if the peer gives back more credits than are in flight to it, or grants
+    /// credits that the algorithm does not allow. Nothing changes in that case.
     fn settle(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation>;
 
     /// Sender: handles coalesced replies from `peer`, which together bring back `credits` credits.
-    /// `epochs` of the replies report that the peer has ended an epoch. It is unknown which replies
-    /// do, so the first ones are assumed to: all `credits` then count as in use when these epochs
-    /// end, which is what the sender believed at the time.
+    /// `epochs` of the replies report that the peer has ended an epoch. It is unknown which of the
+    /// replies do, so these are assumed to be the first ones. Thus all `credits` count as in flight
+    /// when these epochs end, as the sender believed at that time.
     ///
     /// # Errors
     /// Same as [`settle`](FlowControl::settle).
@@ -107,8 +111,8 @@ pub trait FlowControl {
     /// Handles a system message from `peer`. Returns the reply to it, if it needs one.
     ///
     /// # Errors
-    /// Returns an error if the message is a return without a revoke, or returns more than the peer
-    /// may return.
+    /// Returns an error if the message is a return that no revoke asked for, or gives back more
+    /// credits than the peer may give back.
     fn on_system(&mut self, peer: u32, message: System) -> Result<Option<System>, Violation>;
 
     /// Returns the next system message to send, with its destination. The caller must call this
@@ -124,8 +128,8 @@ pub trait FlowControl {
     }
 
     /// Sender: returns whether credits that came back without a message should be
-    /// [settled](FlowControl::settle_many) before `credits` are taken, because otherwise the
-    /// request would stall, or more credits would seem to be in use than really are.
+    /// [settled](FlowControl::settle_many) before `credits` credits are taken. Otherwise, the
+    /// request would stall, or more credits would seem to be in flight than really are.
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         self.available(peer) < u32::from(credits)
@@ -134,11 +138,12 @@ pub trait FlowControl {
     /// Returns the number of send credits that could be taken now for requests to `peer`.
     fn available(&self, peer: u32) -> u32;
 
-    /// Returns the number of send credits that have been taken and have not come back yet.
+    /// Returns the number of send credits for `peer` that have been taken and have not come back
+    /// yet.
     fn in_flight(&self, peer: u32) -> u32;
 
-    /// Returns the number of this rank's credits that `peer` has, as far as is known. Credits that
-    /// the peer gives back count as its own until they have arrived.
+    /// Returns the number of this rank's credits that `peer` has. Credits that the peer gives back
+    /// count until they have arrived.
     fn lent(&self, peer: u32) -> u32;
 
     /// Returns the number of peers that were asked to give credits back and have not answered yet.
@@ -146,7 +151,7 @@ pub trait FlowControl {
         0
     }
 
-    /// Returns how many requests to `peer` had to wait for credits since the start.
+    /// Returns the number of requests to `peer` that have had to wait for credits since the start.
     fn stalls(&self, peer: u32) -> u64;
 
     /// Returns the number of credits in this rank's bank.
@@ -173,7 +178,7 @@ pub enum System {
     },
 }
 
-/// At the moment, too few credits are available for a request.
+/// An error that says that too few credits are available for a request at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{missing} credits are missing")]
 pub struct Short {
@@ -181,14 +186,14 @@ pub struct Short {
     pub missing: u8,
 }
 
-/// A violation of the rules by a peer. The engine must then end the job, because the credits no
-/// longer say how full the buffers are.
+/// A violation of the rules by a peer. The engine must end the job, because the credits no longer
+/// say how full the buffers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The sender is not a rank of the job.
     #[error("received credits from rank {peer}, but the job has {ranks} ranks")]
     UnknownPeer {
-        /// The rank that sent them.
+        /// The rank that sent the credits.
         peer: u32,
         /// The number of ranks in the job.
         ranks: u32,
@@ -200,7 +205,7 @@ pub enum Violation {
         peer: u32,
         /// The number of credits given back.
         returned: u32,
-        /// The maximum number of credits that it may give back.
+        /// The maximum number of credits that the rank may give back.
         in_flight: u32,
     },
     /// Extra credits were granted although the algorithm or the maximum loan does not allow that.
@@ -218,7 +223,7 @@ pub enum Violation {
         peer: u32,
         /// The number of credits returned.
         returned: u16,
-        /// The maximum number of credits that it may return.
+        /// The maximum number of credits that the rank may return.
         most: u16,
     },
     /// A return arrived without a revoke.

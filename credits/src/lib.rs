@@ -1,15 +1,15 @@
-//! Flow control of active messages by credits, as a state machine that has no I/O, clock, threads
-//! or locks and does not allocate after construction.
+//! Flow control of active messages by credits. It is a state machine without I/O, clock, threads
+//! and locks, and does not allocate after construction.
 //!
-//! A credit stands for a fixed amount of a receiver's request buffers and one event. Each rank
-//! lends credits to every other rank, and keeps the rest in its bank. A request takes credits of
-//! the receiver, and the reply brings them back, so the request buffers cannot overflow, no matter
-//! which ranks send. Only requests need credits: a reply goes to a chunk that its requester
-//! reserves for it.
+//! A credit stands for a fixed number of bytes in a receiver's request buffers and for one event.
+//! Each rank lends credits to every other rank, and keeps the rest in its bank. A request takes
+//! credits of the receiver, and the reply brings them back, so the request buffers cannot overflow,
+//! no matter which ranks send. Only requests need credits: a reply goes to a chunk that its
+//! requester has reserved for it.
 //!
 //! The entry points are [`Plan`], which computes what a rank lends and how much memory that takes,
-//! and [`FlowControl`], the interface that the engine drives. [`Policy`] implements that interface
-//! as a job's settings require. The engine drives it as follows:
+//! and [`FlowControl`], the interface that the engine calls. [`Policy`] implements that interface
+//! with the algorithm that a job's settings select. The engine calls it as follows:
 //!
 //! * To send a request, it calls [`Scale::cost`] and [`FlowControl::take`], and puts the
 //!   [`CreditByte`] into the request. If `take` fails, it polls and tries again.
@@ -27,7 +27,7 @@
 //! let plan = Plan::new(2, Scale::for_chunk(1024)?, &Overrides::default())?;
 //! let (mut requester, mut lender) = (Policy::from_plan(&plan, 0), Policy::from_plan(&plan, 1));
 //!
-//! // Rank 0 sends rank 1 a medium of 700 bytes: 3 credits of 256 bytes.
+//! // Rank 0 sends rank 1 a medium of 700 bytes, which costs 3 credits of 256 bytes.
 //! let request = requester.take(1, plan.scale().cost(700))?;
 //! assert_eq!(requester.in_flight(1), 3);
 //!
@@ -39,7 +39,7 @@
 //! # }
 //! ```
 //!
-//! The scheme is that of the GASNet Portals conduit ("Scheme for credit balancing and
+//! The scheme is that of GASNet's Portals conduit ("Scheme for credit balancing and
 //! re-distribution").
 
 #![forbid(unsafe_code)]

@@ -11,25 +11,25 @@ pub struct Overrides {
     pub credits_per_peer: Option<u32>,
     /// The number of credits banked at the start (`GASNET_PORTAL_BANKED_CREDITS`).
     pub banked: Option<u32>,
-    /// The number of bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`). They are used as
-    /// far as they form whole buffers and the credits can be counted.
+    /// The number of bytes for all request buffers (`GASNET_PORTAL_AMRECV_SPACE`). Bytes that do
+    /// not form a whole buffer are unused, and so are buffers whose credits could not be counted.
     pub receive_space: Option<u64>,
     /// The maximum number of credits lent to one rank (`GASNET_PORTAL_MAX_CRED_PER_NODE`). The
     /// default for dynamic credits is the larger of [`defaults::max_per_peer`] and the loan at the
     /// start. For static credits, there is no limit.
     pub max_per_peer: Option<u32>,
-    /// Whether the bank is kept for dynamic credits (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, the
-    /// bank is shared out evenly, as [`Static`](crate::Static) credits need.
+    /// Whether credits are dynamic (`GASNET_PORTAL_DYNAMIC_CREDITS`). If not, they are
+    /// [static](crate::Static), and the bank is shared out evenly.
     pub dynamic: bool,
     /// The number of chunks in a request buffer.
     pub buffer_chunks: u32,
-    /// The parameters of the dynamic algorithm. The minimum and the maximum per peer in it are
-    /// ignored: the former is the cost of a full medium, and the latter follows from
+    /// The parameters of the dynamic algorithm. Its minimum and its maximum per peer are ignored:
+    /// the minimum is the cost of a full medium, and the maximum follows from
     /// [`Overrides::max_per_peer`].
     pub tuning: Tuning,
-    /// The number of request buffers without credits. There must be one for each thread that may
-    /// run request handlers concurrently. (The original has one, because one thread at a time
-    /// handles its queue of requests.)
+    /// The number of request buffers that no credits cover. There must be one for each thread that
+    /// may run request handlers concurrently. (The original has one, because only one thread at a
+    /// time handles its queue of requests.)
     pub uncovered_buffers: u32,
 }
 
@@ -49,14 +49,15 @@ impl Default for Overrides {
     }
 }
 
-/// A rank's loans, its bank, and the request buffers behind both.
+/// The credits that a rank lends and banks at the start, and the request buffers that they stand
+/// for.
 ///
-/// Of a buffer of `n` chunks, only `n − 1` count, because the buffer is unlinked as soon as less
-/// than a chunk is left. A buffer is recycled only when all of its requests have been processed,
-/// and by then the credits of the first ones may be back at their senders. Therefore no credits
-/// stand for the buffers that are being processed.
+/// Credits stand for only `n − 1` chunks of a buffer of `n` chunks, because a buffer is unlinked as
+/// soon as less than a chunk is left. A buffer is recycled only when all of its requests have been
+/// processed, but the credits of the first ones may be back at their senders long before. Therefore
+/// the plan adds buffers that no credits cover, one for each buffer that may be in processing.
 ///
-/// A rank also lends to itself, because its requests to itself take the same path.
+/// A rank also lends credits to itself, because its requests to itself use the same buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     scale: Scale,
@@ -88,7 +89,7 @@ pub enum PlanError {
         /// The largest accepted value.
         max: u64,
     },
-    /// The receive space does not hold the credits to be lent and banked.
+    /// The receive space is too small for the credits to be lent and banked.
     #[error(
         "GASNET_PORTAL_AMRECV_SPACE is {given} bytes, the credits of {ranks} ranks need {needed}"
     )]
@@ -117,9 +118,9 @@ impl Plan {
     ///
     /// The numbers of credits to lend and to bank come from [`defaults`] unless overridden. No peer
     /// is lent fewer than a full medium costs. If no receive space is given, the total is rounded
-    /// up to whole buffers. If one is given, the total is what the buffers that fit into it hold:
-    /// defaults shrink to that, but overrides do not. The rest of the total goes to the bank.
-    /// Without dynamic credits, the bank is then shared out evenly.
+    /// up to whole buffers. If one is given, the total is the number of credits that the buffers in
+    /// it hold. Defaults shrink to fit that total, but overrides do not. The rest of the total goes
+    /// to the bank. With static credits, the bank is finally shared out evenly.
     ///
     /// # Errors
     /// Fails if a setting is out of range, or if the settings contradict each other.
@@ -174,11 +175,11 @@ impl Plan {
         let buffers = match overrides.receive_space {
             None => (per_peer * everyone + banked).div_ceil(per_buffer) + uncovered,
             Some(given) => {
-                // There are no more buffers than the maximum number of credits can use.
+                // The number of buffers is limited, so that their credits can be counted.
                 let most = u64::from(u32::MAX) / per_buffer + uncovered;
                 let buffers = (given / buffer_bytes).min(most);
                 let total = buffers.saturating_sub(uncovered).saturating_mul(per_buffer);
-                // Defaults shrink to the available space, the bank first.
+                // Defaults shrink to fit the available space. The bank shrinks first.
                 if overrides.banked.is_none() {
                     banked = banked.min(total.saturating_sub(per_peer * everyone));
                 }
@@ -237,7 +238,7 @@ impl Plan {
         })
     }
 
-    /// Returns the cost of messages.
+    /// Returns the scale, which gives the cost of messages.
     #[must_use]
     pub const fn scale(&self) -> Scale {
         self.scale
@@ -303,8 +304,8 @@ impl Plan {
         self.buffer_chunks as u64 * self.scale.chunk() as u64
     }
 
-    /// Returns the number of bytes of all request buffers and of the events that the credits stand
-    /// for.
+    /// Returns the total number of bytes of all request buffers and of the events that the credits
+    /// stand for.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         let events = self.total() as u64 * EVENT_BYTES as u64;

@@ -1,17 +1,17 @@
-//! The choice of an algorithm at run time.
+//! The flow control algorithm that is chosen at run time.
 
 use crate::{
     Bank, CreditByte, Dense, Dynamic, FlowControl, OwnBank, Peer, Plan, Short, Static, System,
     Unlimited, Violation,
 };
 
-/// The flow control that the settings select. Each call is a `match`, without dynamic dispatch.
+/// The flow control that the settings select. Each call dispatches by a `match`.
 // `repr` gives the discriminant its own byte. If it were stored in an unused value of another
 // field, reading it would take eight instructions, three times per message.
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub enum Policy<B = OwnBank> {
-    /// The same credits for the whole job.
+    /// Each rank lends the same number of credits for the whole job.
     Static(Static),
     /// Credits that move with demand.
     Dynamic(Dynamic<Dense<Peer>, B>),
@@ -56,7 +56,7 @@ impl<B: Bank> Policy<B> {
     }
 }
 
-/// Evaluates a call on the selected algorithm.
+/// Evaluates `$call`, in which `$flow` is the selected algorithm.
 macro_rules! each {
     ($policy:expr, $flow:ident => $call:expr) => {
         match $policy {

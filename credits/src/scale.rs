@@ -3,7 +3,7 @@
 /// The number of bytes of event queue for each credit.
 pub const EVENT_BYTES: u32 = 128;
 
-/// The number of bytes per credit, and the cost of messages.
+/// The size of a credit and of a chunk, from which the cost of messages follows.
 ///
 /// The original's credit is 256 bytes, with chunks of 1 or 2 KiB, so a full medium costs 4 or 8
 /// credits. With larger chunks, a credit has more bytes, so the cost of a full medium always lies
@@ -24,8 +24,8 @@ pub enum ScaleError {
         /// The number of bytes per credit.
         bytes_per_credit: u32,
     },
-    /// A full medium would cost too few credits to distinguish small from large, or more than a
-    /// message can carry.
+    /// A full medium would cost so few credits that small and large messages could not be told
+    /// apart, or more credits than a message can carry.
     #[error(
         "a chunk of {chunk} bytes costs {cost} credits of {bytes_per_credit} bytes, must cost 4 to 8"
     )]
@@ -43,8 +43,8 @@ impl Scale {
     /// The possible costs of a full medium.
     pub const FULL_COSTS: std::ops::RangeInclusive<u32> = 4..=8;
 
-    /// The cost of a long whose data travels apart from its header, which is one credit for the
-    /// event of each of the two messages. The header and the arguments fit into one credit.
+    /// The cost of a long whose data travels apart from its header. It is one credit for the event
+    /// of each of the two messages. The bytes of the header and the arguments fit into one credit.
     pub const LONG_COST: u8 = 2;
 
     /// The cost of a short, which fits into one credit with all its arguments.
@@ -76,8 +76,8 @@ impl Scale {
         })
     }
 
-    /// Creates the scale for chunks of `chunk` bytes: the smallest credit, from 256 bytes, with
-    /// which a full medium costs at most 8.
+    /// Creates the scale for chunks of `chunk` bytes. A credit has the smallest size, from 256
+    /// bytes, with which a full medium costs at most 8 credits.
     ///
     /// # Errors
     /// Fails if the chunk is so small that a full medium would cost fewer than 4 credits of 256
@@ -97,16 +97,16 @@ impl Scale {
         self.bytes_per_credit
     }
 
-    /// Returns the number of bytes per chunk, which is the size of the largest body of a request.
+    /// Returns the number of bytes per chunk, which is the maximum size of a request's body.
     #[inline]
     #[must_use]
     pub const fn chunk(self) -> u32 {
         self.chunk
     }
 
-    /// Returns the number of credits, from 1 to 8, for a request with a body of `bytes` bytes,
-    /// which should be at most a chunk. A larger body, which cannot be sent, costs as much as a
-    /// full one.
+    /// Returns the number of credits, from 1 to 8, for a request with a body of `bytes` bytes. The
+    /// body should be at most a chunk. A larger body, which cannot be sent, costs as much as a full
+    /// chunk.
     #[inline]
     #[must_use]
     pub const fn cost(self, bytes: usize) -> u8 {
@@ -120,14 +120,15 @@ impl Scale {
         if cost == 0 { 1 } else { cost as u8 }
     }
 
-    /// Returns the number of credits, from 4 to 8, for a full medium. No rank is ever lent fewer.
+    /// Returns the number of credits, from 4 to 8, for a full medium. No rank is ever lent fewer
+    /// credits.
     #[inline]
     #[must_use]
     pub const fn full_cost(self) -> u8 {
         self.cost(self.chunk as usize)
     }
 
-    /// Returns the number of bytes of memory per credit, for request buffer and event.
+    /// Returns the number of bytes of memory per credit, including its event.
     #[inline]
     #[must_use]
     pub const fn space_per_credit(self) -> u32 {

@@ -1,4 +1,5 @@
-//! Static credits: each rank lends every rank the same number for the whole job.
+//! Static credits, with which each rank lends every rank the same number of credits for the whole
+//! job.
 
 use crate::{
     CreditByte, Dense, FlowControl, MAX_CREDITS, MAX_EXTRA, Part, Plan, Short, Store, System,
@@ -7,17 +8,17 @@ use crate::{
 
 /// The credits lent between one rank and all others, in both directions, for the whole job.
 ///
-/// It needs 8 bytes per peer, that is 80 bytes in a job of 10 ranks, 80 kB with 10,000 and 8 MB
-/// with 1,000,000 ranks. (The request buffers need more: see [`Plan`].) Stalled requests still ask
-/// for more in their extra bits, so that the demand shows on the wire, but nothing is granted.
+/// Each rank needs 8 bytes per peer, which is 80 kB in a job of 10,000 ranks and 8 MB in one of
+/// 1,000,000. (The request buffers need more; see [`Plan`].) Stalled requests ask for more credits
+/// in their extra bits, so that the demand shows on the wire, but none are granted.
 #[derive(Clone, Debug)]
 pub struct Static<S = Dense<Loan>> {
     peers: S,
     part: Part,
     ranks: u32,
-    /// The loan from every peer to this rank, and from this rank to every peer.
+    /// The number of credits that every peer has lent to this rank and this rank to every peer.
     loan: u16,
-    /// The credits that could not be shared out evenly; they always stay in the bank.
+    /// The number of credits that could not be shared out evenly. They stay in the bank.
     banked: u32,
 }
 
@@ -36,15 +37,15 @@ pub struct Loan {
 const _: () = assert!(size_of::<Loan>() == 8);
 
 impl<S: Store<Value = Loan>> Static<S> {
-    /// Creates flow control among `ranks` ranks, each of which has lent `loan` credits to every
-    /// rank and keeps `banked`. A request that costs more than the loan can never be sent; [`Plan`]
-    /// lends enough for a full medium.
+    /// Creates the flow control of a rank in a job of `ranks` ranks, each of which has lent `loan`
+    /// credits to every rank and keeps `banked` credits. A request that costs more than the loan
+    /// can never be sent. [`Plan`] lends enough for a full medium.
     #[must_use]
     pub fn new(ranks: u32, loan: u16, banked: u32) -> Self {
         Self::part(ranks, loan, banked, Part::WHOLE)
     }
 
-    /// Creates the planned flow control in parts.
+    /// Creates the planned flow control in `parts` parts.
     pub fn from_plan(plan: &Plan, parts: u32) -> impl Iterator<Item = Self> {
         let (ranks, loan, banked) = (plan.ranks(), plan.credits_per_peer(), plan.banked());
         Part::all(parts).map(move |part| Self::part(ranks, loan, banked, part))

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 
-/// The peers of a state machine, which are all peers of the rank or one of several equal parts of
-/// them. With parts, threads that talk to different peers need not share a lock. Rank `r` belongs
-/// to part `r` modulo the number of parts.
+/// A part of a rank's peers: all of them, or one of several equal parts. A state machine manages
+/// one part. If there are several, threads that talk to different peers need not share a lock. Rank
+/// `r` belongs to part `r` modulo the number of parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     number: u32,
@@ -13,7 +13,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// All peers.
+    /// The part that contains all peers.
     pub const WHOLE: Part = Part {
         number: 0,
         shift: 0,
@@ -36,7 +36,7 @@ impl Part {
         ranks.saturating_sub(self.number).div_ceil(step)
     }
 
-    /// Returns the place of a rank within its part.
+    /// Returns the place of `rank`, which must belong to the part, within the part.
     #[inline]
     #[must_use]
     pub const fn place(self, rank: u32) -> u32 {
@@ -51,7 +51,7 @@ impl Part {
     }
 }
 
-/// An array with a value for each place, all the same at the start.
+/// An array with a value for each place. All values are equal at the start.
 pub trait Store: Debug + Clone {
     /// The state of one peer.
     type Value: Copy;
@@ -100,11 +100,12 @@ impl<T: Copy + Debug> Store for Dense<T> {
     }
 }
 
-/// A store that has memory only for places that have changed, for simulations of very many ranks.
+/// A store that uses memory only for places that have been accessed mutably, for simulations of
+/// very many ranks.
 ///
 /// It is an open-addressing table that stores places and values together. In a simulation, hardly
-/// any entry is in a cache when it is needed, so the cost of an access is the number of cache lines
-/// that it touches, which is one or two here.
+/// any entry is in a cache when it is needed, so the number of cache lines that an access touches
+/// determines its cost. Here, that number is one or two.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
     /// The slots. Their number is 0 or a power of two, and at least a quarter of them are
@@ -116,8 +117,8 @@ pub struct Sparse<T> {
 }
 
 impl<T: Copy> Sparse<T> {
-    /// A number that stands for no place. There are at most as many places as ranks, so no place
-    /// has it.
+    /// The number in slots that belong to no place. No place has this number, because there are at
+    /// most as many places as ranks.
     const EMPTY: u32 = u32::MAX;
 
     /// Returns the number of places that take memory.
@@ -132,8 +133,7 @@ impl<T: Copy> Sparse<T> {
     fn slot(&self, place: u32) -> usize {
         let mask = self.slots.len() - 1;
         // The factor is 2^32 over the golden ratio, so the high bits of the product depend on all
-        // bits of the place. Nothing better is needed, because places are not chosen by an
-        // adversary.
+        // bits of the place. A better hash is not needed, because no adversary chooses the places.
         let spread =
             place.wrapping_mul(0x9e37_79b9) >> (u32::BITS - self.slots.len().trailing_zeros());
         let mut slot = spread as usize & mask;
@@ -156,7 +156,7 @@ impl<T: Copy> Sparse<T> {
         }
     }
 
-    /// Takes a slot for a place that has none. Returns that slot.
+    /// Assigns a slot to a place that has none. Returns that slot.
     #[cold]
     fn insert(&mut self, place: u32) -> usize {
         if (self.used() + 1) * 4 > self.slots.len() * 3 {

@@ -1,10 +1,10 @@
-//! No flow control.
+//! The absence of flow control.
 
 use crate::{CreditByte, FlowControl, Short, System, Violation};
 
 /// Flow control switched off (`GASNET_PORTAL_FLOW_CONTROL=0`). Every request may be sent at any
-/// time. Credit bytes carry the requests' costs, which have no effect. A receiver of too many
-/// requests at once loses them in its catch basin, which ends the job.
+/// time. Credit bytes carry the requests' costs, which have no effect. If a receiver gets too many
+/// requests at once, they are lost in its catch basin, which ends the job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unlimited;
 

@@ -1,4 +1,5 @@
-//! No message of a peer and no setting causes a panic, and a reported error changes nothing.
+//! Tests that no message from a peer and no setting causes a panic, and that a message that is
+//! reported as an error changes nothing.
 
 use crate::reference::{Checked, Reference};
 use credits::{
@@ -20,7 +21,7 @@ enum Event {
 }
 
 fn event() -> impl Strategy<Value = Event> {
-    // One rank more than exist.
+    // One of the numbers is not that of an existing rank.
     let peer = || 0..=RANKS;
     let system = prop_oneof![
         any::<bool>().prop_map(|end_of_epoch| System::Revoke { end_of_epoch }),
@@ -80,11 +81,13 @@ fn tuning() -> impl Strategy<Value = Tuning> {
         )
 }
 
-/// Rank 0 against peers that send arbitrary messages. Compared with the reference, and:
+/// Runs rank 0 with peers that send arbitrary messages. Compares it with the reference, and checks
+/// that:
 ///
-/// * credits are lent or banked, whatever comes back, and no loan leaves its range;
-/// * a peer changes nothing of the state between us and another peer, except the bank;
-/// * a violation names the peer.
+/// * every credit is either lent or banked, whatever peers send, and no loan leaves its range;
+/// * a peer's message does not change the state between rank 0 and another peer (apart from the
+///   bank, which all peers share);
+/// * an error names the peer that violated the rules.
 fn against_anything<S: Store<Value = Peer>>(
     loan: u16,
     banked: u32,
@@ -145,7 +148,7 @@ fn against_anything<S: Store<Value = Peer>>(
 }
 
 proptest! {
-    // `PROPTEST_CASES` sets a larger number.
+    // At least 1,000 cases are run. `PROPTEST_CASES` can set a larger number.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(1000)))]
 
     #[test]

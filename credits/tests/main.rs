@@ -1,4 +1,4 @@
-//! Credits among ranks, against hostile peers, and in plans.
+//! Tests of credits among ranks, with hostile peers, and in plans.
 
 mod exchange;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Loans, banks and memory in jobs of different sizes and settings.
+//! Tests of plans: loans, banks and memory in jobs of different sizes and with different settings.
 
 use credits::{Overrides, Plan, PlanError, Scale};
 
@@ -10,7 +10,7 @@ fn plan(ranks: u32, overrides: &Overrides) -> Plan {
     Plan::new(ranks, scale(), overrides).unwrap()
 }
 
-/// Credits of one buffer of 1024 chunks of 1 KiB.
+/// The number of credits that stand for one buffer of 1,024 chunks of 1 KiB.
 const BUFFER: u32 = 1023 * 4;
 
 #[test]
@@ -22,7 +22,7 @@ fn dynamic_credits_keep_the_table_and_bank_the_surplus() {
             ..Overrides::default()
         },
     );
-    // 170 x 64 + 25,600 = 36,480 credits are 8.9 buffers.
+    // The table's 170 x 64 + 25,600 = 36,480 credits fill 8.9 buffers.
     assert_eq!(
         (plan.credits_per_peer(), plan.max_per_peer(), plan.buffers()),
         (170, 1024, 9 + 1)
@@ -64,7 +64,7 @@ fn the_most_per_peer_grows_with_the_bank() {
             credits_per_peer,
             banked,
             dynamic: true,
-            // Little is left over.
+            // Buffers are small, so that rounding up to whole buffers adds few credits.
             buffer_chunks: 8,
             ..Overrides::default()
         };
@@ -95,7 +95,8 @@ fn more_space_than_can_be_counted_is_left_unused() {
 
 #[test]
 fn the_notes_example_of_ten_thousand_nodes() {
-    // 15 MB for 4 credits per node, 22 MB for 6, of which 20,000 can move.
+    // The notes say that 4 credits per node need 15 MB, and that 6 need 22 MB and let 20,000
+    // credits move.
     let space = |per_peer: u32| {
         f64::from(10_000 * per_peer * scale().space_per_credit()) / f64::from(1 << 20)
     };
@@ -109,7 +110,8 @@ fn the_notes_example_of_ten_thousand_nodes() {
         };
         let plan = plan(10_000, &overrides);
         assert!(plan.total() >= 10_000 * per_peer);
-        // Rounding and the uncovered buffer cost at most two buffers and the events of one.
+        // Rounding up and the uncovered buffer add at most two buffers, and the events of one
+        // buffer.
         let planned = plan.bytes() as f64 / f64::from(1 << 20);
         assert!(
             planned >= space(per_peer) && planned < space(per_peer) + 2.6,
@@ -144,7 +146,7 @@ fn a_rank_alone_can_send_to_itself() {
 
 #[test]
 fn a_given_space_shrinks_defaults_but_not_overrides() {
-    // Two buffers, one of which counts.
+    // Two buffers fit into the space, one of which is covered by credits.
     let space = Overrides {
         receive_space: Some((2 << 20) + 5),
         dynamic: true,

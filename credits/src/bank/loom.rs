@@ -1,7 +1,7 @@
 //! Tests of the shared bank under the model checker, which tries every interleaving of the parts
 //! and every value that the orderings allow a load to return.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-credits --release --lib loom`.
+//! Run the tests with `RUSTFLAGS="--cfg loom" cargo test -p pgas-credits --release --lib loom`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use super::{Asking, Bank, SharedBank};
 
 type Part = Arc<SharedBank>;
 
-/// Runs `run` in two parts at once. Returns the two results, and a third part that shows the bank
-/// afterwards.
+/// Runs `run` in two parts concurrently. Returns the two results, and a third part through which
+/// the bank can be inspected afterwards.
 fn two<T: 'static>(
     credits: u32,
     run: impl Fn(&mut Part) -> T + Clone + Send + 'static,
@@ -113,7 +113,8 @@ fn loom_a_pace_is_kept() {
             part.note_requests(1, 1);
             (0..2).filter(|_| part.begin_revoke(APART, 1)).count()
         });
-        // Only two requests arrive, so only one of the peers may be asked.
+        // Only two requests arrive, and peers must be asked two requests apart, so only one peer
+        // may be asked.
         assert_eq!(begun[0] + begun[1], 1, "{begun:?}");
         bank.want(9, false);
         bank.note_requests(APART, 1);

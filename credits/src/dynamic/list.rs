@@ -2,14 +2,14 @@
 //!
 //! The list is a ring through the peers' own state. It is walked in a circle, so that all peers are
 //! asked equally often. A peer that has fallen to the minimum is removed only when the walk next
-//! reaches it, at the cost of one step. That saves backward links.
+//! reaches it, at the cost of one step. Removing it at once would need backward links.
 
 use super::peer::{Flags, Peer};
 use crate::Store;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct List {
-    /// The number of places.
+    /// The number of places in the store, on the list or not.
     len: u32,
     /// The number of places on the list.
     listed: u32,
@@ -18,7 +18,7 @@ pub(super) struct List {
 }
 
 impl List {
-    /// Creates a list of all places, in order, or of none.
+    /// Creates a list of all places in ascending order, or an empty one.
     pub(super) fn new(len: u32, all: bool) -> List {
         List {
             len,
@@ -42,17 +42,18 @@ impl List {
         peers.get_mut(place).skip = (skip % u64::from(self.len)) as u32;
     }
 
-    /// Returns the next place of the walk, without moving.
+    /// Returns the next place of the walk without moving there.
     pub(super) fn peek<S: Store<Value = Peer>>(&self, peers: &S) -> Option<u32> {
         (self.listed > 0).then(|| self.after(peers, self.last))
     }
 
-    /// Moves on to the next place.
+    /// Moves the walk on to the next place.
     pub(super) fn advance<S: Store<Value = Peer>>(&mut self, peers: &S) {
         self.last = self.after(peers, self.last);
     }
 
-    /// Puts a place on the list, where the walk reaches it last.
+    /// Puts a place on the list at the position that the walk reaches last. Does nothing if the
+    /// place is on the list already.
     pub(super) fn insert<S: Store<Value = Peer>>(&mut self, peers: &mut S, place: u32) {
         let flags = &mut peers.get_mut(place).flags;
         if flags.contains(Flags::LISTED) {

@@ -4,25 +4,25 @@
 //!   bank.
 //! * When the bank is low, its owner asks peers that have more than the minimum to give back what
 //!   they don't use.
-//! * Only recent use counts: at the end of each epoch (a number of requests received) it is divided
-//!   by four.
+//! * Only recent use counts, because the recorded use is divided by four at the end of each epoch.
+//!   An epoch is a fixed number of requests received.
 //!
-//! A traffic pattern that does not stall moves no credits, and a lasting pattern comes to rest. The
-//! scheme is that of GASNet's original Portals conduit ("Scheme for credit balancing and
-//! re-distribution" in its documentation). The table shows what this module does where that
-//! scheme's text and code differ or leave something open:
+//! A traffic pattern that does not stall moves no credits, and with a pattern that lasts, credits
+//! eventually stop moving. The scheme is that of GASNet's original Portals conduit ("Scheme for
+//! credit balancing and re-distribution" in its documentation). The table shows what this module
+//! does where the text and the code of that scheme differ or leave a question open:
 //!
 //! | question | here |
 //! |---|---|
-//! | the bank has less than asked for | gives what it has (as the code) |
-//! | the lender limit has less room than asked for | gives what fits |
-//! | when to ask peers for credits | when the bank could not give what the limits allowed |
-//! | the end of an epoch | a peer's state catches up at its next use, instead of all at once |
-//! | credits in flight at a decay | count as used, so that a revoke never takes them |
-//! | no peer has anything to spare | no peer is asked again before the next epoch |
+//! | What if the bank has less than asked for? | It gives what it has, as in the code. |
+//! | What if the lender limit allows less? | The lender gives what the limit allows. |
+//! | When are peers asked for credits? | When the bank could not give what the limits allowed. |
+//! | When does a peer's state decay after an epoch? | When it is next used. |
+//! | How do credits in flight count at a decay? | As used, so that a revoke never takes them. |
+//! | What if no peer has anything to spare? | No peer is asked again before the next epoch. |
 //!
-//! [`Tuning`] adds rules to the scheme's: loans that double and, once large, grow on to the
-//! maximum; use that counts for one more epoch; and a pace for asking.
+//! [`Tuning`] adds optional rules to those of the scheme. Loans can double and, once large, grow on
+//! to the maximum. Use can count for one more epoch. A pace can limit how often peers are asked.
 
 mod list;
 mod peer;
@@ -39,7 +39,7 @@ use peer::Flags;
 pub use peer::Peer;
 pub use tuning::{Growth, Tuning};
 
-/// The maximum number of peers that one search for a lender skips.
+/// The maximum number of peers that one search for a peer to ask looks at.
 const WALK: u32 = 64;
 
 /// Dynamic credits of one rank, for all its peers or a [part](Part) of them.
@@ -52,14 +52,15 @@ pub struct Dynamic<S = Dense<Peer>, B = OwnBank> {
     ranks: u32,
     rank: u32,
     tuning: Tuning,
-    /// The number of credits in the bank below which peers are asked once it has lent credits.
+    /// If the bank holds fewer credits than this after it has lent some, peers are asked.
     reserve: u32,
-    /// The number of consecutive peers on the list that were checked in vain in epoch `walked`. If
-    /// these are all peers on the list, none has anything to spare before the next epoch, or before
-    /// a peer returns credits and may have more.
+    /// The number of consecutive peers on the list that were checked in vain in epoch `walked`.
+    /// Once the count reaches the length of the list, no peer has anything to spare. The count is
+    /// reset in the next epoch and whenever a peer returns credits and may have more.
     fruitless: u32,
     walked: u32,
-    /// Whether the peers were checked under the stricter rule of [`silent`](Self::silent).
+    /// Whether the `fruitless` peers were checked under the stricter rule of
+    /// [`silent`](Self::silent).
     walked_silent: bool,
 }
 
@@ -70,11 +71,12 @@ pub struct PeerState {
     pub loan: u16,
     /// The number of the peer's credits that the rank has.
     pub send: u16,
-    /// The number of these in flight.
+    /// The number of the credits in `send` that are in flight.
     pub in_use: u16,
-    /// The largest number that was in flight recently.
+    /// The largest number of credits that were in flight recently.
     pub max: u16,
-    /// The largest number that was in flight before this epoch, if [`Tuning::hold`] is set.
+    /// The largest number of credits that were in flight in the previous epoch, if [`Tuning::hold`]
+    /// is set.
     pub held: u16,
     /// The number of requests to the peer that stalled recently.
     pub stalls: u8,
@@ -91,11 +93,11 @@ pub struct PeerState {
 }
 
 impl<S: Store<Value = Peer>> Dynamic<S> {
-    /// Creates dynamic credits of rank `rank` of `ranks`, each of which has lent `loan` credits to
-    /// every rank and banked `banked`.
+    /// Creates the dynamic credits of rank `rank` in a job of `ranks` ranks. Each rank has lent
+    /// `loan` credits to every rank and banked `banked` credits.
     ///
-    /// A loan below the minimum can never grow to the cost of a full medium; [`Plan`] prevents
-    /// that.
+    /// `loan` should be at least the minimum, because a smaller loan may never grow to the cost of
+    /// a full medium. [`Plan`] ensures that.
     #[must_use]
     pub fn new(ranks: u32, rank: u32, loan: u16, banked: u32, tuning: Tuning) -> Self {
         let bank = OwnBank::open(banked, 1).remove(0);
@@ -141,7 +143,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// Returns the state between us and `peer`.
+    /// Returns the state between this rank and `peer`.
     #[must_use]
     pub fn peer_state(&self, peer: u32) -> PeerState {
         let mut state = self.peers.get(self.part.place(peer));
@@ -161,9 +163,9 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         }
     }
 
-    /// Resets the state of a peer that has restarted and forgotten us. Afterwards, both sides have
-    /// lent each other the minimum, as at the start of a plan that lends no more than that. The
-    /// rest of the peer's loan is banked.
+    /// Resets the state of a peer that has restarted and has forgotten this rank. Afterwards, each
+    /// side has lent the other the minimum, which is the initial state if the plan lends no more
+    /// than that. The rest of the peer's loan is banked.
     ///
     /// # Panics
     /// Panics if `peer` is not a rank of the job.
@@ -198,7 +200,7 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.received(self.tuning.epoch)
     }
 
-    /// Returns the state of all peers.
+    /// Returns the store with the state of all peers.
     #[must_use]
     pub fn store(&self) -> &S {
         &self.peers
@@ -220,9 +222,9 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         self.bank.note_requests(requests, self.tuning.epoch);
     }
 
-    /// Does the work of [`FlowControl::grant`] for a request whose byte is not plain, or for the
-    /// first one from a peer in an epoch. `noted` says whether the request has already been
-    /// counted.
+    /// Does the work of [`FlowControl::grant`] for requests that the fast path does not handle:
+    /// those whose byte is not plain, those that end an epoch, and the first one from a peer in an
+    /// epoch. `noted` says whether the request has already been counted.
     #[inline(never)]
     fn grant_otherwise(&mut self, peer: u32, byte: CreditByte, noted: bool) -> CreditByte {
         if !noted {
@@ -245,8 +247,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         CreditByte::new(end_of_epoch, extra, byte.credits())
     }
 
-    /// Does the work of [`FlowControl::settle`] for a reply that brings more than its request's
-    /// credits.
+    /// Does the work of [`FlowControl::settle`] for a reply whose byte contains more than its
+    /// request's credits.
     #[inline(never)]
     fn settle_otherwise(&mut self, peer: u32, byte: CreditByte) -> Result<(), Violation> {
         let credits = byte.credits().into();
@@ -270,8 +272,8 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Lends as much of what the request asks for as the limits and the bank allow. Returns the
-    /// code of the amount.
+    /// Lends as many of the credits that a request asks for as the limits and the bank allow.
+    /// Returns the code of the number lent.
     #[cold]
     fn lend(&mut self, place: u32, code: u8) -> u8 {
         let state = self.peers.get_mut(place);
@@ -348,20 +350,21 @@ impl<S: Store<Value = Peer>, B: Bank> Dynamic<S, B> {
         Ok(())
     }
 
-    /// Returns whether only peers that have been silent for an epoch are asked. That is the case
-    /// with a pace, as long as the bank still has something to give.
+    /// Returns whether only peers that have been silent for an epoch are asked. That is the case if
+    /// there is a pace and the bank had something to give.
     fn silent(&self) -> bool {
         self.tuning.has_pace() && !self.bank.was_empty()
     }
 
-    /// Returns whether no peer on the list has anything to spare.
+    /// Returns whether it is known that no peer on the list has anything to spare.
     fn is_barren(&self) -> bool {
         self.fruitless >= self.list.listed()
             && self.walked == self.bank.epoch()
             && (self.silent() || !self.walked_silent)
     }
 
-    /// Returns the next peer to ask, if there is one among the next few.
+    /// Returns the next peer to ask and the message to it, if one of the next [`WALK`] peers on the
+    /// list can be asked.
     #[cold]
     fn find_lender(&mut self) -> Option<(u32, System)> {
         let epoch = self.bank.epoch();
@@ -426,7 +429,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     fn take_ready(&mut self, peer: u32, credits: u32) {
         let state = self.peers.get_mut(self.part.place(peer));
         debug_assert!(credits <= u32::from(state.send - state.in_use));
-        // The cast is lossless, because `credits` is at most what was ready.
+        // The cast is lossless, because `credits` is at most `send`, a `u16`.
         state.use_credits(credits as u16);
     }
 
@@ -450,7 +453,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
         let noted = self.bank.note_within_epoch(1, self.tuning.epoch);
-        // Nearly all single requests end here, without a call, because no epoch has ended and
+        // For nearly all single requests, this is all that is done, because no epoch has ended and
         // nothing is reported or asked for.
         if noted && byte.is_plain() && peer < self.ranks {
             let epoch = self.bank.epoch();
@@ -534,7 +537,8 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Dynamic<S, B> {
     #[inline]
     fn is_stale(&self, peer: u32, credits: u8) -> bool {
         let state = self.peers.get(self.part.place(peer));
-        // `max` is at most `send`, so more than `max` in flight is a new maximum or a stall.
+        // If more than `max` credits were in flight, that would be a new maximum or, because `max`
+        // is at most `send`, a stall.
         u32::from(state.in_use) + u32::from(credits) > u32::from(state.max)
     }
 

@@ -1,8 +1,9 @@
 //! The state that a rank keeps about one peer, and all rules that concern only one peer.
 //!
-//! "We" are the rank. *Loan* fields are about our credits, which we lend to the peer, and *send*
-//! fields about the peer's credits, which it lends to us. Fields about recent use decay at the end
-//! of an epoch: loan fields with our epochs, and send fields with the peer's, which it reports.
+//! "We" are the rank. *Loan* fields are about our credits, which we lend to the peer. *Send* fields
+//! are about the peer's credits, which it lends to us. Fields about recent use decay at the end of
+//! an epoch. For loan fields, these are our own epochs; for send fields, they are the peer's
+//! epochs, whose ends the peer reports.
 
 use bitflags::bitflags;
 
@@ -13,7 +14,7 @@ use crate::{CreditByte, Short};
 bitflags! {
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
     pub(super) struct Flags: u8 {
-        /// A revoke to the peer is outstanding, because its return has not arrived.
+        /// A revoke to the peer is outstanding: it was sent, and the peer's return has not arrived.
         const ASKED = 1;
         /// The peer had nothing to return in this epoch.
         const ZERO_REPLY = 2;
@@ -28,8 +29,8 @@ bitflags! {
     }
 }
 
-/// The state about one peer. It takes 32 bytes per peer, that is 320 kB with 10,000 ranks and 32 MB
-/// with 1,000,000.
+/// The state about one peer. Each rank needs 32 bytes per peer, which is 320 kB in a job of 10,000
+/// ranks and 32 MB in one of 1,000,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer {
     /// The number of our credits that the peer has.
@@ -38,26 +39,30 @@ pub struct Peer {
     pub(super) given: u16,
     /// The number of credits that the peer has lent us, available or in use.
     pub(super) send: u16,
-    /// The number of these in flight.
+    /// The number of credits in `send` that are in flight.
     pub(super) in_use: u16,
-    /// The largest number in flight recently, which is never less than `in_use`. Decays, or is
+    /// The largest number of credits that were in flight recently. It is never less than `in_use`.
+    /// At the end of an epoch, it decays or, if the tuning says to [hold](Tuning::hold) it, is
     /// moved to `held`.
     pub(super) max: u16,
-    /// The value of `max` before this epoch, if the tuning says to [hold](Tuning::hold) it. Decays.
+    /// The value of `max` at the end of the previous epoch, if the tuning says to
+    /// [hold](Tuning::hold) it. Decays.
     pub(super) held: u16,
     /// The number of credits recently given back to the peer. Decays.
     pub(super) revoked: u16,
-    /// The number of requests to the peer that stalled recently. Decays, so saturating at 255 does
-    /// not matter.
+    /// The number of requests to the peer that stalled recently. Decays. It saturates at 255, which
+    /// does not matter, because only whether it is 0 matters.
     pub(super) stalls: u8,
-    /// The number of recent requests from the peer that asked for more. Decays.
+    /// The number of recent requests from the peer that asked for more credits. Decays.
     pub(super) requested: u8,
     pub(super) flags: Flags,
     pub(super) want: Want,
-    /// The number of places that the list skips behind this one. With 0, the next place follows.
+    /// The number of places between this one and the next one on the list, which is 0 if the next
+    /// place is on the list.
     pub(super) skip: u32,
-    /// Our epoch up to which the loan fields have decayed. If a peer's state is not used for 65,536
-    /// epochs, that many are forgotten, and its fields decay later.
+    /// Our epoch up to which the loan fields have decayed. Only its low bits are stored. If a
+    /// peer's state is not used for 65,536 epochs, these epochs go unnoticed, and the fields decay
+    /// later.
     pub(super) epoch: u16,
     /// The number of requests that stalled since the start.
     pub(super) all_stalls: u32,
@@ -67,11 +72,11 @@ pub struct Peer {
 
 const _: () = assert!(size_of::<Peer>() == 32);
 
-/// After this many epochs, every value has decayed to 0: each epoch removes two bits, and the value
-/// of one more epoch may be [held](Tuning::hold).
+/// The number of epochs after which every value has decayed to 0. Each epoch removes two of 16
+/// bits, and a value may be [held](Tuning::hold) for one more epoch.
 pub(super) const EPOCHS_TO_FORGET: u32 = u16::BITS / 2 + 1;
 
-/// Returns what an epoch leaves of a value.
+/// Returns the value after one more epoch.
 const fn decayed(value: u16) -> u16 {
     value >> 2
 }
@@ -98,7 +103,8 @@ impl Peer {
     }
 
     /// Decays the loan fields for all of our epochs that have ended since the peer's state was last
-    /// used. (The original visits every peer at the end of each epoch; the values are the same.)
+    /// used. (The original visits every peer at the end of each epoch, which results in the same
+    /// values.)
     #[inline]
     pub(super) fn catch_up(&mut self, epoch: u32) {
         // The number is truncated to its low bits.
@@ -128,7 +134,7 @@ impl Peer {
     }
 
     /// Returns whether the message being created must report to the peer that we have ended an
-    /// epoch, and notes that it does.
+    /// epoch. If so, later messages need not report it.
     #[inline]
     pub(super) fn tell_epoch(&mut self) -> bool {
         let tell = self.flags.contains(Flags::REACHED_EPOCH);
@@ -145,8 +151,8 @@ impl Peer {
             self.held = self.max.max(decayed(self.held));
             kept = 0;
         }
-        // Credits in flight can't be given back, so they count as used no matter how long ago they
-        // were sent.
+        // Credits in flight cannot be given back, so they count as used no matter how long ago they
+        // were taken.
         self.max = kept.max(self.in_use);
     }
 
@@ -165,8 +171,8 @@ impl Peer {
         Ok(0)
     }
 
-    /// Takes back the byte of a request that is not sent: the next request reports and asks for
-    /// what that one would have.
+    /// Takes back the byte of a cancelled request. The next request reports and asks for what the
+    /// cancelled one would have reported and asked for.
     pub(super) fn give_up(&mut self, byte: CreditByte, tuning: &Tuning) {
         self.in_use = self.in_use.saturating_sub(byte.credits().into());
         if byte.end_of_epoch() {
@@ -177,7 +183,7 @@ impl Peer {
         }
     }
 
-    /// Notes the extra credits for which this code stands, which the lender has granted.
+    /// Notes that the lender has granted the extra credits for which `code` stands.
     pub(super) fn borrow(&mut self, code: u8, tuning: &Tuning) {
         self.send += tuning.credits(code);
         self.want.settle(code, self.send, tuning);
@@ -190,8 +196,9 @@ impl Peer {
         self.max = self.max.max(self.in_use);
     }
 
-    /// Returns the number of credits that can be used for requests that report and ask nothing,
-    /// without a new maximum above `trusted` in flight.
+    /// Returns the number of credits that are [ready](crate::FlowControl::ready): the requests that
+    /// use them report and ask for nothing, and the number of credits in flight exceeds neither
+    /// `max` nor, if that is larger, `trusted`.
     #[inline]
     pub(super) fn ready(&self, epoch: u32, trusted: u32) -> u32 {
         // The number is truncated to its low bits.
@@ -215,16 +222,16 @@ impl Peer {
         Short { missing }
     }
 
-    /// Returns how many of the `asked` credits we may lend the peer within this epoch.
+    /// Returns the number of the `asked` credits that the limits allow us to lend to the peer now.
     pub(super) fn may_lend(&self, asked: u16, tuning: &Tuning) -> u16 {
         asked
             .min(tuning.lender_limit.saturating_sub(self.given))
             .min(tuning.max_per_peer.saturating_sub(self.loan))
     }
 
-    /// Returns whether the peer may be asked for credits. For that, it must have more than the
-    /// minimum, need no more itself, not have reported in this epoch that it has none to spare and,
-    /// if `enough` is set, have been silent for an epoch.
+    /// Returns whether the peer may be asked for credits. The peer must have more than the minimum,
+    /// must not need more itself, and must not have reported in this epoch that it has none to
+    /// spare. If `enough` is set, it must also have been silent for an epoch.
     pub(super) fn may_ask(&self, tuning: &Tuning, enough: bool) -> bool {
         let mut not = Flags::ASKED | Flags::ZERO_REPLY;
         if enough {
@@ -233,8 +240,8 @@ impl Peer {
         self.loan > tuning.minimum && self.requested == 0 && !self.flags.intersects(not)
     }
 
-    /// Gives back the credits that have not been used recently, when the peer asks. Returns how
-    /// many.
+    /// Gives back the credits that have not been used recently, because the peer asks for them.
+    /// Returns the number given back.
     pub(super) fn give_back(&mut self, tuning: &Tuning) -> u16 {
         if self.stalls > 0 {
             return 0;

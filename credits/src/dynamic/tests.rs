@@ -1,4 +1,4 @@
-//! The rules one by one, between two or three ranks driven manually.
+//! Tests of the rules one by one, between two or three ranks that the tests drive step by step.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn rank(rank: u32, loan: u16, banked: u32) -> Rank {
     Rank::new(3, rank, loan, banked, tuning())
 }
 
-/// Sends a request from `x` (rank 0) to `y` (rank 1) and its reply, without other messages in
+/// Sends a request from `x` (rank 0) to `y` (rank 1), and its reply. No other messages are in
 /// transit.
 fn round_trip(x: &mut Rank, y: &mut Rank, credits: u8) {
     let byte = x.take(1, credits).unwrap();
@@ -26,8 +26,8 @@ fn round_trip(x: &mut Rank, y: &mut Rank, credits: u8) {
     x.settle(1, back).unwrap();
 }
 
-/// Uses up `x`'s credits for `y`, so that the next request stalls by `missing`; returns the
-/// requests' bytes.
+/// Uses up the credits that `x` has for `y`, so that the next request stalls. Returns the bytes of
+/// the requests that used them.
 fn fill(x: &mut Rank) -> Vec<CreditByte> {
     let mut bytes = Vec::new();
     while x.available(1) > 0 {
@@ -36,7 +36,8 @@ fn fill(x: &mut Rank) -> Vec<CreditByte> {
     bytes
 }
 
-/// Makes `x` stall by 4 credits at `y` and then succeed; returns the reply of `y`.
+/// Makes a request from `x` to `y` stall for lack of 4 credits and then succeed. Returns the reply
+/// of `y`.
 fn stall(x: &mut Rank, y: &mut Rank) -> CreditByte {
     let bytes = fill(x);
     assert_eq!(x.take(1, 4), Err(Short { missing: 4 }));
@@ -82,7 +83,7 @@ fn a_bank_that_is_short_gives_what_it_has_and_asks_others() {
     let (mut x, mut y, mut z) = (rank(0, 8, 3), rank(1, 8, 3), rank(2, 8, 3));
     assert_eq!(stall(&mut x, &mut y).extra(), 3);
     assert_eq!(y.banked(), 0);
-    // Neither itself, nor the rank that wants more.
+    // The rank asks neither itself nor the rank that wants more.
     let (peer, revoke) = y.next_system().unwrap();
     assert_eq!(peer, 2);
     assert_eq!(
@@ -127,7 +128,8 @@ fn what_was_used_recently_is_not_given_back() {
     };
     assert_eq!(returned(z.on_system(1, revoke).unwrap()), 8);
     assert_eq!(returned(z.on_system(1, revoke).unwrap()), 0);
-    // The lender's epoch ends: a quarter counts, but never less than the minimum.
+    // At the end of the lender's epoch, the use is divided by four, but the rank keeps at least the
+    // minimum.
     let revoke = System::Revoke { end_of_epoch: true };
     assert_eq!(returned(z.on_system(1, revoke).unwrap()), 8);
     assert_eq!(z.available(1), 4);
@@ -147,7 +149,7 @@ fn what_was_used_in_the_epoch_before_can_be_held() {
             let back = CreditByte::new(false, 0, byte.credits());
             z.settle(1, back).unwrap();
         }
-        // The lender's epoch ends with the revoke.
+        // The revoke reports the end of the lender's epoch.
         let answer = z.on_system(1, System::Revoke { end_of_epoch: true });
         let Ok(Some(System::Return { credits, .. })) = answer else {
             panic!("{answer:?}");
@@ -308,11 +310,14 @@ fn peers_are_asked_in_turn_and_so_many_at_a_time() {
     assert_eq!(y.grant(50, ask).extra(), 2);
     assert_eq!(y.next_system().map(|(peer, _)| peer), Some(4));
     assert_eq!(y.next_system(), None);
-    assert!(y.store().used() < 10, "memory for those that were touched");
+    assert!(
+        y.store().used() < 10,
+        "memory is used only for peers that were touched"
+    );
 }
 
-/// Serves a request of rank 40, which asks for more if `asks`. Returns the peers that the rank then
-/// asks, which give back a credit each.
+/// Serves a request from rank 40, which asks for more if `asks` is set. Returns the peers that the
+/// serving rank then asks. Each of them gives back one credit.
 fn serve_40(y: &mut Rank, asks: bool) -> Vec<u32> {
     let _ = y.grant(40, CreditByte::new(false, if asks { 7 } else { 0 }, 1));
     let mut asked = Vec::new();
@@ -350,7 +355,8 @@ fn with_a_pace_peers_are_asked_in_good_time_and_no_longer_than_needed() {
         scavenge: 3,
         ..tuning()
     };
-    // 100 credits may move; all but 48 in the bank are lent.
+    // 100 credits may move: 50 of them are in the bank, and each of 50 ranks has one above the
+    // minimum.
     let mut y = Rank::new(50, 0, 5, 50, pace);
     let mut asked = Vec::new();
     for _ in 0..3 {
@@ -374,9 +380,9 @@ fn with_a_pace_only_who_has_been_silent_for_an_epoch_is_asked() {
         max_per_peer: 1000,
         ..tuning()
     };
-    // As long as the bank has something to give.
+    // The bank has something to give throughout the test.
     let mut y = Rank::new(4, 0, 20, 20, pace);
-    // Rank 1 constantly wants more, rank 2 sends one request in the first epoch.
+    // Rank 1 constantly wants more. Rank 2 sends one request, in the first epoch.
     let mut asked = Vec::new();
     for request in 0..32 {
         let (peer, extra) = if request == 3 { (2, 0) } else { (1, 1) };
@@ -393,7 +399,8 @@ fn with_a_pace_only_who_has_been_silent_for_an_epoch_is_asked() {
     assert!(asked.iter().all(|&(_, peer)| peer == 2 || peer == 3));
     let two = asked.iter().filter(|&&(_, peer)| peer == 2);
     let two: Vec<u32> = two.map(|&(request, _)| request).collect();
-    // Before it has sent anything, and then not before the start of the second epoch after that.
+    // Rank 2 is asked before it has sent anything, and then not before the start of the second
+    // epoch after its request.
     assert!(!two.iter().any(|at| (3..15).contains(at)), "{two:?}");
     assert!(two[0] < 3 && two.iter().any(|&at| at >= 15), "{two:?}");
 }
@@ -409,11 +416,11 @@ fn a_doubling_loan_takes_no_more_than_half_of_the_bank() {
     let mut y = Rank::new(3, 1, 4, 100, doubling);
     let mut given = Vec::new();
     for _ in 0..8 {
-        // The most that the three bits can ask for.
+        // This is the most that the three bits can ask for.
         let back = y.grant(0, CreditByte::new(false, 7, 1));
         given.push(doubling.credits(back.extra()));
     }
-    // Of 100, 68, 36, 20, 12, 8, 4 and none.
+    // The bank held 100, 68, 36, 20, 12, 8, 4 and 0 credits before these grants.
     assert_eq!(given, [32, 32, 16, 8, 4, 4, 4, 0]);
 }
 
@@ -452,7 +459,7 @@ fn a_large_loan_that_stalls_once_goes_on_to_the_most() {
         max_per_peer: 400,
         ..tuning()
     };
-    // The small bank cannot give what is asked for the second time.
+    // The small bank cannot give the second amount that is asked for.
     for (banked, expected) in [
         (1000, [128, 256, 384, 400, 400]),
         (128, [128, 160, 160, 160, 160]),
@@ -562,7 +569,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// Returns rank 0 after these steps, ignoring their results.
+/// Returns rank 0 after these steps. Their results are ignored.
 fn after(steps: Vec<Step>) -> Rank {
     let mut x = rank(0, 20, 50);
     for step in steps {
@@ -585,7 +592,7 @@ fn what_a_request_tells_and_asks_goes_with_the_next_if_it_is_given_back() {
             ..tuning()
         };
         let mut x: Rank = Rank::new(3, 0, 8, 0, tuning);
-        // Its own epoch ends, and a request waits for credits of rank 1.
+        // An epoch of rank 0 ends, and a request waits for credits of rank 1.
         for _ in 0..tuning.epoch {
             let _ = x.grant(2, CreditByte::new(false, 0, 1));
         }
@@ -599,7 +606,7 @@ fn what_a_request_tells_and_asks_goes_with_the_next_if_it_is_given_back() {
         x.give_back(1, asks);
         assert_eq!(x.take(1, 4), Ok(asks));
         assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)), "told once");
-        // A request that reported nothing leaves nothing when it is given back.
+        // If the cancelled request reported nothing, the next one has nothing to report either.
         x.give_back(1, CreditByte::new(false, 0, 4));
         assert_eq!(x.take(1, 4), Ok(CreditByte::new(false, 0, 4)));
     }
@@ -610,7 +617,7 @@ proptest! {
     fn coalesced_replies_are_as_those_that_came_singly(steps in steps(), peer in 1u32..3, replies in prop::collection::vec((0u8..3, any::<bool>()), 0..30)) {
         let mut x = after(steps);
         let mut other = x.clone();
-        // Replies that report an epoch come first.
+        // The replies that report an epoch are settled first.
         let (mut credits, mut epochs) = (0, 0);
         for &(_, ends) in &replies {
             epochs += u32::from(ends);
@@ -648,7 +655,8 @@ proptest! {
         let mut x = after(steps);
         let mut other = x.clone();
         let told = x.grant_plain(peer, requests);
-        // The last reply reports all epochs that the others have ended.
+        // The requests before the last one are only counted, so the last reply reports the epochs
+        // that all of them have ended.
         for _ in 1..requests {
             other.note_requests(1);
         }
@@ -660,7 +668,7 @@ proptest! {
 #[test]
 fn a_peer_that_begins_anew_owes_no_answer_to_a_revoke() {
     let mut y = rank(1, 8, 0);
-    // The bank has nothing for rank 0, so another rank is asked.
+    // The bank has nothing to lend to rank 0, so another rank is asked.
     let _ = y.grant(0, CreditByte::new(false, 4, 1));
     let (peer, _) = y.next_system().unwrap();
     let asked = y.bank.revokes();

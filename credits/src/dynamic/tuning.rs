@@ -5,8 +5,8 @@ use crate::{MAX_EXTRA, defaults};
 /// The parameters of the dynamic algorithm. All ranks of a job must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tuning {
-    /// The number of credits that a peer always keeps when it is asked to give some back. This is
-    /// the cost of a full medium.
+    /// The number of credits that a peer keeps even if it is asked to give some back. This is the
+    /// cost of a full medium.
     pub minimum: u16,
     /// The maximum number of credits lent to one peer (`GASNET_PORTAL_MAX_CRED_PER_NODE`).
     pub max_per_peer: u16,
@@ -20,25 +20,27 @@ pub struct Tuning {
     pub lender_limit: u16,
     /// The number of peers asked for credits at a time (`GASNET_PORTAL_NUM_SCAVENGE`).
     pub scavenge: u32,
-    /// The pace, which is the number of peers asked per epoch, spread evenly over it; `u32::MAX`
-    /// means no pace. (The original asks many at once, and never stops if the bank cannot have all
-    /// that peers want.) With a pace, peers are asked early, when the bank has lent credits and
-    /// holds less than a [fraction](Self::RESERVE) of all credits that may move. As long as the
-    /// bank has something to give, only peers that have sent nothing in this epoch and the one
-    /// before are asked. (The original asks only when the bank is short, and it asks any peer with
-    /// more than the minimum. Between two bursts, a peer may thus have to give back what it needs
-    /// for the next one.)
+    /// The pace, which is the maximum number of peers asked per epoch, spread evenly over the
+    /// epoch. `u32::MAX` means no pace. (The original has no pace: it asks many peers at once, and
+    /// never stops asking if peers want more credits than there are.) With a pace, peers are asked
+    /// early, as soon as the bank has lent credits and holds less than a [fraction](Self::RESERVE)
+    /// of all credits that may move. As long as the bank has something to give, only peers that
+    /// have sent nothing in this epoch and the previous one are asked. (The original asks only when
+    /// the bank is short, but then it asks any peer with more than the minimum. Between two bursts,
+    /// a peer may therefore have to give back credits that it needs for the next burst.)
     pub revokes_per_epoch: u32,
-    /// How much a stalled request asks for.
+    /// The rule for the number of credits that a stalled request asks for.
     pub growth: Growth,
-    /// Whether a rank that is asked by a lender keeps all credits that were in flight in the
-    /// previous epoch. (With the original's rule, it keeps a quarter of them, although the next
-    /// burst may need them again: an epoch can end anywhere between two bursts, or within one.)
+    /// Whether a rank that a lender asks for credits keeps as many as were in flight in the
+    /// previous epoch. (With the original's rule, the rank keeps a quarter of that number, although
+    /// the next burst may need all of it, because an epoch can end between two bursts or within
+    /// one.)
     pub hold: bool,
 }
 
 impl Default for Tuning {
-    /// Returns the original's constants, with the minimum for a full medium of 4 credits.
+    /// Returns the original's parameters, with the minimum for chunks whose full medium costs 4
+    /// credits.
     fn default() -> Tuning {
         Tuning {
             minimum: 4,
@@ -55,9 +57,9 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// The default parameters, except that a [plan](crate::Plan) computes the minimum and the
-    /// maximum per peer. Loans double, the pace is four, and the maximum per peer is the only limit
-    /// within an epoch.
+    /// The parameters that jobs use by default, except for the minimum and the maximum per peer,
+    /// which a [plan](crate::Plan) computes. Loans double, the pace is four, and there are no
+    /// limits per epoch, so the maximum per peer is the only limit of a loan.
     pub const SHIPPED: Tuning = Tuning {
         minimum: 4,
         max_per_peer: defaults::MAX_PER_PEER,
@@ -70,20 +72,20 @@ impl Tuning {
         hold: false,
     };
 
-    /// If there is a pace, the bank holds one part in this many of all credits that may move in
-    /// reserve.
+    /// The divisor that gives the bank's reserve, if there is a pace: the number of all credits
+    /// that may move is divided by it.
     pub const RESERVE: u32 = 4;
 
-    /// A loan that [doubles](Growth::Doubling) is large from one part in this many of the maximum
-    /// per peer.
+    /// The divisor that says when a loan that [doubles](Growth::Doubling) is large: a large loan is
+    /// at least the maximum per peer divided by this number.
     pub const LARGE: u16 = 4;
 
     pub(super) const fn has_pace(&self) -> bool {
         self.revokes_per_epoch < u32::MAX
     }
 
-    /// Returns the number of requests that must be received after one peer is asked before the next
-    /// one is.
+    /// Returns the number of requests that must be received after a peer is asked before the next
+    /// peer may be asked.
     pub(super) const fn revokes_apart(&self) -> u32 {
         match self.revokes_per_epoch {
             u32::MAX => 0,
@@ -103,7 +105,8 @@ impl Tuning {
         }
     }
 
-    /// Returns the maximum number of credits that a bank with `banked` credits lends at once.
+    /// Returns the maximum number of credits that a bank with `banked` credits lends to one
+    /// request.
     pub(super) fn share(&self, banked: u32) -> u32 {
         match self.growth {
             Growth::Missing => banked,
@@ -111,7 +114,7 @@ impl Tuning {
         }
     }
 
-    /// Returns the number of credits for which the three bits for extra credits stand.
+    /// Returns the number of extra credits for which `code`, the value of the three bits, stands.
     #[inline]
     #[must_use]
     pub const fn credits(&self, code: u8) -> u16 {
@@ -129,7 +132,7 @@ impl Tuning {
         }
     }
 
-    /// Returns the three bits that stand for the largest amount that is at most `credits`.
+    /// Returns the code of the largest number of extra credits that is at most `credits`.
     #[inline]
     #[must_use]
     pub const fn at_most(&self, credits: u16) -> u8 {
@@ -148,8 +151,8 @@ impl Tuning {
         }
     }
 
-    /// Returns the bits with which a request asks that was short of `missing` credits while `send`
-    /// credits are lent.
+    /// Returns the code with which a request asks for credits, given that it was short of `missing`
+    /// credits and that the peer has lent `send`.
     pub(super) const fn ask(&self, missing: u8, send: u16) -> u8 {
         match self.growth {
             Growth::Missing => self.at_most(missing as u16),
@@ -167,22 +170,26 @@ impl Tuning {
     }
 }
 
-/// The meaning of the three bits for extra credits, and the amount that a stalled request asks for.
+/// The meaning of the three bits for extra credits, and the rule for the number of credits that a
+/// stalled request asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Growth {
-    /// The original's rule: the credits that the request was short of, 1 to 7.
+    /// The original's rule: a request asks for the number of credits that it was short of, from 1
+    /// to 7.
     #[default]
     Missing,
-    /// About as many credits as the sender already has, so that its loan doubles. The bits are a
-    /// logarithm and stand for 1, 2, 4 to 64 times the minimum per peer. The bank gives at most
-    /// half of what it has, or the minimum if that is more. Otherwise, the first peer to ask would
-    /// take credits that it doesn't even need away from the others.
+    /// A request asks for about as many credits as the sender already has, so that its loan
+    /// doubles. The values 1 to 7 of the bits stand for 1, 2, 4, …, 64 times the minimum per peer.
+    /// The bank gives at most half of the credits that it has, or the minimum if that is more.
+    /// Without this limit, the first peer to ask could take credits that it may not need and that
+    /// others do.
     ///
-    /// A loan of at least a [fraction](Tuning::LARGE) of the maximum grows on to it: as long as the
-    /// borrower gets all that it asks for, the next request asks again without having waited. A
-    /// loan of half of what a burst needs stalls only when its receiver happens to be late, so
-    /// without this rule such loans would grow late, and a large job would hardly ever come to
-    /// rest. Excess credits go back as soon as another peer needs them.
+    /// A loan that is at least a [fraction](Tuning::LARGE) of the maximum grows on to the maximum:
+    /// as long as the borrower gets all the credits that it asks for, its next request asks again
+    /// without having stalled. With a loan of half the credits that a burst needs, requests stall
+    /// only when their receiver happens to be late. Without this rule, such loans would grow late,
+    /// and a large job would hardly ever come to rest. Excess credits go back as soon as another
+    /// peer needs them.
     Doubling,
 }
 
@@ -211,7 +218,7 @@ mod tests {
                 }
             }
         }
-        // With any minimum.
+        // Extreme minimums are handled as well.
         for minimum in [0, u16::MAX] {
             let tuning = tuning(Growth::Doubling, minimum);
             for code in 0..=MAX_EXTRA {
@@ -231,7 +238,7 @@ mod tests {
         let asked = |send| doubling.credits(doubling.ask(3, send));
         assert_eq!((asked(4), asked(8), asked(11)), (4, 8, 8));
         assert_eq!((asked(100), asked(200), asked(5000)), (64, 128, 0));
-        // No more than may still be lent, of 400.
+        // No request asks for more than may still be lent, given a maximum of 400.
         assert_eq!((asked(256), asked(396), asked(397)), (128, 4, 0));
         let large = |send| doubling.is_large(send);
         assert!(large(100) && !large(99));

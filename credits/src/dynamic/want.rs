@@ -1,12 +1,11 @@
-//! A rank's demand on a lender: whether the rank's next request asks for more credits, and whether
-//! the rank got what it last asked for.
+//! A rank's demand on a lender, which says whether the rank's next request asks for more credits.
 
 use super::tuning::{Growth, Tuning};
 use crate::{MAX_CREDITS, MAX_EXTRA};
 
-/// The demand, packed in a byte. It consists of the largest number of credits that the waiting
-/// request was short of, of the code that was last asked for (if loans double), and of whether the
-/// next request asks without having waited.
+/// The demand, packed in a byte. It contains the largest number of credits that the waiting request
+/// has been short of, the code that was last asked for (if loans double), and a flag for whether
+/// the next request asks even if it has not waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Want(u8);
 
@@ -41,7 +40,8 @@ impl Want {
         before == 0
     }
 
-    /// Cancels a request that asked with this code. The next request has to ask instead.
+    /// Notes that a request that asked with this code was cancelled. The next request has to ask
+    /// instead.
     pub(super) fn wait_on(&mut self, code: u8, tuning: &Tuning) {
         self.wait(match tuning.growth {
             Growth::Missing => code,
@@ -49,7 +49,8 @@ impl Want {
         });
     }
 
-    /// Returns the code with which the request being sent asks, while `send` credits are lent.
+    /// Returns the code with which the request being sent asks, given that the peer has lent `send`
+    /// credits.
     #[cold]
     pub(super) fn ask(&mut self, send: u16, tuning: &Tuning) -> u8 {
         let code = tuning.ask(self.short().max(1), send);
@@ -60,9 +61,9 @@ impl Want {
         code
     }
 
-    /// Notes a grant with this code, after which `send` credits are lent. A loan that doubles, has
-    /// got all that was last asked for and [is large](Tuning::is_large) asks again with the next
-    /// request.
+    /// Notes a grant with this code, after which the peer has lent `send` credits. The next request
+    /// asks again if loans double, the grant was all that was last asked for, and the loan [is
+    /// large](Tuning::is_large).
     pub(super) fn settle(&mut self, code: u8, send: u16, tuning: &Tuning) {
         let before = send - tuning.credits(code);
         let fits = tuning.at_most(tuning.max_per_peer.saturating_sub(before));
@@ -89,8 +90,8 @@ mod tests {
         }
     }
 
-    /// Returns the successive loans of a peer that waited once while it had `send` credits, if each
-    /// request gets what `lend` returns for the amount that it asks for.
+    /// Returns the successive loans of a peer that waited once while it had `send` credits. Each
+    /// request gets the number of credits that `lend` returns for the number asked for.
     fn loans(mut send: u16, tuning: &Tuning, lend: impl Fn(u16) -> u16) -> Vec<u16> {
         let mut want = Want::default();
         want.wait(3);
@@ -113,7 +114,8 @@ mod tests {
         assert_eq!(loans(80, &doubling(), all), [80, 144]);
         assert_eq!(loans(128, &doubling(), all), [128, 256, 512, 640]);
         assert_eq!(loans(448, &doubling(), all), [448, 576, 640]);
-        // What is left up to the maximum is less than the smallest amount that can be asked for.
+        // The loan is below the maximum by less than the smallest number of credits that can be
+        // asked for.
         assert_eq!(loans(637, &doubling(), all), [637, 637]);
     }
 

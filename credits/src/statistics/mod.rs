@@ -1,5 +1,6 @@
-//! The format of the files that `GASNET_PORTAL_CREDIT_STATS` requests. They show where the credits
-//! are at the end of each epoch. This module does not access files.
+//! The format of the credit statistics that ranks write if `GASNET_PORTAL_CREDIT_STATS` is set.
+//! They show where the credits are at the end of each epoch. This module converts them from and to
+//! text, and does not access files.
 //!
 //! A file belongs to one rank and is named by [`file_name`]. Its first line starts with `#` and
 //! describes the rank and its job; the rest is CSV with a line of column names. Each epoch has one

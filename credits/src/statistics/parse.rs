@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{AND, ASKED, COLUMNS, Epoch, Header, Log, MAGIC, PeerRow, RankRow, ZERO_REPLY};
 
-/// The way in which a file violates the format, and the place.
+/// The error for a file that violates the format, with the place and the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
 pub struct ParseError {
@@ -12,7 +12,7 @@ pub struct ParseError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The position of the first invalid character in the line, from 1.
+    /// The position in the line, in bytes from 1, at which the problem is.
     pub column: usize,
     /// The problem.
     pub problem: Problem,
@@ -22,7 +22,7 @@ pub struct ParseError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// The first line is not that of statistics.
+    /// The first line is not that of a statistics file.
     #[error("the file does not contain credit statistics, which begin with \"{}\"", MAGIC.trim_end())]
     NotStatistics,
     /// The file ends within its first two lines, which happens if a rank was killed early.
@@ -61,7 +61,7 @@ pub enum Problem {
         /// The number of ranks in the job.
         ranks: u32,
     },
-    /// The epoch of the rank's row does not come after that of its previous row.
+    /// The epoch of a rank's row is not after the epoch of the rank's previous row.
     #[error("epoch {epoch} after epoch {before}")]
     EpochGoesBack {
         /// The row's epoch.
@@ -74,7 +74,7 @@ pub enum Problem {
     PeerAlone,
 }
 
-/// The maximum number of characters of a file that a message repeats.
+/// The maximum number of a cell's characters that an error message repeats.
 const MOST_SHOWN: usize = 40;
 
 fn shown(text: &str) -> String {
@@ -88,7 +88,7 @@ impl Log {
     /// Parses a file's text. The last line is omitted if it is not terminated.
     ///
     /// # Errors
-    /// Returns the first problem found. `file` only names the file in the error and is not opened.
+    /// Returns the first problem found. The error contains `file` as the file's name.
     pub fn parse(file: &str, text: &str) -> Result<Self, ParseError> {
         let mut log = Log::default();
         let mut number = 0;
@@ -125,8 +125,8 @@ impl Log {
         })
     }
 
-    /// Adds a line. On error, returns the byte of the line at which the problem is, and the
-    /// problem.
+    /// Adds a line. The error consists of the byte offset in the line at which the problem is, and
+    /// of the problem.
     fn line(&mut self, number: usize, line: &str) -> Result<(), (usize, Problem)> {
         match number {
             1 => self.header = header(line)?,
@@ -171,7 +171,7 @@ fn header(line: &str) -> Result<Header, (usize, Problem)> {
     let Some(facts) = line.strip_prefix(MAGIC) else {
         return Err((0, Problem::NotStatistics));
     };
-    // The position and text of a fact's value.
+    // Returns the position and the text of a fact's value.
     let fact = |name: &'static str| {
         let mut at = MAGIC.len();
         for word in facts.split(' ') {
@@ -220,7 +220,8 @@ fn parse(name: &'static str, text: &str, most: u64) -> Result<u64, Problem> {
 /// The cells of a line.
 struct Cells<'a> {
     line: &'a str,
-    /// The first byte of each cell, and the position behind the comma that would follow the last.
+    /// The offset of each cell's first byte, and the offset behind the comma that would follow the
+    /// last cell.
     starts: [usize; COLUMNS.len() + 1],
 }
 

@@ -1,4 +1,4 @@
-//! Written files can be read again, and errors are found and located.
+//! Tests that written files can be read again, and that errors are found and located.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn header() -> Header {
     }
 }
 
-/// A file with one epoch and one peer.
+/// Returns the text of a file with one epoch and one peer.
 fn small() -> String {
     let mut text = String::new();
     header().write_csv(&mut text).unwrap();

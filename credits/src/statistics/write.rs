@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::{AND, ASKED, COLUMNS, Header, MAGIC, PeerRow, RankRow, ZERO_REPLY, word};
 
 impl Header {
-    /// Writes the first two lines of a file: the facts and the names of the columns.
+    /// Writes the first two lines of a file, which contain the facts and the names of the columns.
     ///
     /// # Errors
     /// Fails if `out` does.
@@ -88,17 +88,17 @@ impl PeerRow {
     }
 }
 
-/// A writer of a rank's file, row by row. It omits peers whose state is still that at the start,
-/// and needs one bit for each rank of the job.
+/// A writer of a rank's file. It omits the rows of peers that are in their initial state and were
+/// in it at the end of the previous epoch. For that, it needs one bit for each rank of the job.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     loan: u16,
-    /// A bit for each peer that says whether its last row differed from the state at the start.
+    /// A bit for each peer that says whether its last state differed from its initial state.
     moved: Box<[u64]>,
 }
 
 impl Recorder {
-    /// Starts a file.
+    /// Creates the recorder and writes the file's first two lines.
     ///
     /// # Errors
     /// Fails if `out` does.
@@ -111,9 +111,9 @@ impl Recorder {
         })
     }
 
-    /// Writes the rows of an epoch, which are the rank's and those of the `peers` that need one.
-    /// `peers` must contain each peer at most once. A peer that is not a rank of the job is
-    /// omitted.
+    /// Writes the rows of an epoch, which are the rank's row and the rows of those `peers` that
+    /// need one. `peers` must contain each peer at most once. A peer that is not a rank of the job
+    /// is omitted.
     ///
     /// # Errors
     /// Fails if `out` does.

@@ -1,7 +1,7 @@
-//! Request buffers as planned, which behave like Portals' locally managed ones: messages are put
-//! one behind another into the first buffer of the list, which is unlinked when less than a chunk
-//! is left, and appended again, empty, once all of its messages are processed. If no buffer is
-//! left, the catch basin takes the message.
+//! The planned request buffers, which behave like Portals' locally managed ones. Messages are put
+//! one behind another into the first buffer of a list. When less than a chunk is left in the
+//! buffer, it is unlinked, and once all of its messages are processed, it is appended to the list
+//! again, empty. If the list is empty, the catch basin takes the message.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use credits::Plan;
 
 pub(crate) const CHUNK: u32 = 1024;
 
-/// A message reached the catch basin.
+/// The error that says that a message reached the catch basin.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CatchBasin;
 
@@ -40,7 +40,7 @@ impl Buffers {
         }
     }
 
-    /// Puts a message into a buffer; returns the buffer.
+    /// Puts a message into the first buffer. Returns that buffer's index.
     pub(crate) fn put(&mut self, bytes: u64) -> Result<usize, CatchBasin> {
         let at = *self.list.front().ok_or(CatchBasin)?;
         let buffer = &mut self.all[at];
@@ -54,7 +54,7 @@ impl Buffers {
         Ok(at)
     }
 
-    /// Ends the processing of a message of a buffer.
+    /// Notes that a message in a buffer has been processed.
     pub(crate) fn processed(&mut self, at: usize) {
         let buffer = &mut self.all[at];
         buffer.unprocessed -= 1;

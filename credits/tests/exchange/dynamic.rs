@@ -1,4 +1,4 @@
-//! Dynamic credits.
+//! Tests of dynamic credits.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -16,7 +16,7 @@ use super::buffers::CHUNK;
 use super::world::World;
 use crate::reference::{Checked, Reference};
 
-/// The implementation, and whether the reference runs beside it.
+/// The implementation under test, and whether the reference runs beside it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Dense,
@@ -39,7 +39,7 @@ pub(crate) struct Setup {
     pub(crate) kind: Kind,
 }
 
-/// Creates the real implementation as planned, with the reference beside it.
+/// Creates the planned real implementation, with the reference beside it.
 fn checked<S, B>(plan: &Plan, rank: u32) -> Box<dyn FlowControl>
 where
     S: Store<Value = Peer> + 'static,
@@ -89,8 +89,8 @@ impl Setup {
     }
 }
 
-/// Every rule, with epochs, limits of lending and of giving back, and numbers of peers asked at a
-/// time from these ranges.
+/// Generates tunings with every rule. The epoch, the limits of lending and of giving back, and the
+/// number of peers asked at a time are from the given ranges.
 pub(crate) fn tuning(
     epoch: RangeInclusive<u32>,
     limit: RangeInclusive<u16>,
@@ -125,7 +125,7 @@ fn setup(kind: impl Strategy<Value = Kind>) -> impl Strategy<Value = Setup> {
     (
         (2u32..=5, 4u32..=12, 0u32..=8),
         (2u32..=4, 1usize..=3, 0u32..=12),
-        // Small numbers, so that every limit is reached.
+        // The numbers are small, so that every limit is reached.
         (tuning(1..=40, 1..=12, 1..=4), kind),
     )
         .prop_map(
@@ -164,7 +164,8 @@ fn with_reference() -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// An action, a number that selects its object, and the size of a message.
+/// A step of a random schedule: the action, a number that selects what it acts on, and the size of
+/// a message.
 type Step = (u8, u16, u64);
 
 fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
@@ -172,8 +173,8 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0u8..17, any::<u16>(), bytes), 1..most)
 }
 
-/// Executes one step of a random schedule. `send` decides whether a request is sent that would have
-/// to wait.
+/// Executes one step of a random schedule. A request is sent only if `send` returns `true` for its
+/// sender and its receiver.
 fn step(
     world: &mut World,
     (action, pick, bytes): Step,
@@ -184,7 +185,7 @@ fn step(
     let (x, y) = (pick % n, pick / n % n);
     let rest = pick / n;
     match action {
-        // Some pairs talk more than others.
+        // Some pairs of ranks exchange more messages than others.
         0..=5 => {
             let y = if action < 3 { x / 2 } else { y };
             if action % 2 == 0 {
@@ -227,7 +228,8 @@ fn run(setup: &Setup, steps: Vec<Step>) -> World {
     world
 }
 
-/// The end of every run: nothing is in flight, and loans match on both sides.
+/// Asserts the conditions at the end of every run: no credits are in flight, and loans match on
+/// both sides.
 pub(crate) fn at_home(world: &World) {
     for (x, rank) in world.ranks.iter().enumerate() {
         for (y, lender) in world.ranks.iter().enumerate() {
@@ -237,7 +239,7 @@ pub(crate) fn at_home(world: &World) {
     }
 }
 
-/// Not every schedule covers everything; together they do.
+/// Not every schedule covers every event, but all of them together do.
 #[test]
 fn the_schedules_do_what_they_are_for() {
     let mut runner = TestRunner::deterministic();
@@ -273,8 +275,8 @@ proptest! {
         at_home(&run(&setup, steps));
     }
 
-    /// After any history and with any distribution of credits, each rank sends at least one request
-    /// in any round trip.
+    /// After any history and with any distribution of credits, each rank can send at least one
+    /// request per round trip.
     #[test]
     fn every_request_is_sent_and_no_rank_starves(
         setup in setup(plain()),
@@ -300,7 +302,8 @@ proptest! {
                         unsent.pop_front();
                     }
                 } else {
-                    // Several threads.
+                    // Requests to different ranks do not wait for each other, as with several
+                    // threads.
                     unsent.retain(|&(target, bytes)| !world.send(source, target, bytes));
                 }
                 prop_assert!(before == 0 || unsent.len() < before, "rank {} sent nothing", source);
@@ -312,7 +315,7 @@ proptest! {
         at_home(&world);
     }
 
-    /// Goal 1 of the scheme.
+    /// This is goal 1 of the scheme.
     #[test]
     fn nothing_moves_without_demand(setup in setup(plain()), steps in steps(600)) {
         let mut world = setup.world();

@@ -1,4 +1,4 @@
-//! Static credits.
+//! Tests of static credits.
 
 use credits::{FlowControl, Overrides, Plan, Policy, Scale};
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ fn world(plan: Plan, threads: usize) -> World {
     })
 }
 
-/// Small loans and small buffers, so that both run out often.
+/// Returns a plan with small loans and small buffers, so that both often run out.
 fn plan(ranks: u32, per_peer: u32, buffer_chunks: u32, threads: usize) -> Plan {
     let overrides = Overrides {
         credits_per_peer: Some(per_peer),
@@ -25,8 +25,8 @@ fn plan(ranks: u32, per_peer: u32, buffer_chunks: u32, threads: usize) -> Plan {
     Plan::new(ranks, Scale::for_chunk(CHUNK).unwrap(), &overrides).unwrap()
 }
 
-/// All ranks send to rank 0, which handles a request from time to time, until each rank has sent
-/// `count`.
+/// Lets all ranks send to rank 0, which handles a request from time to time, until each rank has
+/// sent `count` requests.
 fn flood(
     mut world: World,
     count: usize,
@@ -80,9 +80,9 @@ fn without_flow_control_the_same_flood_reaches_it() {
 
 #[test]
 fn each_thread_in_a_handler_needs_a_buffer_that_no_credit_covers() {
-    // Two ranks with 4 credits each, two threads, buffers of two chunks: one handler does not
-    // return and holds the first buffer, the other thread works through the second, then all
-    // credits are used at once.
+    // Two ranks have 4 credits each, buffers have two chunks, and there are two threads. A handler
+    // on one thread does not return and holds the first buffer. The other thread handles the
+    // requests in the second buffer. Finally, all credits are used at once.
     let run = |uncovered| {
         let mut world = world(plan(2, 4, 2, uncovered), 2);
         assert!(world.send(0, 0, 256));
@@ -124,7 +124,7 @@ proptest! {
             let pick = usize::from(pick);
             let (x, y) = (pick % n, pick / n % n);
             match action {
-                // More sends than anything else, most of them to rank 0.
+                // Most actions are sends, and most of these are to rank 0.
                 0..=3 => { world.send(x, 0, bytes); }
                 4 => { world.send(x, y, bytes); }
                 5 => prop_assert!(world.arrive(0, pick / n).is_ok()),

@@ -1,19 +1,20 @@
-//! The limits of dynamic credits, counted from the messages alone.
+//! A check of the limits of dynamic credits, which sees only the messages between ranks.
 
 use credits::Tuning;
 
 /// A lender's account of one borrower.
 #[derive(Clone, Default)]
 struct Account {
-    /// Credits given in this epoch of the lender.
+    /// The number of credits given in this epoch of the lender.
     given: u32,
     /// Whether the borrower asked for more in this epoch.
     requested: bool,
     /// Whether the borrower had nothing to return in this epoch.
     zero_reply: bool,
-    /// Credits given back by the borrower since it last heard of an end of the lender's epoch.
+    /// The number of credits that the borrower has given back since a message last told it of the
+    /// end of an epoch of the lender.
     returned: u32,
-    /// Whether the borrower has stalled since then.
+    /// Whether a request of the borrower has stalled since that message.
     stalled: bool,
 }
 
@@ -22,7 +23,7 @@ struct Lender {
     received: u32,
     /// The number of peers that may still be asked because of requests that asked for more.
     wanted: u32,
-    /// Requests received in total, and the count when a peer was last asked.
+    /// The total number of requests received.
     all_received: u64,
     asked_at: Option<u64>,
     borrowers: Vec<Account>,
@@ -61,8 +62,8 @@ impl Ledger {
         self.account(lender, borrower).stalled = true;
     }
 
-    /// Notes that a request was handled, which asked for more if `asks`; the lender is asking
-    /// `under_way` peers.
+    /// Notes that a request was handled. `asks` says whether it asked for more credits. `under_way`
+    /// is the number of peers that the lender has asked and that have not answered.
     pub(crate) fn request(&mut self, lender: usize, borrower: usize, asks: bool, under_way: u32) {
         let Lender {
             received,

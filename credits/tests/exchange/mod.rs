@@ -1,4 +1,4 @@
-//! Jobs of a few ranks, every message in any order: see [`world`].
+//! Tests with jobs of a few ranks, whose messages arrive in any order; see [`world`].
 
 mod buffers;
 mod dynamic;

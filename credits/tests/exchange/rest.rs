@@ -1,23 +1,24 @@
-//! Goal 3 of the scheme: a lasting pattern of traffic comes to rest, no matter what happened
-//! before.
+//! Tests of goal 3 of the scheme: with a traffic pattern that lasts, credits come to rest, no
+//! matter what happened before.
 //!
 //! In each round of a pattern, every rank sends every other rank a burst of full mediums, all at
-//! once if it has the credits. At rest no request stalls and no credit moves. The rules need the
-//! following for that, as tested here:
+//! once if it has the credits. At rest, no request stalls and no credit moves. The tests show that
+//! this state is reached under these conditions:
 //!
-//! * Enough credits for all bursts of a round. A rank's loan to itself counts too, because a rank
-//!   does not ask itself for credits; it keeps what it has once lent to itself, so the patterns
-//!   here have no requests to oneself.
-//! * With loans that double, twice as many: a loan may overshoot what its borrower needs, and the
-//!   excess is given back only as long as the borrower does not stall. With fewer credits most
-//!   patterns never come to rest. A loan of a quarter of the maximum grows on to the maximum.
-//! * With a pace, half as many again: otherwise the bank never has its reserve, and if epochs are
-//!   shorter than a round, a peer that is silent for one epoch is asked for credits it needs
-//!   in the next round.
+//! * There are enough credits for all bursts of a round. These include the initial loan to the rank
+//!   itself, because a rank does not ask itself for credits. The patterns have no requests from a
+//!   rank to itself, because these could make that loan grow for good.
+//! * With loans that double, there are twice as many credits, because a loan may exceed what its
+//!   borrower needs, and the borrower gives the excess back only while its requests do not stall.
+//!   With fewer credits, most patterns never come to rest. A loan of a quarter of the maximum grows
+//!   on to the maximum.
+//! * With a pace, there are half as many again. With fewer, the bank never has its reserve, and if
+//!   epochs are shorter than a round, a peer that is silent for one epoch is asked for credits that
+//!   it needs in the next round.
 //!
-//! The length of an epoch and its end do not matter: a burst may last longer than an epoch. If a
-//! revoke then takes credits that the next burst needs, the burst stalls and the credits come back
-//! from a rank that does not use them.
+//! It does not matter how long epochs are and when they end. A burst may last longer than an epoch.
+//! If a revoke takes credits that the next burst needs, that burst stalls, and it gets credits that
+//! another rank does not use.
 
 use credits::Growth;
 use proptest::prelude::*;
@@ -28,9 +29,9 @@ use super::world::World;
 /// The number of requests from each rank to each rank in a round.
 type Pattern = Vec<Vec<u32>>;
 
-/// Credits of a full medium, which is also the minimum.
+/// The number of credits for a full medium, which is also the minimum.
 const FULL: u32 = 4;
-/// The most credits lent to one peer.
+/// The maximum number of credits lent to one peer.
 const MOST: u32 = 100;
 
 fn round(world: &mut World, pattern: &Pattern) {
@@ -50,13 +51,13 @@ fn round(world: &mut World, pattern: &Pattern) {
     }
 }
 
-/// Returns the requests of a round to the rank that receives the most.
+/// Returns the number of requests per round that the busiest receiver gets.
 fn busiest(pattern: &Pattern) -> u32 {
     let to = |y: usize| pattern.iter().map(|bursts| bursts[y]).sum();
     (0..pattern.len()).map(to).max().unwrap_or(0)
 }
 
-/// Returns the credits that every rank needs to lend at rest.
+/// Returns the largest number of credits that a rank needs to lend at rest.
 fn needs(pattern: &Pattern, growth: Growth, at_start: u32) -> u32 {
     let one = |x: usize, y: usize| {
         let least = if x == y { at_start } else { FULL };
@@ -129,5 +130,6 @@ proptest! {
     }
 }
 
-/// The number of rounds, and of epochs, within which the patterns come to rest.
+/// The number of rounds plus the number of epochs' worth of rounds within which the patterns come
+/// to rest.
 const REST: u32 = 40;

@@ -1,6 +1,6 @@
-//! Ranks that exchange requests, replies and system messages in any order and with any delay, over
-//! the planned request buffers. Every step checks its own invariants, and [`World::check`] those
-//! that hold between steps.
+//! A world of ranks that exchange requests, replies and system messages in any order and with any
+//! delay, through the planned request buffers. Every step checks its own invariants, and
+//! [`World::check`] checks those that hold between steps.
 
 use std::collections::VecDeque;
 
@@ -32,23 +32,23 @@ struct Message {
 }
 
 pub(crate) struct Rank {
-    /// The flow control: all of it, or its parts.
+    /// The rank's flow control, which is in one part or several.
     parts: Vec<Box<dyn FlowControl>>,
     buffers: Buffers,
-    /// Requests in transit to this rank.
+    /// The requests in transit to this rank.
     travelling: Vec<Request>,
-    /// Requests in the buffers, in the order of their events.
+    /// The requests in the buffers, in the order of their events.
     arrived: VecDeque<(usize, Request)>,
-    /// Requests whose handlers are running.
+    /// The requests whose handlers are running.
     handled: Vec<(usize, Request)>,
-    /// Credits that go back to each rank later in one number, and the number of epochs reported
-    /// with them.
+    /// For each rank, the number of credits that go back to it later as one count, and the number
+    /// of epochs reported with them.
     coalesced: Vec<(u32, u32)>,
     /// For each rank, whether a request to it waits for credits.
     waiting: Vec<bool>,
-    /// For each rank, whether it has lent more since it was last asked for more.
+    /// For each rank, whether it has granted credits since this rank last asked it for some.
     granted: Vec<bool>,
-    /// The part that searches next for a peer to ask.
+    /// The index of the part that searches next for a peer to ask.
     turn: usize,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct World {
     pub(crate) ranks: Vec<Rank>,
     replies: Vec<Reply>,
     system: Vec<Message>,
-    /// Revokes sent so far; `granted` counts extra credits granted so far.
+    /// The number of revokes sent so far.
     pub(crate) revokes: u64,
     pub(crate) granted: u64,
     ledger: Ledger,
@@ -101,8 +101,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Creates a world with `threads` that run handlers; `open` returns the flow control of each
-    /// rank.
+    /// Creates a world in which each rank has `threads` threads that run handlers. `open` returns
+    /// the flow control of a rank.
     pub(crate) fn new(
         plan: Plan,
         threads: usize,
@@ -184,14 +184,14 @@ impl World {
         }
     }
 
-    /// Returns whether a request would find its credits.
+    /// Returns whether enough credits are available for a request.
     pub(crate) fn could_send(&self, source: usize, target: usize, bytes: u64) -> bool {
         let cost = self.plan.scale().cost(bytes as usize);
         self.ranks[source].flow(target).available(target as u32) >= u32::from(cost)
     }
 
-    /// Like the engine: credits that have come back to `source` as a number are read only if that
-    /// matters.
+    /// Settles the credits that have come back to `source` as one count, but only if that matters
+    /// for a request, like the engine.
     pub(crate) fn refresh(&mut self, source: usize, target: usize, bytes: u64) {
         let cost = self.plan.scale().cost(bytes as usize);
         if self.ranks[source]
@@ -221,7 +221,7 @@ impl World {
         }
     }
 
-    /// A handler replies and returns; with an odd `pick` the reply is an implied one, which is
+    /// Lets a handler reply and return. If `pick` is odd, the reply is an implied one, which is
     /// coalesced.
     pub(crate) fn finish(&mut self, target: usize, pick: usize) {
         let rank = &mut self.ranks[target];
@@ -280,9 +280,9 @@ impl World {
         flow.settle_many(source as u32, credits, epochs).unwrap();
     }
 
-    /// A rank searches for a peer to ask; returns whether it asks one. Its parts search in turn: if
-    /// one always came first, the others might never get to ask for credits that lie idle with
-    /// their peers.
+    /// Lets a rank search for a peer to ask. Returns whether it asks one. Its parts search in turn,
+    /// because if one part always came first, the others might never ask for credits that lie idle
+    /// with their peers.
     pub(crate) fn poll(&mut self, rank: usize) -> bool {
         let Rank { parts, turn, .. } = &mut self.ranks[rank];
         let next = (0..parts.len()).find_map(|at| {
@@ -384,7 +384,7 @@ impl World {
             .sum()
     }
 
-    /// Checks that every credit is in exactly one place.
+    /// Checks that every credit is in exactly one place, and that limits are respected.
     pub(crate) fn check(&self) {
         let n = self.ranks.len();
         (0..n * n).for_each(|pair| self.check_pair(pair / n, pair % n));
@@ -393,7 +393,7 @@ impl World {
         }
     }
 
-    /// The credits of `y` that `x` has.
+    /// Checks the credits that `y` has lent to `x`.
     fn check_pair(&self, x: usize, y: usize) {
         let (borrower, lender) = (&self.ranks[x], &self.ranks[y]);
         let used = |request: &Request| {

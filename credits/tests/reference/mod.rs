@@ -1,28 +1,29 @@
-//! A second implementation of dynamic credits, as simple as the scheme's text: every peer is
-//! visited at the end of an epoch, nothing is deferred, numbers are 64 bits wide. [`Checked`] runs
-//! it beside the real one.
+//! A second implementation of dynamic credits, which is as simple as the scheme's text. It visits
+//! every peer at the end of an epoch, defers nothing, and uses numbers of 64 bits. [`Checked`] runs
+//! it beside the real implementation.
 //!
-//! Where the scheme's text leaves something open or is mistaken, it follows the table in the
-//! documentation of `dynamic`. In addition:
+//! Where the scheme's text leaves a question open or is mistaken, the reference follows the table
+//! in the documentation of `dynamic`. In addition:
 //!
-//! * A request that is tried again asks for the most that it was found short of. (The text computes
-//!   that only once.)
-//! * A reply's own credits are no longer in flight when the end of an epoch that it reports is
-//!   processed. (In the text that comes first; it decays a number that may be less than the credits
-//!   in flight, so the order doesn't matter there.)
-//! * A request that is given back leaves its reports and demands to the next one, and its credits
-//!   count as used, because they were taken.
-//! * There is no list. Every peer asked by the real one must be allowed to be asked, and it must
-//!   ask one if there is one; no peer that may be asked is skipped for a whole round.
-//! * Counts of stalls and requests have no maximum. (The real ones saturate at 255, which the tests
-//!   don't reach.)
+//! * A request that is tried again asks for the largest number of credits that it was found short
+//!   of. (The text computes that number only once.)
+//! * If a reply reports the end of an epoch, its own credits come back before the end of the epoch
+//!   is processed. (In the text, the end of the epoch comes first. The text decays a number that
+//!   may be less than the credits in flight, so the order does not matter there.)
+//! * A cancelled request leaves its reports and demands to the next one. Its credits count as used,
+//!   because they were taken.
+//! * There is no list. Instead, the reference checks that the real implementation asks only peers
+//!   that may be asked, that it asks a peer if there is one to ask, and that it skips no such peer
+//!   for a whole round.
+//! * Counts of stalls and requests have no maximum. (Those of the real implementation saturate at
+//!   255, which the tests do not reach.)
 
 use credits::{
     Bank, CreditByte, Dynamic, FlowControl, Growth, Peer, PeerState, Short, Store, System, Tuning,
     Violation,
 };
 
-/// Returns the credits that the three bits for extra credits stand for.
+/// Returns the number of extra credits for which a code stands.
 pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
     match tuning.growth {
         Growth::Missing => code.into(),
@@ -30,7 +31,7 @@ pub(crate) fn worth(tuning: &Tuning, code: u8) -> u16 {
     }
 }
 
-/// Returns the bits for the most credits up to `credits`.
+/// Returns the code of the largest number of extra credits that is at most `credits`.
 fn code(tuning: &Tuning, credits: u64) -> u8 {
     let fits = |code: &u8| u64::from(worth(tuning, *code)) <= credits;
     (0..=7).rev().find(fits).unwrap_or(0)
@@ -50,15 +51,15 @@ struct Known {
     sys_msg_in_flight: bool,
     zero_reply: bool,
     reached_epoch: bool,
-    /// Number of our epochs that have ended since the peer sent a request; saturated if it never
-    /// did.
+    /// The number of our epochs that have ended since the peer last sent a request, or the largest
+    /// number if it never did.
     silent: u64,
-    /// The credits that the waiting request is short of.
+    /// The number of credits that the waiting request is short of.
     need: u64,
-    /// For loans that double: the bits that were last asked with, and whether to ask again.
+    /// If loans double, the code with which a request last asked.
     asked_with: u8,
     again: bool,
-    /// How often other peers have been asked since this one could be asked.
+    /// The number of times that another peer has been asked while this one could have been asked.
     passed: u32,
     all_stalls: u64,
     all_revoked: u64,
@@ -81,7 +82,7 @@ impl Known {
     }
 }
 
-/// A step violated the rules and had no effect.
+/// The error that says that a step violated the rules and had no effect.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
@@ -94,13 +95,14 @@ pub(crate) struct Reference {
     received: u64,
     epochs: u64,
     wanted: u64,
-    /// Whether a peer for which others are to be asked got nothing.
+    /// Whether a peer on whose behalf others are to be asked got nothing.
     empty: bool,
     under_way: u64,
-    /// Requests received in total, and the count when a peer was last asked.
+    /// The total number of requests received.
     all_received: u64,
     asked_at: Option<u64>,
-    /// Credits above the minimum at the start.
+    /// The number of credits that may move, which are those in the bank and those above the minimum
+    /// at the start.
     moving: u64,
 }
 
@@ -215,7 +217,8 @@ impl Reference {
             };
             extra = code(&self.tuning, allowed.min(most));
             let given = u64::from(worth(&self.tuning, extra));
-            // Credits withdrawn that three bits cannot express are put back at once.
+            // Credits that were withdrawn but that no code can express are put back at once. This
+            // is the bank's level before that.
             let left = self.bank - allowed.min(most);
             if self.bank < allowed || given > 0 && left < reserve {
                 self.empty = allowed > 0 && given == 0 || self.empty && self.wanted > 0;
@@ -237,7 +240,8 @@ impl Reference {
             return Err(Refused);
         }
         known.in_use -= u64::from(byte.credits());
-        // All that it asked for, or all that the maximum leaves room for.
+        // The code of the number asked for or, if that is less, of the number that the maximum
+        // allows.
         let all = known
             .asked_with
             .min(code(&self.tuning, most - known.send.min(most)));
@@ -325,8 +329,8 @@ impl Reference {
             && (0..self.peers.len() as u32).any(|peer| self.may_ask(peer))
     }
 
-    /// Asks the peer that the real one has asked, if any; checks that this was allowed, and
-    /// required.
+    /// Asks the peer that the real implementation has asked, if any. Checks that asking it was
+    /// allowed or, if no peer was asked, that none could be asked.
     fn next_system(&mut self, asked: Option<u32>) -> Option<System> {
         let Some(peer) = asked else {
             assert!(!self.wants_to_ask(), "asks nobody");
@@ -350,23 +354,24 @@ impl Reference {
         Some(System::Revoke { end_of_epoch })
     }
 
-    /// Returns the number of peers asked per epoch, if that is limited.
+    /// Returns the maximum number of peers asked per epoch, or `None` if there is no limit.
     fn pace(&self) -> Option<u64> {
         let pace = self.tuning.revokes_per_epoch;
         (pace != u32::MAX).then_some(pace.max(1).into())
     }
 
-    /// Returns whether the pace allows asking a peer.
+    /// Returns whether the pace allows asking a peer now.
     fn is_time(&self) -> bool {
         let (Some(pace), Some(before)) = (self.pace(), self.asked_at) else {
             return true;
         };
-        // Rounded up.
+        // The distance between two peers' turns is the epoch divided by the pace, rounded up.
         (self.all_received - before) * pace >= self.tuning.epoch.into()
     }
 }
 
-/// The real implementation and the reference, step by step: the same answers, and the same state.
+/// The real implementation and the reference, which are run side by side. After each step, their
+/// answers and states must be the same.
 #[derive(Debug)]
 pub(crate) struct Checked<S: Store<Value = Peer>, B: Bank> {
     real: Dynamic<S, B>,
@@ -412,8 +417,8 @@ impl<S: Store<Value = Peer>, B: Bank> Checked<S, B> {
 
 impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     fn take(&mut self, peer: u32, credits: u8) -> Result<CreditByte, Short> {
-        // Like the engine: the fast path first. How far it trusts its count does not change what is
-        // taken.
+        // The fast path is tried first, as in the engine. The value of `trusted` must not change
+        // the credits taken.
         let trusted = self.real.in_flight(peer) + u32::from(credits) / 2;
         let real = match self.real.take_if_ready(peer, credits, trusted) {
             true => Ok(CreditByte::new(false, 0, credits)),
@@ -431,7 +436,7 @@ impl<S: Store<Value = Peer>, B: Bank> FlowControl for Checked<S, B> {
     }
 
     fn grant(&mut self, peer: u32, byte: CreditByte) -> CreditByte {
-        // Some plain bytes take the path for many at once.
+        // Some plain bytes use the method for many requests at once.
         let real = if byte.is_plain() && byte.credits() % 2 == 1 {
             CreditByte::new(self.real.grant_plain(peer, 1), 0, byte.credits())
         } else {
