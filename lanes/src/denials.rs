@@ -3,11 +3,11 @@
 use crate::tracker::decayed;
 use crate::{Weight, scramble, seeded};
 
-/// The maximum number of denials that are remembered. If a new one finds no room, the denial whose
-/// wait ends first is dropped.
+/// The maximum number of denials that are remembered. If there is no room for a new one, the denial
+/// whose wait ends first is dropped.
 const REMEMBERED: usize = 32;
-/// A price loses 1 part in 2^7 per round: a weight that was too low may suffice later, because the
-/// holders' weights change.
+/// The decay of prices, which lose 1 part in 2^7 per round. They decay because a weight that was
+/// too low may suffice later, when the holders' weights have changed.
 const DECAY: u32 = 7;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ impl Denials {
         }
     }
 
-    /// Returns whether a peer must not be asked now, given its weight.
+    /// Returns whether a peer of weight `weight` must not be asked in round `round`.
     pub(crate) fn rests(&self, peer: u32, weight: Weight, round: u32) -> bool {
         self.all.iter().any(|denial| {
             let is_early = denial.until.wrapping_sub(round).cast_signed() > 0;

@@ -11,8 +11,8 @@ pub trait Carrier {
     /// the holder does.
     const COUNTS_LENT: bool;
 
-    /// Sends a message on the base path. Returns `false` if there is no room, so that the message
-    /// has to wait.
+    /// Sends a message on the base path. Returns `false` if there is no room. In that case, the
+    /// driver keeps the message and tries again later.
     fn send(&mut self, to: u32, message: Message) -> bool;
 
     /// Carries out an action on a lane. `kind` is the lane's kind at this rank. An [`Action::Send`]
@@ -114,7 +114,8 @@ impl Driver {
     /// Handles a message from a peer.
     ///
     /// # Errors
-    /// Returns an error if the message violates the protocol; the message then has no effect.
+    /// Returns an error if the message violates the protocol. In that case, the message has no
+    /// effect.
     pub fn on_message(
         &mut self,
         from: u32,
@@ -158,8 +159,8 @@ impl Driver {
         self.used[place] = self.used[place].saturating_add(uses);
     }
 
-    /// Completes the transitions of lanes that have connected or drained. Returns `false` if this
-    /// must be called again, because a transition is still pending or tests force recalls.
+    /// Completes the transitions of lanes that have connected or drained. Returns `false` if
+    /// `advance` must be called again, because a transition is pending or tests force recalls.
     pub fn advance(&mut self, carrier: &mut impl Carrier) -> bool {
         let is_forced = self.force > 0 && self.lent().next().is_some();
         if is_forced {

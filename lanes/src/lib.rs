@@ -2,9 +2,9 @@
 //! traffic flows. The state machines use no I/O, clock or threads, and do not allocate after
 //! construction.
 //!
-//! A *lane* is one of the few faster paths between two ranks: a wide arrival window, a ring with a
-//! single source, a connection. The *base path* is the path that all ranks have. Traffic with a
-//! peer is *promoted* to a lane and *demoted* from it.
+//! A *lane* is one of the few faster paths between two ranks, such as a wide arrival window, a ring
+//! with a single source, or a connection. The *base path* is the path that all ranks have. Traffic
+//! with a peer is *promoted* to a lane and *demoted* from it.
 //!
 //! * [`Sampler`] and [`Tracker`] find the peers with the most traffic, in less than 1 KiB at any
 //!   job size.
@@ -25,7 +25,7 @@
 //! let mut owner = Lanes::new(0, LaneKind::Owner, settings.clone())?;
 //! let mut source = Lanes::new(7, LaneKind::Holder, settings)?;
 //!
-//! // Rank 7 has much traffic with rank 0, which offers it a lane.
+//! // Rank 7 has much traffic with rank 0, so rank 0 offers it a lane.
 //! tracker.touch(7, 32);
 //! tracker.progress();
 //! let mut actions = Vec::new();
@@ -68,8 +68,8 @@ pub use settings::{Settings, SettingsError};
 pub use statistics::Statistics;
 pub use tracker::{ROWS, SAMPLE, Tracker};
 
-/// The amount of traffic with a peer: a decaying sum of samples, each of which is worth [`SAMPLE`]
-/// at first.
+/// The amount of traffic with a peer. It is a decaying sum of samples, each of which is worth
+/// [`SAMPLE`] at first.
 pub type Weight = u32;
 
 /// Returns the random number that follows `random` (xorshift: Marsaglia, "Xorshift RNGs", 2003),

@@ -36,7 +36,7 @@ pub enum Message {
         generation: u32,
         /// The weight that would have sufficed, or 0 if the weight is not the reason.
         price: Weight,
-        /// The number of rounds during which asking again is pointless.
+        /// The number of rounds in which asking again would be pointless.
         rest: u16,
     },
     /// Asks the receiver to give the lane back.

@@ -1,6 +1,6 @@
 //! The choice of the path of a sender's messages.
 
-/// The path of a fragment, or what the sender must do first.
+/// The path of a fragment, or the step that the sender must take first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     /// The base path.
@@ -10,7 +10,7 @@ pub enum Route {
         /// The lane's generation.
         generation: u32,
     },
-    /// The lane.
+    /// The lane's path.
     Lane,
     /// Wait, and hold back all later fragments, because the lane has to drain first.
     Wait,
@@ -32,8 +32,8 @@ enum Path {
 /// On the switch to the lane, an announcement is the last fragment on the base path, and the
 /// receiver polls the lane only after it has received the announcement. The sender does not wait.
 /// On the switch back to the base path, the sender waits until the receiver has consumed everything
-/// in the lane. All fragments of a message take the same path, whatever is decided meanwhile. A
-/// waiting message is assigned its path only when it is sent.
+/// in the lane. All fragments of a message take the same path, even if a switch is decided in the
+/// meantime. A waiting message is assigned its path only when it is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Outlet {
     path: Path,
@@ -44,14 +44,15 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Starts to use the lane. To be called after [`Action::Open`](crate::Action::Open).
+    /// Starts to use the lane. The caller must call this for [`Action::Open`](crate::Action::Open).
     pub fn open(&mut self, generation: u32) {
         if self.path == Path::Base {
             self.path = Path::Opening(generation);
         }
     }
 
-    /// Starts to leave the lane. To be called after [`Action::Drain`](crate::Action::Drain).
+    /// Starts to leave the lane. The caller must call this for
+    /// [`Action::Drain`](crate::Action::Drain).
     pub fn drain(&mut self) {
         self.path = match self.path {
             Path::Base | Path::Opening(_) => Path::Base,

@@ -3,7 +3,7 @@
 /// A sampler that notes one in `mean` units of traffic on average, at random intervals.
 ///
 /// The user defines the unit, for example a message or a number of bytes. Fixed intervals would
-/// alias with periodic traffic: in a round-robin all-to-all exchange among 64 ranks, for example,
+/// alias with periodic traffic. For example, in a round-robin all-to-all exchange among 64 ranks,
 /// every 32nd message goes to one of only two peers. Intervals are therefore uniformly distributed
 /// between 1 and `2 * mean - 1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -15,8 +15,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Creates a sampler that notes one unit in `mean` (1 to 2^30). Ranks should use different
-    /// seeds so that they do not sample in step.
+    /// Creates a sampler that notes one unit in `mean` on average. `mean` is clamped to the range
+    /// from 1 to 2^30. Ranks should use different seeds, so that they do not sample in step.
     #[must_use]
     pub fn new(mean: u32, seed: u32) -> Self {
         let mut sampler = Self {
@@ -35,8 +35,8 @@ impl Sampler {
         self.left
     }
 
-    /// Counts units that went by, and returns how many samples to note for them. The fast path
-    /// costs a subtraction and a branch that is rarely taken.
+    /// Counts units of traffic. Returns the number of samples to note for them. The fast path costs
+    /// a subtraction and a branch that is rarely taken.
     #[inline]
     pub fn pass(&mut self, units: u32) -> u32 {
         match self.left.checked_sub(units) {

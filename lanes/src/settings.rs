@@ -125,8 +125,9 @@ impl Settings {
 
     /// Returns whether a peer of weight `weight` takes the lane of a holder of weight `held`. The
     /// peer must be heavier by a factor and by more than chance explains. Sample counts have a
-    /// Poisson distribution, so the variance of their difference is at most their sum. Small counts
-    /// would rarely pass that test, so an idle holder loses its lane to any peer at the threshold.
+    /// Poisson distribution, so the variance of their difference is at most their sum. An idle
+    /// holder loses its lane to any peer at the threshold, because small counts would rarely pass
+    /// that test.
     #[must_use]
     pub fn beats(&self, weight: Weight, held: Weight) -> bool {
         let (weight, held) = (u64::from(weight), u64::from(held));
@@ -140,7 +141,7 @@ impl Settings {
     /// Returns the lowest weight that beats `held`, which is the price stated in a denial.
     #[must_use]
     pub fn price(&self, held: Weight) -> Weight {
-        // beats() is monotonic in the weight, so bisect.
+        // Bisection finds the price, because `beats` is monotonic in the weight.
         let (mut low, mut high) = (held, Weight::MAX);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -193,8 +194,8 @@ mod tests {
             let price = settings.price(held);
             assert!(settings.beats(price, held) && !settings.beats(price - 1, held));
         }
-        // The price is the threshold for an idle holder, then the margin beyond chance, and finally
-        // twice the holder's weight.
+        // For an idle holder, the price is the threshold. For a light holder, the margin beyond
+        // chance determines it, and for a heavy one, it is twice the holder's weight.
         assert_eq!(settings.price(0), 8 * SAMPLE);
         assert!((11 * SAMPLE..12 * SAMPLE).contains(&settings.price(SAMPLE)));
         assert_eq!(settings.price(100 * SAMPLE), 200 * SAMPLE);

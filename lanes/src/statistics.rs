@@ -13,9 +13,9 @@ pub struct Statistics {
     pub denials: u64,
     /// The number of recalls sent.
     pub recalls: u64,
-    /// The number of promotions, that is of lanes that came into use.
+    /// The number of promotions, which is the number of times that a lane came into use.
     pub promotions: u64,
-    /// The number of demotions, that is of lanes that had to be left.
+    /// The number of demotions, which is the number of times that a lane had to be left.
     pub demotions: u64,
 }
 

@@ -5,7 +5,7 @@ use crate::Weight;
 /// The default number of rows of a [`Tracker`].
 pub const ROWS: usize = 48;
 
-/// The weight of one sample. A smaller weight is what decay has left of a sample.
+/// The weight of one new sample. A smaller weight is that of a decayed sample.
 pub const SAMPLE: Weight = 256;
 
 const _: () = assert!(size_of::<Tracker>() < 1024);
@@ -20,8 +20,8 @@ const _: () = assert!(size_of::<Tracker>() < 1024);
 /// and Top-k Elements in Data Streams", 2005): a newcomer takes over the row of the lightest peer
 /// together with its count, which may overestimate the newcomer's traffic by that much. A peer with
 /// more than one in `ROWS` samples therefore always has a row. The weight is the certain part of
-/// the count, that is the count minus the possible error. Thus a newcomer starts with its own
-/// samples and rises by its own traffic alone.
+/// the count, which is the count minus the possible error. Therefore a newcomer starts with the
+/// weight of its own samples, and only its own traffic increases that weight.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tracker<const ROWS: usize = { self::ROWS }> {
     peers: [u32; ROWS],
@@ -131,8 +131,9 @@ impl<const ROWS: usize> Tracker<ROWS> {
         (0..self.used as usize).map(|row| (self.peers[row], self.row_weight(row)))
     }
 
-    /// Returns the number of peers with at least the weight `floor`, and these peers with their
-    /// weights. The heaviest come first, and equally heavy ones are in the order of their ranks.
+    /// Returns the number of peers with at least the weight `floor`, and an array that begins with
+    /// these peers and their weights. The heaviest come first, and equally heavy ones are in the
+    /// order of their ranks.
     #[must_use]
     pub fn heaviest(&self, floor: Weight) -> (usize, [(Weight, u32); ROWS]) {
         let mut found = [(0, 0); ROWS];

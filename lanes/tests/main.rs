@@ -5,8 +5,8 @@ mod messages;
 mod tracker;
 mod upstream;
 
-/// The memory of a rank is the same in jobs of 10, 10,000 and 1,000,000 ranks, because no type has
-/// per-rank state.
+/// A rank needs the same amount of memory in jobs of 10, 10,000 and 1,000,000 ranks, because no
+/// type has per-rank state.
 #[test]
 fn memory_does_not_depend_on_the_number_of_ranks() {
     use lanes::{LaneKind, Lanes, Outlet, Sampler, Settings, Tracker};

@@ -6,7 +6,8 @@ use lanes::{ROWS, SAMPLE, Settings, Tracker};
 use proptest::prelude::*;
 
 const DECAY: u32 = 3;
-/// The bound on the rounding error, which is at most 1 per round and decays as well.
+/// The bound on the rounding error. Each round adds at most 1 to the error, and the error decays as
+/// well.
 const ROUNDING: u32 = 2 << DECAY;
 
 #[derive(Default)]
@@ -88,7 +89,8 @@ fn a_newcomer_rises_in_a_full_table() {
     let mut tracker = Tracker::<ROWS>::new(DECAY);
     let mut stranger = 1000;
     for _ in 0..40 {
-        // As many strangers as there are rows send once each, and one peer sends again and again.
+        // In each round, as many strangers as there are rows send once each, and one peer sends
+        // repeatedly.
         for sample in 0..ROWS as u32 {
             tracker.touch(stranger, 1);
             stranger += 1;

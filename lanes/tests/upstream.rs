@@ -1,4 +1,4 @@
-//! Tests of the behaviour that UCX expects of its usage tracker, and of where lanes do better.
+//! Tests that lanes behave as UCX expects of its usage tracker, or better.
 
 use lanes::{Action, LaneKind, Lanes, Message, Settings, Tracker};
 
@@ -26,7 +26,7 @@ impl Owner {
         }
     }
 
-    /// Runs rounds in which each of these peers is noted twice.
+    /// Runs `count` rounds, in each of which two samples of each peer are noted.
     fn rounds(&mut self, count: u32, peers: impl Iterator<Item = u32> + Clone) {
         for _ in 0..count {
             self.round += 1;
@@ -97,8 +97,8 @@ fn being_there_once_takes_nothing_away() {
     assert_eq!(owner.demoted, []);
 }
 
-// UCX's list of most recently used peers has no counterpart: peers are ordered by weight, and each
-// sample counts.
+// UCX's list of most recently used peers has no counterpart here, because peers are ordered by
+// weight and each sample counts.
 #[test]
 fn the_heaviest_come_first() {
     let mut tracker = Tracker::<10>::new(3);

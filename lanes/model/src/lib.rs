@@ -1,4 +1,4 @@
-//! Model checking of lanes in small jobs, in which every order of events is tried.
+//! Model checking of lanes, which tries every order of events in small jobs.
 //!
 //! A [`World`] is a job of two or three ranks with few lanes, the traffic that each rank sees, and
 //! a fixed list of messages. Its state comprises the [`Lanes`](lanes::Lanes) and
@@ -6,8 +6,8 @@
 //! contents of base paths and lanes, and the bag of lane messages in flight. A [`Step`] is one of
 //!
 //! * a rank ends a round, or its traffic changes;
-//! * a sender sends its next fragment; a receiver takes the next one from a base path, or from a
-//!   lane that it polls;
+//! * a sender sends its next fragment; a receiver takes the next fragment from a base path, or from
+//!   a lane that it polls;
 //! * a sender reports that its lane is empty; a lane message arrives, in any order even between the
 //!   same two ranks;
 //! * a rank dies; another rank learns of the death.
@@ -15,18 +15,18 @@
 //! # Guarantees
 //!
 //! In **every** reachable state, the [`RULES`] hold: fragments arrive once and in order, and those
-//! of one message take the same path; the other end has granted each lane in use in the same
-//! exchange, so the number of lanes and their budget are never exceeded; and no rank reports a
-//! protocol violation. In states where only rounds, changes of traffic and deaths remain, all
-//! fragments have arrived, every ask, offer and recall has been answered unless the peer is dead,
-//! and the two ends of each lane agree. Once these steps are used up, too, further rounds with
-//! constant traffic finally leave the lanes unchanged.
+//! of one message take the same path; each lane in use has been granted by its other end in the
+//! same exchange, so neither the number of lanes nor their budget is ever exceeded; and no rank
+//! reports a protocol violation. In states in which only rounds, changes of traffic and deaths are
+//! possible, all fragments have arrived, every ask, offer and recall has been answered unless the
+//! peer is dead, and the two ends of each lane agree about it. Once these steps are used up as
+//! well, lanes stop moving after some more rounds with constant traffic.
 //!
 //! The checks prove nothing about more ranks or longer runs. States are distinguished by a 64-bit
 //! hash, as in [stateright].
 //!
-//! [`Event`]s assert that a world covers what it is meant to cover, and tests with a [`Fault`]
-//! assert that errors are found.
+//! The [`Event`]s of a world ensure that its runs cover what they are meant to cover, and tests
+//! with a [`Fault`] ensure that the checker finds errors.
 
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ pub use state::{Broken, Control, State, Step};
 pub use world::{Event, Fault, Flow, World};
 pub use worlds::{large, small};
 
-/// The rules that must hold in every state, each with the violation that it excludes.
+/// The rules that must hold in every state. Each comes with the violation that it excludes.
 pub const RULES: [(Broken, &str); 8] = [
     (Broken::Order, "fragments arrive once and in order"),
     (Broken::Torn, "fragments of a message take the same path"),
@@ -74,7 +74,7 @@ impl stateright::Model for Model {
     }
 
     fn actions(&self, state: &State, steps: &mut Vec<Step>) {
-        // States after a violation are of no interest.
+        // Steps after a violation are not examined.
         if state.broken.is_none() {
             steps.extend(state.steps(&self.0));
         }

@@ -1,4 +1,4 @@
-//! See `lanes-model --help`.
+//! The program `lanes-model`; see `lanes-model --help`.
 
 use std::process::ExitCode;
 

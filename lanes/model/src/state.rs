@@ -47,9 +47,9 @@ pub enum Broken {
     Order,
     /// Fragments of one message took different paths.
     Torn,
-    /// A rank uses a lane that the lane's other end has not granted.
+    /// A rank uses a lane that the other end has not granted.
     Promised,
-    /// A rank reported an honest rank for a protocol violation.
+    /// A rank reported a protocol violation by an honest rank.
     Refused,
     /// A fragment never arrives.
     Lost,
@@ -64,8 +64,8 @@ pub enum Broken {
 /// A rank.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    /// The rank's lanes, which are in one table if lanes cost both ends, and otherwise in a table
-    /// of the owned ones and one of the held ones.
+    /// The rank's lanes. If lanes cost both ends, there is one table; otherwise, there is a table
+    /// of owned lanes and a table of held lanes.
     tables: Vec<Lanes>,
     phase: usize,
     rounds: u8,
@@ -115,7 +115,8 @@ pub(crate) struct Happened {
 pub struct State {
     places: Vec<Place>,
     flows: Vec<Progress>,
-    /// All lane messages in flight, sorted by value: any of them can arrive next.
+    /// All lane messages in flight, sorted, so that equal bags compare equal. Any of the messages
+    /// can arrive next.
     pub(crate) control: Vec<Control>,
     pub(crate) happened: Happened,
     /// The number of failed connections.
@@ -126,7 +127,7 @@ pub struct State {
 
 /// The number of rounds after which lanes must be stable.
 const SETTLED: usize = 24;
-/// The number of rounds for which that is then checked.
+/// The number of further rounds in which the lanes must not change.
 const WATCHED: usize = 8;
 
 impl State {
@@ -430,8 +431,8 @@ impl State {
         }
     }
 
-    /// Returns a generation as a rank sees it. With [`Fault::SameGeneration`], that is the
-    /// generation of the rank's current exchange with the peer.
+    /// Returns a message's generation as a rank sees it. With [`Fault::SameGeneration`], it is
+    /// replaced with the generation of the rank's current exchange with the peer.
     fn as_known(
         &self,
         world: &World,
@@ -529,8 +530,8 @@ impl State {
         }
     }
 
-    /// Checks that the other end has granted each lane in use, which means that no rank promises
-    /// more lanes than it has.
+    /// Checks that each lane in use has been granted by its other end. If so, no rank promises more
+    /// lanes than it has.
     fn check_promises(&mut self, world: &World) {
         let is_kept = self.places.iter().enumerate().all(|(rank, place)| {
             let table = Self::sending(world);
@@ -553,7 +554,7 @@ impl State {
         }
     }
 
-    /// Checks the conditions that hold when nothing more has to happen.
+    /// Checks the conditions that must hold when nothing more has to happen.
     fn check_rest(&mut self, world: &World) {
         let live = |rank: u32| !self.places[rank as usize].is_dead;
         let has_come = world.flows.iter().zip(&self.flows).all(|(flow, progress)| {
@@ -610,7 +611,7 @@ impl State {
         self.broken
     }
 
-    /// Returns whether a message of this kind is in flight.
+    /// Returns whether a message that satisfies `is_meant` is in flight.
     pub(crate) fn has(&self, is_meant: impl Fn(Message) -> bool) -> bool {
         self.control.iter().any(|control| is_meant(control.message))
     }

@@ -1,4 +1,5 @@
-//! A small job to check, with its ranks, their traffic, and the events that may happen.
+//! The description of a small job to check: its ranks, their traffic, and the events that may
+//! happen.
 
 use lanes::{LaneKind, Settings, Tracker};
 
@@ -32,7 +33,8 @@ pub enum Fault {
     TornMessage,
 }
 
-/// An event that must happen in some run, because otherwise the world would cover too little.
+/// An event that must happen in at least one run, because otherwise the world would cover too
+/// little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A message uses a lane.
@@ -66,9 +68,9 @@ pub struct World {
     /// For each phase, the traffic that ranks see, as tuples of the rank, its peer and the number
     /// of samples.
     pub phases: Vec<Vec<(u32, u32, u32)>>,
-    /// The number of times that each rank's traffic changes to that of the next phase.
+    /// The number of times that each rank's traffic may change to that of the next phase.
     pub shifts: u8,
-    /// The number of rounds that each rank ends.
+    /// The number of rounds that each rank may end.
     pub rounds: u8,
     /// The number of ranks that may die.
     pub deaths: u8,

@@ -49,8 +49,8 @@ fn one_then_the_other() -> Vec<Vec<(u32, u32, u32)>> {
     ]
 }
 
-/// Returns the traffic of three ranks in a cycle. The weights are those between ranks 0 and 1, 1
-/// and 2, and 2 and 0, as seen by both ends.
+/// Returns the traffic of three ranks in a cycle. The weights are those between ranks 0 and 1,
+/// between 1 and 2, and between 2 and 0. Both ends of a pair see the same weight.
 fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
     let pairs = (0..).zip(weights);
     pairs
@@ -61,7 +61,7 @@ fn ring(weights: [u32; 3]) -> Vec<(u32, u32, u32)> {
         .collect()
 }
 
-/// Returns the worlds that are checked with every change.
+/// Returns the worlds that are checked with every change to the code.
 #[must_use]
 pub fn small() -> Vec<World> {
     let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2]), (2, 0, &[1, 1])];
@@ -160,7 +160,7 @@ pub fn small() -> Vec<World> {
     ]
 }
 
-/// Returns larger worlds, which take a minute or more and some gigabytes.
+/// Returns larger worlds, which take a minute or more and several gigabytes of memory to check.
 #[must_use]
 pub fn large() -> Vec<World> {
     let sources: &[(u32, u32, &[u8])] = &[(1, 0, &[1, 2, 1]), (2, 0, &[2, 1])];

@@ -1,4 +1,4 @@
-//! See `lanes-sim --help`.
+//! The program `lanes-sim`; see `lanes-sim --help`.
 
 use std::io;
 use std::path::PathBuf;

@@ -70,8 +70,8 @@ impl Pattern {
         matches!(self, Self::Changing | Self::AllChanging)
     }
 
-    /// Returns the receiver of a rank's message with the number `message`, in the given phase of
-    /// partners.
+    /// Returns the receiver of message number `message` of a rank. The rank's partners depend on
+    /// `phase`.
     pub(crate) fn receiver(
         self,
         random: &mut Rng,
@@ -106,8 +106,8 @@ fn anyone(random: &mut Rng, rank: u32, ranks: u32) -> u32 {
     (rank + random.u32(1..ranks)) % ranks
 }
 
-/// Returns one of `each` neighbours on either side in a ring of the simulated ranks. Each phase has
-/// different ones.
+/// Returns a random partner of a rank: one of `each` consecutive ranks on either side of it in a
+/// ring of the simulated ranks. Eight successive phases have different partners.
 fn partner(random: &mut Rng, rank: u32, each: u32, phase: u32) -> u32 {
     let distance = 1 + phase % 8 * each + random.u32(..each);
     let distance = match random.bool() {

@@ -13,8 +13,8 @@ const WIDTH: u32 = 1400;
 const FRAME: u32 = 110;
 /// The height per peer in pixels.
 const ROW: u32 = 16;
-/// The maximum number of peers shown. Those that had lanes come first, then those with the most
-/// traffic.
+/// The maximum number of peers shown. Peers that had lanes come first, followed by those with the
+/// most traffic.
 const MOST_PEERS: usize = 40;
 /// The number of samples in a round that is drawn in full black.
 const DARK: f64 = 6.0;

@@ -21,10 +21,9 @@ pub const DETAILED: u32 = 256;
 const MESSAGE_TIME: Nanos = 100;
 /// The number of rounds of a rank of medium speed between changes of partners.
 const PHASE: u64 = 100;
-/// The number of rounds after a change of partners that are evaluated.
+/// The number of rounds after a change of partners for which shares are recorded.
 const WATCHED: usize = 64;
-/// The fraction of the possible share of messages that has to use lanes for the share to count as
-/// settled.
+/// The fraction of the possible share of lane messages at which the share counts as settled.
 const SETTLED: f64 = 0.98;
 
 /// The rule that decides about lanes.
@@ -61,7 +60,7 @@ pub struct Figures {
     /// If partners change, the share of messages that used lanes from the 16th round after a change
     /// on.
     pub settled: f64,
-    /// The number of promotions and demotions by senders, per 1,000 messages.
+    /// The number of times per 1,000 messages that a sender promoted or demoted its traffic.
     pub moves: f64,
     /// The number of lanes asked for, or offered without an ask, per 1,000 messages.
     pub asks: f64,
@@ -120,9 +119,9 @@ struct World {
     events: EventQueue<Event>,
     random: Rng,
     is_warm: bool,
-    /// The number of sampled messages: all, and those on lanes.
+    /// The number of all messages sent, and the number of those that used lanes.
     sent: [u64; 2],
-    /// The same numbers by the number of rounds since a change of partners.
+    /// The numbers in `sent`, by the number of rounds since a change of partners.
     since_change: Vec<[u64; 2]>,
     messages: u64,
     upstream_moves: u64,
@@ -317,7 +316,7 @@ impl World {
                     self.touch(0, if from < DETAILED { at } else { from });
                 }
                 detailed if detailed < DETAILED => self.touch(detailed, at),
-                // By symmetry, a rank that is not simulated sends as many messages to this one as
+                // A rank that is not simulated is assumed to send as many messages to this rank as
                 // it receives from it.
                 _ => self.touch(at, other),
             }
@@ -367,8 +366,8 @@ impl World {
         match &mut rank.policy {
             Policy::None => {}
             Policy::Ours(tracker, _) => {
-                // If the receiver owns the lanes, it counts what it receives, and a sender counts
-                // nothing.
+                // If the receiver owns the lanes, it counts the messages that it receives, and the
+                // sender counts nothing.
                 tracker.touch(peer, 1);
                 let is_over = tracker.samples() >= samples;
                 if is_over {
@@ -450,7 +449,7 @@ impl World {
                     accepted.push(from);
                     self.send(to, from, Wire::Accept);
                 }
-                // A promotion that the peer has begun is not begun again by this rank.
+                // This rank does not begin the promotion that the peer has begun already.
                 moves.retain(|one| !matches!(one, Move::Promoted(peer, _) if *peer == from));
                 self.upstream_moves(to, &moves);
             }
@@ -522,7 +521,7 @@ impl World {
         let share = |counts: [u64; 2]| counts[1] as f64 / counts[0].max(1) as f64;
         let per_thousand = |events: u64| events as f64 * 1000.0 / self.messages.max(1) as f64;
         let sum = |of: fn(&Statistics) -> u64| self.ranks.iter().map(|r| of(&r.statistics)).sum();
-        // Both the owner and the holder of a lane count its promotion.
+        // The owner and the holder of a lane both count its promotion.
         let promotions = match self.rule {
             Rule::Owner => sum(|all| all.promotions) / 2,
             _ => sum(|all| all.promotions),

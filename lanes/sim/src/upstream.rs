@@ -1,6 +1,6 @@
 //! The rules of UCX's usage tracker with its defaults, for comparison. A peer's score depends on
 //! its presence in a list of recently used peers, and decays. The best peers are promoted, and they
-//! are demoted once they drop out of the table. A peer that does not promote this rank in turn
+//! are demoted once they drop out of the table. If a peer does not promote this rank in turn, it
 //! thereby denies the promotion silently. A score that a peer has sent never expires.
 
 use std::cmp::Ordering;

@@ -1,4 +1,5 @@
-//! The decisions about which peers have a rank's lanes, and when that changes.
+//! The negotiation of lanes, which decides which peers have a rank's lanes and when a lane moves to
+//! another peer.
 
 mod receive;
 #[cfg(test)]
@@ -7,7 +8,7 @@ mod tests;
 use crate::denials::Denials;
 use crate::{Message, SAMPLE, Settings, SettingsError, Tracker, Weight};
 
-/// Which end pays for a lane.
+/// The end that pays for a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LaneKind {
     /// The receiver of the messages pays, and this rank is the receiver. It offers lanes to the
@@ -163,8 +164,8 @@ pub struct Lanes {
     settings: Settings,
     slots: Box<[Slot]>,
     denials: Denials,
-    /// The peer that was asked, while all lanes were in use, whether it would share one, with the
-    /// generation of that exchange.
+    /// While all lanes are in use, a peer may be asked whether it would share one. This is the peer
+    /// that was asked, and the generation of that exchange.
     probe: Option<(u32, u32)>,
     /// The number of exchanges that this rank has begun.
     begun: u32,
@@ -237,8 +238,8 @@ impl Lanes {
                 // A lane that is about to become free will serve this peer.
                 coming -= 1;
             } else if let Some((victim, held)) = self.victim(tracker, weight) {
-                // No peer loses a lane in use before the peer that is to get it is known to be
-                // willing.
+                // If both ends pay, a peer loses a lane in use only once another peer is known to
+                // want it.
                 if self.kind != LaneKind::Both || held < SAMPLE {
                     self.recall(victim, act);
                 } else if self.probe.is_none() {
@@ -252,7 +253,7 @@ impl Lanes {
         }
     }
 
-    /// Notes that a connection was established: accepts the peer's offer and opens the lane.
+    /// Notes that a connection was established. Accepts the peer's offer and opens the lane.
     pub fn connected(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -264,8 +265,8 @@ impl Lanes {
         }
     }
 
-    /// Gives up a connection that could not be established: denies the peer's offer and, for some
-    /// rounds, does not ask that peer again.
+    /// Notes that a connection could not be established. Denies the peer's offer, and does not ask
+    /// that peer again for some rounds.
     pub fn refused(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self.is_connecting(at) {
@@ -283,7 +284,8 @@ impl Lanes {
         slot.is_some_and(|slot| slot.state == State::Connecting)
     }
 
-    /// Completes a drain. Called when the sender has left the lane and uses the base path.
+    /// Completes a drain. The caller must call this when the sender has left the lane and uses the
+    /// base path.
     pub fn drained(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         let Some(&Slot {
@@ -378,7 +380,7 @@ impl Lanes {
         self.reserve(at, State::Offered, peer, generation, 0);
         let message = Message::Offer {
             generation,
-            slot: at as u16, // Lossless: there are fewer slots.
+            slot: at as u16, // Lossless, because the number of slots is a `u16`.
             size: self.settings.size,
         };
         send(act, peer, message);
@@ -434,14 +436,15 @@ impl Lanes {
         }
     }
 
-    /// Returns the number of rounds for which the peer still keeps the lane, whatever the traffic.
+    /// Returns the number of rounds for which the peer keeps the lane no matter how much traffic
+    /// there is.
     fn held_for(&self, slot: &Slot) -> u32 {
         let age = self.round.wrapping_sub(slot.since);
         self.settings.hold.saturating_sub(age)
     }
 
-    /// Returns, of the open lanes that satisfy `is_meant`, the one whose peer is the lightest, with
-    /// that peer's weight.
+    /// Returns the open lane with the lightest peer among those that satisfy `is_meant`, and that
+    /// peer's weight.
     fn lightest(
         &self,
         tracker: &Tracker,
@@ -453,8 +456,8 @@ impl Lanes {
             .min_by_key(|&(_, weight)| weight)
     }
 
-    /// Returns the lane that a peer of this weight may take over, with the weight of the lane's
-    /// holder.
+    /// Returns the lane that a peer of this weight may take over, if any, and the weight of the
+    /// lane's holder.
     fn victim(&self, tracker: &Tracker, weight: Weight) -> Option<(usize, Weight)> {
         let (at, held) = self.lightest(tracker, |slot| self.held_for(slot) == 0)?;
         self.settings.beats(weight, held).then_some((at, held))

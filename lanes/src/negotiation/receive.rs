@@ -10,7 +10,8 @@ impl Lanes {
     /// [`progress`](Self::progress). A [`LaneKind::Holder`] does not use it.
     ///
     /// # Errors
-    /// Returns an error if no honest peer sends this message; the message then has no effect.
+    /// Returns an error if no honest peer would send this message. In that case, the message has no
+    /// effect.
     pub fn on_message(
         &mut self,
         from: u32,
@@ -58,7 +59,7 @@ impl Lanes {
                 self.probe = None;
                 self.on_willing(from, generation, tracker, act);
             }
-            // The ask was given up meanwhile.
+            // This rank has given up its ask in the meantime.
             (Message::Offer { .. }, _) => self.deny(from, generation, 0, 0, act),
             (Message::Taken { .. }, Some((at, State::Offered))) => self.taken(at, act),
             (Message::Denied { price, rest, .. }, None)
@@ -72,8 +73,8 @@ impl Lanes {
                 Some((at, state @ (State::Asked | State::Connecting | State::Offered))),
             ) => {
                 self.close(at, act);
-                // Where both ends pay, the denial of an offer means that the peer no longer wants
-                // the lane that it asked for.
+                // A denied offer is not recorded if both ends pay, because the denial only means
+                // that the peer no longer wants the lane that it asked for.
                 if state != State::Offered || self.kind == LaneKind::Owner {
                     self.denials.note(from, price, rest.into(), self.round);
                 }
@@ -85,7 +86,8 @@ impl Lanes {
                     peer: from,
                 });
             }
-            // Both ends have recalled the lane; each recalls only after leaving it.
+            // A recall in this state means that both ends have recalled the lane. Each recalls it
+            // only after leaving it, so it is free.
             (Message::Recall { .. }, Some((at, State::Recalled)))
             | (Message::Returned { .. }, Some((at, State::Recalled))) => self.close(at, act),
             (Message::Recall { .. }, Some((at, State::Offered))) => {
@@ -117,7 +119,7 @@ impl Lanes {
             .of(from)
             .filter(|&at| self.slots[at].generation == generation)?;
         match self.slots[at].state {
-            // The peer cannot have the lane yet.
+            // In these states, the peer cannot have the lane yet.
             State::Asked | State::Connecting => return None,
             // The announcement has overtaken the peer's answer to the offer.
             State::Offered => self.taken(at, act),
@@ -128,8 +130,8 @@ impl Lanes {
     }
 
     /// Handles the offer of a peer that was asked while all lanes were in use. If no lane is free
-    /// now, recalls one and denies the offer, in order to ask again later. The offer is denied so
-    /// that the peer does not have to wait until another rank has left the recalled lane.
+    /// now, recalls one and denies the offer, and asks the peer again later. Without the denial,
+    /// the peer would have to wait until another rank has left the recalled lane.
     fn on_willing(
         &mut self,
         from: u32,
@@ -164,8 +166,8 @@ impl Lanes {
         self.open(at, at as u16, self.settings.size, act);
     }
 
-    /// Recalls a lane for a later ask of this peer, unless one is about to become free. Returns
-    /// whether one will be free.
+    /// Recalls a lane for a later ask from this peer, unless a lane is about to become free.
+    /// Returns whether a lane will become free.
     fn make_room(&mut self, peer: u32, tracker: &Tracker, act: &mut dyn FnMut(Action)) -> bool {
         if self.coming() > 0 {
             return true;
@@ -192,8 +194,8 @@ impl Lanes {
         act: &mut dyn FnMut(Action),
     ) {
         if let Some(at) = at {
-            // If the two ranks' asks crossed, the lower rank's ask counts. Otherwise one end has
-            // not finished with the previous lane.
+            // If the two ranks' asks crossed, the lower rank's ask counts. In any other state, one
+            // end has not finished with the previous lane.
             match self.slots[at].state {
                 State::Asked if from < self.own => self.offer(at, from, generation, act),
                 _ => self.deny(from, generation, 0, 1, act),
@@ -218,7 +220,7 @@ impl Lanes {
     }
 
     /// Returns the slot of this rank's lowest ask, if that ask yields to another rank's. All ranks
-    /// order asks identically, so in a cycle of waiting asks one always takes precedence over the
+    /// order asks identically, so in every cycle of waiting asks, one ask takes precedence over the
     /// others.
     fn weaker_ask(&self, from: u32, weight: Weight) -> Option<usize> {
         let order = |peer: u32, weight| (weight, Reverse((self.own.min(peer), self.own.max(peer))));

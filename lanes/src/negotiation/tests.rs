@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Ranks with one lane each that costs both ends; messages arrive when the test delivers them.
+/// Ranks with one lane each, which costs both ends. Messages arrive when the test delivers them.
 struct Ranks {
     lanes: Vec<Lanes>,
     trackers: Vec<Tracker>,
@@ -123,7 +123,7 @@ fn a_heavier_ask_goes_before_an_own_one() {
     ranks.touch(0, 1, 20);
     ranks.touch(1, 2, 50);
     ranks.trackers[1].forget(2);
-    ranks.progress(1); // It asks 0, and knows no other peer.
+    ranks.progress(1); // Rank 1 asks rank 0, because it knows no other peer.
     ranks.progress(2);
     ranks.settle();
     assert_eq!((ranks.open(1), ranks.open(2)), (Some(2), Some(1)));
