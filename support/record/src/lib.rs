@@ -2,8 +2,8 @@
 //! commit, and the command that produced the table.
 //!
 //! Programs that measure or simulate print a [`Record`] if they are called with `--record`. The
-//! folder [`FOLDER`] contains one file for each table of figures in the pages. The pages show the
-//! tables between [markers](fill).
+//! folder [`FOLDER`] contains one record for each table of figures in the documentation's pages.
+//! The pages show the tables between [markers](fill).
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +49,7 @@ impl Record {
     /// Makes the record of a table that this program has measured on this machine.
     ///
     /// # Errors
-    /// The date or the processor cannot be determined.
+    /// Fails if the date or the processor cannot be determined.
     pub fn measured(table: &Table) -> io::Result<Self> {
         let cpus = std::fs::read_to_string("/proc/cpuinfo")?;
         let model = cpus
@@ -64,7 +64,7 @@ impl Record {
     /// Makes the record of a table that this program computes identically on every machine.
     ///
     /// # Errors
-    /// The date cannot be determined.
+    /// Fails if the date cannot be determined.
     pub fn simulated(table: &Table) -> io::Result<Self> {
         Self::of(table, SIMULATED)
     }
@@ -92,7 +92,7 @@ impl Record {
     /// Reads the record with this name.
     ///
     /// # Errors
-    /// The file cannot be read or is not a record.
+    /// Fails if the file cannot be read or is not a record.
     pub fn read(name: &str) -> io::Result<Self> {
         let text = std::fs::read_to_string(path(name))?;
         Ok(serde_json::from_str(&text)?)
@@ -101,13 +101,13 @@ impl Record {
     /// Writes the record with this name.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write(&self, name: &str) -> io::Result<()> {
         std::fs::write(path(name), self.json())
     }
 
-    /// Returns the file's text: JSON with one row per line, so that a changed figure is a changed
-    /// line.
+    /// Returns the file's text, which is JSON with one row per line. Thus a diff of two versions
+    /// shows the changed rows.
     #[must_use]
     pub fn json(&self) -> String {
         let head = [
@@ -128,8 +128,8 @@ impl Record {
     /// date and this commit.
     ///
     /// # Panics
-    /// The figures differ and `CONDUIT_TEST_WRITE` is not set, or the file cannot be read or
-    /// written.
+    /// Panics if the figures differ and `CONDUIT_TEST_WRITE` is not set, or if the file cannot be
+    /// read or written.
     pub fn renew(mut self, name: &str) {
         let old = Self::read(name).expect("docs/figures can be read");
         if (&self.columns, &self.rows) == (&old.columns, &old.rows) {
@@ -186,7 +186,7 @@ pub fn path(name: &str) -> PathBuf {
 /// Returns the names of all records, sorted.
 ///
 /// # Errors
-/// The folder cannot be read.
+/// Fails if the folder cannot be read.
 pub fn names() -> io::Result<Vec<String>> {
     let name = |entry: io::Result<std::fs::DirEntry>| {
         let path = entry?.path();
@@ -207,7 +207,7 @@ pub fn names() -> io::Result<Vec<String>> {
 /// with the result of `show` for each name.
 ///
 /// # Errors
-/// `show` fails, or a marker has no end.
+/// Fails if `show` fails or a marker has no end.
 pub fn fill(page: &str, mut show: impl FnMut(&str) -> io::Result<String>) -> io::Result<String> {
     let unended = || io::Error::other("a figures marker has no <!-- end -->");
     let (mut filled, mut rest) = (String::new(), page);
@@ -230,13 +230,13 @@ fn json(value: &impl Serialize) -> String {
     to_string(value).expect("strings are JSON")
 }
 
-/// Returns the date and the commit; the latter is `unknown` outside a checkout.
+/// Returns the date and the commit. The commit is `unknown` outside a checkout.
 fn now() -> io::Result<(String, String)> {
     let date = output("date", &["--utc", "+%F"])?;
     let commit = output("git", &["rev-parse", "--short", "HEAD"]);
-    // Changes in `docs` do not make the commit dirty: pages have no effect on figures, and if the
-    // shell redirects the output to the record's file, that file has changed before the program
-    // runs.
+    // Changes in `docs` do not make the commit dirty, because pages have no effect on figures.
+    // Moreover, if the shell redirects the output to the record's file, that file has changed
+    // before the program runs.
     let changes = ["diff", "--quiet", "HEAD", "--", ":/", ":(top,exclude)docs"];
     let commit = match (commit, output("git", &changes)) {
         (Err(_), _) => "unknown".to_owned(),

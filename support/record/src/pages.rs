@@ -38,7 +38,7 @@ fn the_pages_show_the_figures() {
 }
 
 /// Checks that a record names its origin, that each of its rows has a cell for each column, and
-/// that its file is formatted as programs format it.
+/// that its file has the same format as the output of `--record`.
 fn check(name: &str) {
     let record = Record::read(name).unwrap_or_else(|error| panic!("{name}: {error}"));
     let date = record.date.split('-').map(str::len);

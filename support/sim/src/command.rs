@@ -17,10 +17,10 @@ pub struct Format {
 }
 
 impl Format {
-    /// Writes a result: one line of JSON if requested, otherwise the output of `show`.
+    /// Writes a result as one line of JSON if requested, otherwise with `show`.
     ///
     /// # Errors
-    /// Writing to `out` fails.
+    /// Fails if writing to `out` fails.
     pub fn write<W: Write>(
         self,
         out: &mut W,
@@ -50,7 +50,7 @@ impl TableFormat {
     /// table in Markdown.
     ///
     /// # Errors
-    /// Writing to `out` fails, or a record's date cannot be determined.
+    /// Fails if writing to `out` fails, or if a record's date cannot be determined.
     pub fn write<W: Write>(
         self,
         out: &mut W,
@@ -66,7 +66,7 @@ impl TableFormat {
     /// `show` writes.
     ///
     /// # Errors
-    /// The same as for `write`.
+    /// Same as [`write`](Self::write).
     pub fn write_or<W: Write>(
         self,
         out: &mut W,
@@ -97,7 +97,7 @@ pub fn whole(number: f64) -> String {
 /// Parses a fraction from 0 to 1.
 ///
 /// # Errors
-/// The text is not such a number.
+/// Fails if the text is not such a number.
 pub fn part(text: &str) -> Result<f64, String> {
     let part: f64 = text.parse().map_err(|error| format!("{error}"))?;
     if !(0.0..=1.0).contains(&part) {
@@ -106,7 +106,7 @@ pub fn part(text: &str) -> Result<f64, String> {
     Ok(part)
 }
 
-/// Returns the exit code of a simulator that searches for faults: 1 if it has found one.
+/// Returns the exit code of a simulator that searches for faults, which is 1 if it has found one.
 pub fn exit_code(has_passed: bool) -> ExitCode {
     match has_passed {
         true => ExitCode::SUCCESS,

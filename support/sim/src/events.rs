@@ -10,8 +10,8 @@ pub const US: Nanos = 1_000;
 /// A millisecond.
 pub const MS: Nanos = 1_000_000;
 
-/// An event with its time and number, which alone determine the order. The earliest event is the
-/// greatest, because a `BinaryHeap` pops the greatest first.
+/// An event with its time and its number. Only these two determine the order. The earliest event is
+/// the greatest, because a `BinaryHeap` pops the greatest first.
 #[derive(Debug)]
 struct Scheduled<E>(Nanos, u64, E);
 
@@ -35,9 +35,9 @@ impl<E> PartialEq for Scheduled<E> {
 
 impl<E> Eq for Scheduled<E> {}
 
-/// A queue that returns events in the order of their times, and events of the same time in the
-/// order in which they were scheduled. It also holds the clock, which shows the time of the last
-/// event returned.
+/// A queue that returns events in the order of their times. Events with the same time are returned
+/// in the order in which they were scheduled. The queue also holds the clock, which shows the time
+/// of the last event returned.
 #[derive(Debug)]
 pub struct EventQueue<E> {
     now: Nanos,
@@ -56,7 +56,7 @@ impl<E> Default for EventQueue<E> {
 }
 
 impl<E> EventQueue<E> {
-    /// Returns the time of the last event returned; 0 before the first.
+    /// Returns the time of the last event returned, or 0 if no event has been returned yet.
     pub fn now(&self) -> Nanos {
         self.now
     }
@@ -73,7 +73,7 @@ impl<E> EventQueue<E> {
         self.scheduled += 1;
     }
 
-    /// Returns the time of the next event; `None` if there is none.
+    /// Returns the time of the next event, or `None` if there is none.
     pub fn next_at(&self) -> Option<Nanos> {
         self.events.peek().map(|next| next.0)
     }

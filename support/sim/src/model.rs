@@ -1,4 +1,4 @@
-//! Model checks, which visit every state of worlds that are small enough.
+//! Model checks, which visit every state of small worlds.
 
 use std::fmt::{Debug, Write};
 use std::hash::Hash;
@@ -14,11 +14,11 @@ pub struct Report {
     pub states: usize,
     /// The number of steps taken between states.
     pub steps: usize,
-    /// The maximum number of states on the way to a state.
+    /// The maximum number of states on a path from a start to a state.
     pub longest: usize,
     /// The time taken.
     pub time: Duration,
-    /// Violated properties, each with a shortest run to a state that violates it.
+    /// The violated properties, each with a run to a state that violates it.
     pub failures: Vec<(&'static str, String)>,
     /// The events that were expected to happen in some state and never did.
     pub missing: Vec<&'static str>,
@@ -33,7 +33,7 @@ impl Report {
     /// For tests: checks the report and prints the extent of the search.
     ///
     /// # Panics
-    /// A property is violated, or an expected event never happened.
+    /// Panics if a property is violated, or if an expected event never happened.
     pub fn assert_sound(&self, world: &str) {
         if let Some((rule, run)) = self.failures.first() {
             panic!("{world}: violated: {rule}, after\n{run}");

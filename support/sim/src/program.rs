@@ -1,4 +1,4 @@
-//! Runs a simulator's program from its tests.
+//! The programs of simulators, as their tests run them.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use record::{Record, SIMULATED};
 use serde_json::Value;
 
-/// The time limit of a run in seconds. It far exceeds the time that any test's run takes on a busy
+/// The time limit of a run in seconds. It is far longer than any test's run takes on a busy
 /// machine.
 const LIMIT: &str = "7200";
 
@@ -19,7 +19,7 @@ impl Program {
     /// killed and counts as failed.
     ///
     /// # Panics
-    /// The program cannot be run.
+    /// Panics if the program cannot be run.
     pub fn run(self, arguments: &str) -> Output {
         let mut timeout = Command::new("timeout");
         timeout.args(["--signal=KILL", LIMIT, self.0]);
@@ -32,7 +32,7 @@ impl Program {
     /// Returns the program's human-readable output.
     ///
     /// # Panics
-    /// The same as for [`run`](Self::run), or the program fails.
+    /// Panics if the program cannot be run, fails, or writes to standard error.
     pub fn text(self, arguments: &str) -> String {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -44,22 +44,22 @@ impl Program {
     /// Returns the JSON object that the program prints on one line with `--json`.
     ///
     /// # Panics
-    /// The same as for [`text`](Self::text), or the program prints anything else.
+    /// Same as [`text`](Self::text). Panics as well if the program prints anything else.
     pub fn json(self, arguments: &str) -> Value {
         let text = self.text(&format!("{arguments} --json"));
         assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
         serde_json::from_str(&text).expect("it prints JSON")
     }
 
-    /// Among the commands that produced this program's figures in `docs/figures`, repeats those for
-    /// which `is_wanted` returns `true`, and compares the rows. With `CONDUIT_TEST_WRITE=1` in the
-    /// environment, writes the files that differ.
+    /// Repeats the commands that produced this program's figures in `docs/figures`, and compares
+    /// the rows. Commands for which `is_wanted` returns `false` are skipped. If
+    /// `CONDUIT_TEST_WRITE` is set, writes the files that differ.
     ///
-    /// A file may name several commands, separated by "; ". Then each of them must have produced
-    /// the same number of rows.
+    /// A file may name several commands, separated by "; ". In that case, each command must have
+    /// produced the same number of rows.
     ///
     /// # Panics
-    /// Figures differ and `CONDUIT_TEST_WRITE` is not set, or no command is wanted.
+    /// Panics if figures differ and `CONDUIT_TEST_WRITE` is not set, or if no command is wanted.
     pub fn renews_figures(self, is_wanted: impl Fn(&str) -> bool) {
         let program = Path::new(self.0).file_name().unwrap_or_default();
         let program = format!("{} ", program.to_string_lossy());
@@ -91,7 +91,8 @@ impl Program {
     /// Checks that the program fails and prints only an error that contains `message`.
     ///
     /// # Panics
-    /// The program succeeds, panics, prints another error, or writes to standard output.
+    /// Panics if the program succeeds, panics, prints a different error, or writes to standard
+    /// output.
     pub fn fails_with(self, arguments: &str, message: &str) {
         let output = self.run(arguments);
         let errors = String::from_utf8_lossy(&output.stderr);

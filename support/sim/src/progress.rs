@@ -1,4 +1,4 @@
-//! The progress of a long run.
+//! The display of a long run's progress.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -11,11 +11,11 @@ pub fn mix(number: u64) -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// Returns one of several values, each with equal probability. A value that is listed more than
+/// Returns an element of `of`. Every element is equally likely, so a value that is listed more than
 /// once is likelier.
 ///
 /// # Panics
-/// `of` is empty.
+/// Panics if `of` is empty.
 pub fn pick<T: Copy>(random: &mut Rng, of: &[T]) -> T {
     of[random.usize(..of.len())]
 }

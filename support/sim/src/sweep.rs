@@ -11,12 +11,13 @@ use crate::Progress;
 /// The maximum number of failing runs that are shown.
 const SHOWN: usize = 20;
 
-/// Runs that failed, with the reasons, in the order of their numbers.
+/// The runs that failed, with the reasons, in the order of their numbers.
 pub type Failing = Vec<(u64, String)>;
 
 /// The result of one run or the sum of the results of several.
 pub trait Tally: Default + Send {
-    /// Adds the results of the runs that follow this one's in the order of their numbers.
+    /// Adds the results of later runs, whose numbers are higher than those of the runs already
+    /// included.
     fn add(&mut self, others: Self);
 
     /// Returns the runs that failed.
@@ -24,8 +25,8 @@ pub trait Tally: Default + Send {
 }
 
 /// Calls `run` with each number, on all processors, and adds up the results in the order of the
-/// numbers. A panic counts as a failure of its run. `run` has to report finished items to
-/// `progress`; `sweep` itself reports failures.
+/// numbers. A panic counts as a failure of its run. `run` must report finished items to `progress`;
+/// `sweep` itself reports failures.
 pub fn sweep<T: Tally>(
     numbers: impl IntoParallelIterator<Item = u64>,
     progress: &Progress,
@@ -51,7 +52,7 @@ pub fn sweep<T: Tally>(
 /// before a run's number, such as `seed`.
 ///
 /// # Errors
-/// Writing to `out` fails.
+/// Fails if writing to `out` fails.
 pub fn show_failing(
     out: &mut impl Write,
     kind: &str,
@@ -67,7 +68,7 @@ pub fn show_failing(
 /// Parses a range of seeds, `A..B`, which does not include `B`.
 ///
 /// # Errors
-/// The text is not such a range; the error explains why.
+/// Fails if the text is not such a range. The error explains why.
 pub fn seeds(text: &str) -> Result<Range<u64>, String> {
     let (first, end) = text.split_once("..").ok_or("expected A..B")?;
     let number = |text: &str| {
