@@ -6,8 +6,8 @@ use crate::{
 };
 
 /// The flow control that the settings select. Each call dispatches by a `match`.
-// `repr` gives the discriminant its own byte. If it were stored in an unused value of another
-// field, reading it would take eight instructions, three times per message.
+// `repr` gives the discriminant a byte of its own. Otherwise, it would be encoded in unused values
+// of another field, and each of the three reads per message would take eight instructions.
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub enum Policy<B = OwnBank> {

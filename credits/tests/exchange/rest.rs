@@ -130,6 +130,5 @@ proptest! {
     }
 }
 
-/// The number of rounds plus the number of epochs' worth of rounds within which the patterns come
-/// to rest.
+/// Patterns come to rest within this number of rounds plus this number of epochs.
 const REST: u32 = 40;
