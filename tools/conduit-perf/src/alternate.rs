@@ -1,10 +1,10 @@
-//! Alternating rounds: limit, figure, limit, figure, limit … so that every reading of the figure
-//! lies between two readings of the limit, close to it in time.
+//! Alternating rounds, in which limit and figure are read in turn, so that every reading of the
+//! figure lies between two readings of the limit that are close to it in time.
 //!
 //! The distance between two cores of a virtual machine can change from one second to the next, and
-//! with it every latency in shared memory, by several times. A round in which the limit changes is
-//! therefore discarded, and the result is the median of the rounds' ratios. This module is the
-//! arithmetic, without a clock; [`crate::compare`] runs it.
+//! every latency in shared memory may change by a factor of several with it. A round in which the
+//! limit changes is therefore discarded, and the result is the median of the rounds' ratios. This
+//! module only does the arithmetic; [`crate::compare`] measures.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use crate::placement::Placement;
 /// The duration and number of measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Good rounds required.
+    /// The number of good rounds required.
     pub good: usize,
-    /// Rounds after which to stop in any case.
+    /// The number of rounds after which to stop, even if too few were good.
     pub most: usize,
     /// The largest relative difference between the limits before and after a good round.
     pub tolerance: f64,
     /// The target duration of one run of a limit or figure.
     pub time: Duration,
-    /// The number of runs per reading. The reading is the fastest of them, which excludes runs in
-    /// which other processes took a core away.
+    /// The number of runs per reading. The reading is the fastest run, which excludes runs in which
+    /// other processes took a core away.
     pub runs: usize,
 }
 
@@ -38,7 +38,7 @@ impl Plan {
         time: Duration::from_micros(600),
         runs: 5,
     };
-    /// A plan for a first impression, in a fraction of the time.
+    /// A plan for a first impression, which takes a fraction of the time.
     pub const QUICK: Self = Self {
         good: 9,
         most: 30,
@@ -53,7 +53,7 @@ impl Plan {
         if quick { Self::QUICK } else { Self::FULL }
     }
 
-    /// Returns this plan with its rounds divided among `jobs` jobs.
+    /// Returns the plan for each of `jobs` jobs that share this plan's rounds.
     #[must_use]
     pub fn shared(self, jobs: usize) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl Plan {
         }
     }
 
-    /// Returns this plan with runs `times` times as long.
+    /// Returns this plan with runs that are `times` times as long.
     #[must_use]
     pub fn longer(self, times: u32) -> Self {
         Self {
@@ -72,8 +72,8 @@ impl Plan {
         }
     }
 
-    /// Returns the plan for sides with this placement. Sides that share cores take turns, so a run
-    /// needs more turns until its start no longer matters.
+    /// Returns the plan for sides with this placement. Sides that share cores take turns, so runs
+    /// are longer there, in order that their start does not matter.
     #[must_use]
     pub fn placed(self, placement: Placement) -> Self {
         match placement {
@@ -86,11 +86,11 @@ impl Plan {
 /// One reading of the figure between two of the limit, in seconds per operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Round {
-    /// The limit before.
+    /// The limit before the figure.
     pub before: f64,
     /// The figure.
     pub figure: f64,
-    /// The limit after.
+    /// The limit after the figure.
     pub after: f64,
 }
 
@@ -101,8 +101,8 @@ impl Round {
         f64::midpoint(self.before, self.after)
     }
 
-    /// Returns whether the limit stayed the same: the larger value is at most `1 + tolerance` times
-    /// the smaller. A round with a reading of zero is never good.
+    /// Returns whether the limit is unchanged, which means that the larger of its two values is at
+    /// most `1 + tolerance` times the smaller. A round with a reading of zero is never good.
     #[must_use]
     pub fn good(&self, tolerance: f64) -> bool {
         let (small, large) = (self.before.min(self.after), self.before.max(self.after));
@@ -147,8 +147,8 @@ impl Tally {
             || self.good.len() + self.discarded.len() >= self.plan.most
     }
 
-    /// Returns the result of the rounds; `None` if there was none. Without a good round, the
-    /// discarded ones are used, and the outcome's `rounds` is 0.
+    /// Returns the result of the rounds, or `None` if there were none. If no round was good, the
+    /// discarded ones are used, and [`Outcome::rounds`] is 0.
     #[must_use]
     pub fn outcome(&self, unit: Unit) -> Option<Outcome> {
         let rounds = if self.good.is_empty() {
@@ -173,22 +173,22 @@ impl Tally {
 /// The result of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
-    /// Median of the figure, in seconds per operation.
+    /// The median of the figure, in seconds per operation.
     pub figure: f64,
-    /// Median of the limit, in seconds per operation.
+    /// The median of the limit, in seconds per operation.
     pub limit: f64,
-    /// Median of the rounds' ratios.
+    /// The median of the rounds' ratios.
     pub ratio: f64,
-    /// Median absolute deviation of the rounds' ratios.
+    /// The median absolute deviation of the rounds' ratios.
     pub spread: f64,
-    /// Good rounds.
+    /// The number of good rounds.
     pub rounds: usize,
-    /// Discarded rounds.
+    /// The number of discarded rounds.
     pub discarded: usize,
 }
 
-/// Returns the median; `None` without values. With an even number of values, returns the mean of
-/// the middle two.
+/// Returns the median, or `None` if there are no values. The median of an even number of values is
+/// the mean of the middle two.
 #[must_use]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -201,7 +201,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Returns the median distance from `center`; `None` without values.
+/// Returns the median distance of the values from `center`, or `None` if there are no values.
 #[must_use]
 pub fn median_deviation(values: &[f64], center: f64) -> Option<f64> {
     median(
@@ -212,16 +212,17 @@ pub fn median_deviation(values: &[f64], center: f64) -> Option<f64> {
     )
 }
 
-/// Returns the number of operations to try after `count` took `time`, or `None` if that is close
-/// enough to `goal`.
+/// Returns the number of operations to try next, given that `count` operations took `time`. Returns
+/// `None` if that time is close enough to `goal`.
 #[must_use]
 pub fn next_count(count: u64, time: Duration, goal: Duration) -> Option<u64> {
-    /// Only an operation that takes no time at all would need more in one run.
+    /// The maximum number of operations in a run. Only operations that take no time at all would
+    /// need more.
     const MOST: u64 = 1 << 32;
     if count >= MOST || time >= goal / 2 {
         return None;
     }
-    // Small counts are dominated by their start, so the step is bounded.
+    // The step is bounded, because the time of a small count is mostly that of its start.
     let step = (goal.as_secs_f64() / time.as_secs_f64().max(1e-9)).clamp(2.0, 16.0);
     Some(((count as f64 * step) as u64).clamp(count + 1, MOST))
 }
@@ -268,8 +269,8 @@ mod tests {
 
     #[test]
     fn near_and_far_rounds_give_one_ratio() {
-        // The figure costs 1.5 limits whether the cores are near (50) or far (250); the rounds in
-        // between are meaningless.
+        // The figure takes 1.5 times the limit whether the cores are near (50) or far (250). The
+        // rounds in which the distance changes are meaningless.
         let mut tally = Tally::new(Plan { good: 5, ..PLAN });
         for round in [
             round(50.0, 75.0, 50.0),
@@ -308,7 +309,7 @@ mod tests {
     }
 
     proptest! {
-        /// The search for a count ends near the goal, however fast an operation is.
+        /// The search for a count must end near the goal, no matter how fast an operation is.
         #[test]
         fn counts_reach_the_goal(nanos in 0.01f64..1e7, overhead in 0u64..100_000) {
             let goal = Duration::from_millis(2);
@@ -335,7 +336,7 @@ mod tests {
             prop_assert!(below <= values.len() / 2 && above <= values.len() / 2);
         }
 
-        /// The number of rounds and their classification follow the plan.
+        /// The number of rounds and their classification must follow the plan.
         #[test]
         fn a_plan_is_kept(limits in proptest::collection::vec(1.0f64..1.6, 12)) {
             let mut tally = Tally::new(PLAN);

@@ -1,8 +1,8 @@
-//! The shared memory of a measurement: raw bytes that every side has mapped, possibly at different
-//! addresses, so that only offsets mean the same everywhere.
+//! The shared memory of a measurement. It consists of raw bytes that every side has mapped. The
+//! addresses may differ between sides, so only offsets mean the same everywhere.
 //!
-//! The first [`CONTROL_BYTES`] are the control block of [`crate::side::Side`]; the rest is the work
-//! area, which limits and figures use in turn.
+//! The first [`CONTROL_BYTES`] bytes are the control block of [`crate::side::Side`]. The rest is
+//! the work area, which limits and figures use in turn.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -10,14 +10,15 @@ use std::sync::atomic::AtomicU64;
 
 use crate::Error;
 
-/// Distance in bytes between two words that different sides write: two pairs of 64-byte lines,
-/// because processors fetch lines in pairs.
+/// The distance in bytes between two words that different sides write. It is two pairs of 64-byte
+/// lines, because processors fetch lines in pairs.
 pub const LINE_SPACING: usize = 256;
 
-/// Bytes at the start of the area that belong to the control block.
+/// The number of bytes at the start of the area that belong to the control block.
 pub const CONTROL_BYTES: usize = 4096;
 
-/// Bytes of an area that is large enough for every limit of [`crate::limits::catalogue`].
+/// The number of bytes of an area that is large enough for every limit in
+/// [`crate::limits::catalogue`].
 pub const AREA_BYTES: usize = CONTROL_BYTES + (16 << 20);
 
 /// A piece of memory shared by all sides of a measurement.
@@ -29,16 +30,16 @@ pub struct SharedArea<'a> {
 }
 
 impl<'a> SharedArea<'a> {
-    /// Takes `len` bytes from `base` as the area.
+    /// Makes the `len` bytes at `base` the area.
     ///
     /// # Errors
-    /// The base is not a multiple of [`LINE_SPACING`], or the area is smaller than the control
-    /// block and one page of work area.
+    /// Fails if the base is not a multiple of [`LINE_SPACING`], or if the area is smaller than the
+    /// control block and one page of work area.
     ///
     /// # Safety
-    /// For `'a`, the bytes must be mapped, readable and writable, and the same memory on every
-    /// side. They must be zero before the first side joins, and only the sides of one measurement
-    /// may access them.
+    /// For the lifetime `'a`, the bytes must be mapped, readable and writable, and must be the same
+    /// memory on every side. They must be zero before the first side joins, and only the sides of
+    /// one measurement may access them.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Result<Self, Error> {
         if !base.addr().get().is_multiple_of(LINE_SPACING) {
             return Err(Error::AreaMisaligned);
@@ -68,18 +69,18 @@ impl<'a> SharedArea<'a> {
         self.len - CONTROL_BYTES
     }
 
-    /// Returns the address, on this side, of `len` bytes at `offset` of the work area.
+    /// Returns this side's address of the `len` bytes at `offset` in the work area.
     ///
-    /// Accessing them is the caller's `unsafe`: the sides of a measurement must order their
-    /// accesses.
+    /// Accessing the bytes takes `unsafe` code, in which the sides of a measurement must order
+    /// their accesses.
     ///
     /// # Errors
-    /// The bytes are not all inside the work area.
+    /// Fails if some of the bytes are outside the work area.
     pub fn work(&self, offset: usize, len: usize) -> Result<NonNull<u8>, Error> {
         let have = self.work_len();
         match offset.checked_add(len) {
-            // SAFETY: `CONTROL_BYTES + offset + len` is at most the area's length, which `new`'s
-            // caller guarantees.
+            // SAFETY: `CONTROL_BYTES + offset + len` is at most the area's length, and the caller
+            // of `new` guarantees that the area's bytes are mapped.
             Some(need) if need <= have => Ok(unsafe { self.base.add(CONTROL_BYTES + offset) }),
             Some(need) => Err(Error::AreaTooSmall { need, have }),
             None => Err(Error::AreaTooSmall {
@@ -89,15 +90,17 @@ impl<'a> SharedArea<'a> {
         }
     }
 
-    /// Returns the `index`-th word of the work area that does not share its cache lines.
+    /// Returns word number `index` of those words in the work area that share no cache lines with
+    /// each other.
     ///
     /// # Errors
-    /// The word is not inside the work area.
+    /// Fails if the word is outside the work area.
     pub fn word(&self, index: usize) -> Result<&AtomicU64, Error> {
         let at = self.work(index.saturating_mul(LINE_SPACING), LINE_SPACING)?;
-        // SAFETY: `work` checked the bounds, the base and the spacing are multiples of 8, any bytes
-        // are a valid AtomicU64, and `new`'s caller keeps the memory mapped and exclusive to the
-        // sides for `'a`.
+        // SAFETY: `work` checked that the word is within the area. The base and the spacing are
+        // multiples of 8, so the word is aligned, and any bytes are a valid `AtomicU64`. The caller
+        // of `new` guarantees that the memory stays mapped for `'a` and that only the sides access
+        // it.
         Ok(unsafe { at.cast::<AtomicU64>().as_ref() })
     }
 }
@@ -125,7 +128,8 @@ mod tests {
     fn a_short_or_crooked_area_is_refused() {
         let mapping = Mapping::anonymous(4 * CONTROL_BYTES).expect("mapping");
         let base = mapping.base();
-        // SAFETY: both pointers are inside the fresh mapping, and are not used.
+        // SAFETY: the mapping contains the bytes, is zeroed and has no other users. The areas are
+        // not accessed.
         unsafe {
             assert!(matches!(
                 SharedArea::new(base, 2 * CONTROL_BYTES - 1),

@@ -1,4 +1,4 @@
-//! Bare loops: the operations of a library or protocol below Conduit, between two sides.
+//! Bare loops, which are the operations of a library or protocol below Conduit between two sides.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use crate::side::{Side, Waiting};
 
 /// One side's endpoint of a bare measurement.
 pub(crate) trait Endpoint {
-    /// The name in errors.
+    /// The endpoint's name in errors.
     const NAME: &'static str;
 
     /// Sends a message of `size` bytes to the other side.
@@ -16,7 +16,7 @@ pub(crate) trait Endpoint {
     /// Returns the number of messages received.
     fn received(&self) -> u64;
 
-    /// Returns the number of operations that have begun and not ended.
+    /// Returns the number of operations that have begun and have not ended.
     fn under_way(&self) -> u64 {
         0
     }
@@ -29,7 +29,7 @@ pub(crate) trait Endpoint {
         Waiting::Polling
     }
 
-    /// Makes progress until `done`.
+    /// Makes progress until `done` returns `true`.
     #[inline]
     fn until(&mut self, side: &Side<'_>, done: impl Fn(&Self) -> bool) -> Result<(), Error> {
         let (waiting, mut polled) = (self.waiting(), Ok(()));
@@ -90,7 +90,7 @@ pub(crate) trait Endpoint {
         Ok(())
     }
 
-    /// Waits for the operations under way.
+    /// Makes progress until no operation is under way.
     fn drain(&mut self, side: &Side<'_>) -> Result<(), Error> {
         self.until(side, |end| end.under_way() == 0)
     }

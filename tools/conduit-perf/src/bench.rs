@@ -1,5 +1,5 @@
-//! A rank of a measured job: Conduit attached, with the handlers of the figures' messages, and the
-//! memory that figures and limits share.
+//! A rank of a measured job. It has attached Conduit, with the handlers of the figures' messages
+//! and with the memory that figures and limits share.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use crate::Error;
 use crate::area::{AREA_BYTES, CONTROL_BYTES, SharedArea};
 use crate::limits::queue::checksum;
 
-/// Counts kept by this rank's handlers. The handlers run on the rank's only thread, so they add
-/// without a locked instruction.
+/// The counts kept by this rank's handlers. They are incremented without a locked instruction,
+/// because handlers run on the rank's only thread.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Seen {
     /// Requests.
     pub(crate) requests: AtomicU64,
-    /// Sum of the requests' contents.
+    /// The sum of the requests' contents.
     pub(crate) sum: AtomicU64,
-    /// Replies, and messages [`Messages::finished`].
+    /// The number of replies, and of messages to [`Messages::finished`].
     pub(crate) answers: AtomicU64,
 }
 
@@ -48,15 +48,15 @@ fn add(word: &AtomicU64, value: u64) {
 /// The handlers of the figures' messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages {
-    /// Counts its argument and replies.
+    /// Adds its argument to the sum, and replies.
     pub(crate) ping: Short<(u64,)>,
-    /// Counts its argument; no reply.
+    /// Adds its argument to the sum, without a reply.
     pub(crate) count: Short<(u64,)>,
-    /// Counts the words of its payload; no reply.
+    /// Adds the words of its payload to the sum, without a reply.
     pub(crate) medium: Medium<()>,
     /// Replies with its payload.
     pub(crate) echo: Medium<()>,
-    /// Counts the bytes that landed; no reply.
+    /// Adds the number of bytes that landed to the sum, without a reply.
     pub(crate) long: Long<()>,
     /// Reports that the other rank has seen a whole flood.
     pub(crate) finished: Short<()>,
@@ -71,8 +71,8 @@ impl Messages {
             let seen = see();
             move |call, (value,): (u64,)| {
                 seen.request(value);
-                // This is the first reply to a request, so it cannot be refused. If it were, the
-                // requester would wait until the launcher's time limit ends the job.
+                // The result is ignored, because the first reply to a request is never refused. If
+                // it were, the requester would wait until the launcher's time limit ended the job.
                 let _ = call.reply(pong, ());
             }
         });
@@ -82,15 +82,15 @@ impl Messages {
         });
         let medium = handlers.medium({
             let seen = see();
-            // The payload is aligned to 16 and consists of whole words; anything else shows up as a
-            // wrong sum.
+            // The payload is aligned to 16 bytes and consists of whole words. If it were not, the
+            // sum would be wrong.
             move |_, (), bytes| seen.request(<[u64]>::ref_from_bytes(bytes).map_or(0, checksum))
         });
         let echoed = handlers.medium({
             let seen = see();
             move |_: &conduit::Call<'_>, (), _: &[u8]| add(&seen.answers, 1)
         });
-        // A request's first reply is never refused.
+        // The result is ignored, because the first reply to a request is never refused.
         let echo = handlers.medium(move |call, (), bytes: &[u8]| {
             let _ = call.reply_medium(echoed, (), bytes);
         });
@@ -115,8 +115,8 @@ pub(crate) struct Bench {
     pub(crate) conduit: Conduit,
     pub(crate) seen: Arc<Seen>,
     pub(crate) messages: Messages,
-    /// The rank whose segment contains the shared area and which rank 0's operations target: the
-    /// last, unless another one is requested.
+    /// The rank whose segment contains the shared area and is the target of rank 0's operations. It
+    /// is the last rank unless [`Bench::towards`] selects another one.
     pub(crate) home: Rank,
 }
 
@@ -124,12 +124,13 @@ impl Bench {
     /// Joins the job. Collective.
     ///
     /// # Errors
-    /// The job cannot be joined, or memory is insufficient.
+    /// Fails if the job cannot be joined, or if memory is insufficient.
     pub(crate) fn start() -> conduit::Result<Self> {
         Self::towards(|job| job.size() - 1)
     }
 
-    /// Joins the job like [`Bench::start`], with another rank as home.
+    /// Joins the job like [`Bench::start`], but with the rank that `home` returns as home.
+    /// Collective.
     pub(crate) fn towards(home: impl FnOnce(&Job) -> Rank) -> conduit::Result<Self> {
         let job = conduit::start()?;
         let seen = Arc::<Seen>::default();
@@ -146,20 +147,20 @@ impl Bench {
         })
     }
 
-    /// Returns the shared area: all of the home rank's segment, through this rank's own mapping of
-    /// it.
+    /// Returns the shared area, which is this rank's mapping of the home rank's whole segment.
     ///
     /// # Errors
-    /// This rank has no mapping of the segment.
+    /// Fails if this rank has no mapping of the segment.
     pub(crate) fn area(&self) -> Result<SharedArea<'_>, Error> {
         let window = self.conduit.window(self.home).map_err(failed("window"))?;
         let window = window.and_then(NonNull::new).ok_or(Error::NoWindow {
             rank: self.conduit.rank(),
             home: self.home,
         })?;
-        // SAFETY: the segment is mapped as long as the borrow of `self` lasts, zeroed by `attach`,
-        // and `AREA_BYTES` long (`start`). It is accessed only through this area and the figures'
-        // own operations, which use the work area only while they own it.
+        // SAFETY: the segment is mapped as long as the borrow of `self` lasts. `attach` has zeroed
+        // it, and it has the `AREA_BYTES` bytes that were requested there. It is accessed only
+        // through this area and by the figures' operations, which use the work area only while they
+        // own it.
         unsafe { SharedArea::new(window, AREA_BYTES) }
     }
 

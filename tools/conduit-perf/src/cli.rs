@@ -1,4 +1,4 @@
-//! The command line.
+//! The command line of `conduit-perf`.
 
 use std::process::ExitCode;
 
@@ -93,7 +93,7 @@ struct LimitOptions {
 /// Runs the command line.
 ///
 /// # Errors
-/// A measurement fails or the results cannot be written.
+/// Fails if a measurement fails or the results cannot be written.
 pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let good = match cli.command {
         None => figures(&cli.options)?,
@@ -176,7 +176,7 @@ fn limits(options: &LimitOptions) -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// Creates a progress bar on standard error, hidden if that is not a terminal.
+/// Creates a progress bar on standard error. It is hidden if standard error is not a terminal.
 fn bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::new(steps as u64);
     match ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len}") {

@@ -1,4 +1,4 @@
-//! Runs a limit and a figure in alternating rounds on all sides.
+//! The measurement of a figure and its limit in alternating rounds, on all sides.
 
 use std::time::Duration;
 
@@ -13,18 +13,18 @@ use crate::side::Side;
 pub struct Comparison<'p> {
     /// The figure's name.
     pub name: &'static str,
-    /// Bytes per operation of the figure.
+    /// The number of bytes per operation of the figure.
     pub size: usize,
-    /// The target ratio.
+    /// The target, if any.
     pub target: Option<Target>,
-    /// The limit, which also determines the unit of both and the placement of the sides.
+    /// The limit. It also determines the unit of figure and limit, and the placement of the sides.
     pub limit: Limit,
     /// The figure's operations.
     pub figure: Box<dyn Piece + 'p>,
 }
 
 impl<'p> Comparison<'p> {
-    /// Compares `figure` with `limit`.
+    /// Creates the comparison of `figure` with `limit`.
     pub fn new(
         name: &'static str,
         size: usize,
@@ -53,10 +53,10 @@ impl<'p> Comparison<'p> {
         }
     }
 
-    /// Measures on all sides; collective. Side 0 gets the figure, the others `None`.
+    /// Measures on all sides. Collective. Returns the figure on side 0, and `None` on the others.
     ///
     /// # Errors
-    /// An error on any side ends the measurement on all sides.
+    /// Fails on all sides if an error occurs on any side.
     pub fn measure(&mut self, side: &Side<'_>, plan: Plan) -> Result<Option<Figure>, Error> {
         side.place(self.limit.placement)?;
         let tally = alternate(
@@ -71,12 +71,12 @@ impl<'p> Comparison<'p> {
     }
 }
 
-/// Measures all `comparisons` in sequence on all sides; collective. Each uses the plan for its
-/// unit. Side 0 gets the figures, the others nothing. Comparisons that need more cores than
-/// available are left out.
+/// Measures all `comparisons` in sequence on all sides. Collective. Each comparison uses the plan
+/// for its unit. Returns the figures on side 0, and an empty list on the others. Comparisons that
+/// need more cores than are available are left out.
 ///
 /// # Errors
-/// An error on any side ends the measurement on all sides.
+/// Fails on all sides if an error occurs on any side.
 pub fn measure_all<'p>(
     side: &Side<'_>,
     plan: impl Fn(Unit) -> Plan,
@@ -93,10 +93,10 @@ pub fn measure_all<'p>(
 }
 
 /// Runs `limit` and `figure` alternately until side 0's tally is done. Collective. Only side 0's
-/// tally is meaningful: the other sides' clocks see only their part.
+/// tally is meaningful, because the other sides' clocks see only their own part of an operation.
 ///
 /// # Errors
-/// An error on any side ends the rounds on all sides.
+/// Fails on all sides if an error occurs on any side.
 pub fn alternate(
     side: &Side<'_>,
     plan: Plan,
@@ -122,20 +122,22 @@ pub fn alternate(
     }
 }
 
-/// Finds the number of operations that take about `goal` when undisturbed; the same on all sides.
+/// Finds the number of operations that take about `goal` when undisturbed. Returns the same number
+/// on all sides.
 ///
 /// # Errors
-/// An error on any side ends the calibration on all sides.
+/// Fails on all sides if an error occurs on any side.
 pub fn calibrate(
     side: &Side<'_>,
     piece: &mut (impl Piece + ?Sized),
     goal: Duration,
 ) -> Result<u64, Error> {
-    /// A single run may be slowed by other processes: after a lost time slice, operations would
-    /// seem long, and so few of them would be run that only their start is measured.
+    /// The number of runs per count, of which the fastest is used. A single run may be slowed by
+    /// other processes. Its operations would seem to take long, and so few would be run later that
+    /// the result would mostly be the time of their start.
     const RUNS: usize = 3;
-    /// The minimum for operations of any duration: with fewer, the result is mostly the start and
-    /// end of a run.
+    /// The minimum number of operations, however long they take. With fewer, the result would
+    /// mostly be the time of a run's start and end.
     const LEAST: u64 = 4;
     let mut count = LEAST;
     loop {
@@ -150,10 +152,11 @@ pub fn calibrate(
     }
 }
 
-/// Runs `count` operations `runs` times and returns the seconds per operation in the fastest run.
+/// Runs `count` operations `runs` times. Returns the number of seconds per operation in the fastest
+/// run.
 ///
 /// # Errors
-/// An error on any side ends the reading on all sides.
+/// Fails on all sides if an error occurs on any side.
 pub fn reading(
     side: &Side<'_>,
     piece: &mut (impl Piece + ?Sized),
@@ -187,7 +190,8 @@ mod tests {
         runs: 2,
     };
 
-    /// Takes `nanos` per operation according to its own clock, so that results are exact.
+    /// Returns a piece whose clock shows exactly `nanos` nanoseconds per operation, so that results
+    /// are exact.
     fn takes(nanos: u64) -> impl FnMut(&Side<'_>, u64) -> Result<Duration, Error> {
         move |_, count| Ok(Duration::from_nanos(nanos * count))
     }
@@ -196,7 +200,8 @@ mod tests {
     fn all_sides_do_the_same_rounds_and_side_0_has_the_ratio() {
         let tallies = in_threads(3, |side| {
             let mut runs = Vec::new();
-            // The other sides' clocks would require other counts and rounds; only side 0's decides.
+            // The other sides' clocks would lead to different numbers of operations and rounds, so
+            // the test shows that only side 0's clock decides.
             let own = 1 + side.rank() as u64;
             let mut figure = |_: &Side<'_>, count: u64| {
                 runs.push(count);
@@ -222,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_changing_limit_stops_at_the_most_rounds() {
-        // A reading is a single run, so that each one differs from the previous one.
+        // A reading consists of a single run, so that each reading differs from the previous one.
         let plan = Plan { runs: 1, ..PLAN };
         let tallies = in_threads(2, |side| {
             let mut run = 0u64;

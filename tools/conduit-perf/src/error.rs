@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// An error of a measurement. An error on one side ends the measurement on all sides: the others
-/// report [`Error::Aborted`].
+/// An error of a measurement. An error on one side ends the measurement on all sides, and the other
+/// sides report [`Error::Aborted`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The shared area is too small for a measurement.
     #[error("the shared area's work area has {have} bytes, but the measurement needs {need}")]
     AreaTooSmall {
-        /// Bytes needed.
+        /// The number of bytes needed.
         need: usize,
-        /// Bytes available.
+        /// The number of bytes available.
         have: usize,
     },
     /// The shared area's base address is not aligned to [`crate::area::LINE_SPACING`].
@@ -23,12 +23,12 @@ pub enum Error {
     /// The control block has invalid contents, because the area was not zeroed.
     #[error("the shared area was not zeroed before the sides joined it")]
     AreaNotZeroed,
-    /// More sides joined the area than announced, or they disagree about their number.
+    /// More sides joined the area than were announced, or the sides disagree about their number.
     #[error("side {rank} of {sides} does not fit the measurement that uses this area")]
     SideMismatch {
         /// The side that tried to join.
         rank: usize,
-        /// The number of sides it expected.
+        /// The number of sides that this side expected.
         sides: usize,
     },
     /// Another side did not do its part in time.
@@ -36,9 +36,9 @@ pub enum Error {
     Stalled {
         /// The side that waited.
         rank: usize,
-        /// The event it waited for.
+        /// The event for which the side waited.
         what: &'static str,
-        /// How long it waited.
+        /// The time for which the side waited.
         after: Duration,
     },
     /// Another side reported an error.
@@ -60,12 +60,12 @@ pub enum Error {
     /// The placement needs more cores than this process may use.
     #[error("{sides} sides with a core each need {sides} cores, but this process may use {cores}")]
     TooFewCores {
-        /// Sides to place.
+        /// The number of sides to place.
         sides: usize,
-        /// Cores available.
+        /// The number of available cores.
         cores: usize,
     },
-    /// Another rank has not mapped a rank's segment, so there is no memory for limits.
+    /// A rank has not mapped the home rank's segment, so there is no memory for limits.
     #[error(
         "rank {rank} has no mapping of rank {home}'s segment (CONDUIT_WINDOWS); networks without mappings are \
          measured by `conduit-perf udp`, `ofi` and `portals4`"
@@ -81,7 +81,7 @@ pub enum Error {
     System {
         /// The call.
         call: &'static str,
-        /// Its error.
+        /// The underlying error.
         source: std::io::Error,
     },
     /// A figure's own error.
@@ -89,7 +89,7 @@ pub enum Error {
     Figure {
         /// The figure.
         name: &'static str,
-        /// Its error.
+        /// The underlying error.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }

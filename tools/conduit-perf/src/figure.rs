@@ -1,4 +1,4 @@
-//! A figure: one measured number of Conduit with the limit that was measured alongside.
+//! A figure, which is one measured number of Conduit together with the limit measured alongside.
 
 use std::fmt;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::alternate::{Outcome, Plan, Round, Tally};
 
-/// The unit of a number. Measurements are times per operation; the unit determines how they are
-/// printed and which way round a ratio is taken.
+/// The unit of a number. Measurements are times per operation. The unit determines how they are
+/// printed, and whether a ratio is that of times or that of rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Unit {
-    /// Nanoseconds per operation. The ratio is time by time: 1 is as fast as the limit, 2 takes
-    /// twice as long.
+    /// Nanoseconds per operation. The ratio is the figure's time divided by the limit's: 1 is as
+    /// fast as the limit, and 2 takes twice as long.
     #[serde(rename = "ns")]
     Nanoseconds,
-    /// Million operations per second. The ratio is rate by rate: 1 is as fast as the limit, 0.5
-    /// reaches half of it.
+    /// Millions of operations per second. The ratio is the figure's rate divided by the limit's: 1
+    /// is as fast as the limit, and 0.5 is half as fast.
     #[serde(rename = "M/s")]
     Millions,
-    /// Gigabytes (10⁹ bytes) per second. The ratio is rate by rate.
+    /// Gigabytes (10⁹ bytes) per second. The ratio is the figure's rate divided by the limit's.
     #[serde(rename = "GB/s")]
     Gigabytes,
 }
@@ -58,9 +58,9 @@ impl fmt::Display for Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// A time at most this many times the limit's.
+    /// A time of at most this many times the limit's time.
     AtMost(f64),
-    /// A rate of at least this fraction of the limit's.
+    /// A rate of at least this fraction of the limit's rate.
     AtLeast(f64),
     /// A time of at most this many nanoseconds, independent of the limit.
     Nanoseconds(f64),
@@ -105,17 +105,17 @@ pub enum Verdict {
 pub struct Figure {
     /// The figure's name.
     pub name: String,
-    /// Bytes per operation; 0 if no bytes are carried.
+    /// The number of bytes per operation, or 0 if no bytes are carried.
     pub size: usize,
-    /// Ranks that took part.
+    /// The number of ranks that took part.
     pub ranks: usize,
-    /// The figure in `unit`: the median over the good rounds.
+    /// The figure in `unit`, as the median over the good rounds.
     pub value: f64,
     /// The unit of `value` and `limit`.
     pub unit: Unit,
     /// The limit's name.
     pub limit_name: String,
-    /// The limit in `unit`: the median over the good rounds.
+    /// The limit in `unit`, as the median over the good rounds.
     pub limit: f64,
     /// The median of the good rounds' ratios (not the ratio of the medians).
     pub ratio: f64,
@@ -123,9 +123,9 @@ pub struct Figure {
     pub spread: f64,
     /// The target, if any.
     pub target: Option<Target>,
-    /// Rounds that counted. If 0, all numbers are from the discarded rounds.
+    /// The number of good rounds. If it is 0, all numbers are from the discarded rounds.
     pub rounds: usize,
-    /// Rounds in which the limit changed during the measurement.
+    /// The number of rounds that were discarded because the limit changed during them.
     pub discarded: usize,
 }
 
@@ -134,7 +134,7 @@ pub struct Figure {
 pub struct Subject {
     /// The figure's name.
     pub name: &'static str,
-    /// Bytes per operation.
+    /// The number of bytes per operation.
     pub size: usize,
     /// The limit's name.
     pub limit_name: &'static str,
@@ -164,8 +164,8 @@ impl Figure {
         }
     }
 
-    /// Builds a figure from rounds that all count, each with the seconds of an operation and of its
-    /// limit; `None` without rounds.
+    /// Builds a figure from rounds, all of which count. Each round consists of the seconds per
+    /// operation of the figure and of the limit. Returns `None` if there are no rounds.
     #[must_use]
     pub fn of_rounds(
         subject: &Subject,
@@ -187,7 +187,7 @@ impl Figure {
         Some(Self::new(subject, ranks, &outcome))
     }
 
-    /// Returns the comparison with the target; `None` without one.
+    /// Returns the result of comparing the figure with its target, or `None` if it has no target.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         let target = self.target?;
@@ -261,7 +261,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_time_to_reach_is_independent_of_the_limit() {
-        // `figure` returns 2 ns times the ratio.
+        // The figure's value is 2 ns times the ratio.
         let verdict = |ratio| figure(ratio, Some(Target::Nanoseconds(100.0)), 9).verdict();
         assert_eq!(verdict(49.0), Some(Verdict::Within));
         assert_eq!(verdict(51.0), Some(Verdict::Outside));

@@ -1,7 +1,9 @@
-//! GASNet's C interface: the same program built with several installations, which run alternately.
+//! The measurement of GASNet's C interface. The same program is built with several installations,
+//! and the resulting programs run alternately.
 //!
-//! The effective distance of the machine's cores changes from one second to the next, so each round
-//! runs every installation's program, and the result is the median of the rounds' ratios.
+//! The effective distance between two cores can change from one second to the next. Each round
+//! therefore runs the program of every installation, and the result is the median of the rounds'
+//! ratios.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,12 +21,12 @@ use tempfile::TempDir;
 use crate::credits::median;
 use crate::report;
 
-/// The program.
+/// The program's source.
 const SOURCE: &str = include_str!("../c/gasnet.c");
 
-/// Builds the program as GASNet's clients are built. Functions aligned to cache lines stay equally
-/// fast when code is added before them; a loop of a few instructions takes twice as long where it
-/// crosses a line.
+/// The makefile, which builds the program as GASNet's clients are built. Functions and loops are
+/// aligned so that their speed does not change when code is added before them: a loop of a few
+/// instructions takes twice as long if it crosses a cache line.
 const MAKEFILE: &str = "\
 include $(FRAGMENT)
 program: program.c
@@ -81,14 +83,15 @@ pub(crate) struct Program {
     conduit: String,
 }
 
-/// Names, bytes and nanoseconds of figures, in the program's order.
+/// The figures that a program printed, in order: the name, the number of bytes, and the time in
+/// nanoseconds.
 type Readings = Vec<((String, u64), f64)>;
 
 impl Installation {
-    /// Builds a program from its source for a threading mode.
+    /// Builds a program from its source for the threading mode `mode`.
     ///
     /// # Errors
-    /// The installation lacks the mode, or a compiler fails.
+    /// Fails if the installation lacks the mode, or if a compiler fails.
     pub(crate) fn build(&self, source: &str, mode: &str) -> anyhow::Result<Program> {
         let Self { prefix, conduit } = self;
         let fragment = prefix.join(format!("include/{conduit}-conduit/{conduit}-{mode}.mak"));
@@ -141,7 +144,8 @@ impl Program {
     }
 }
 
-/// Parses lines of name, bytes and nanoseconds; ignores all other lines.
+/// Parses lines that consist of a name, a number of bytes and a number of nanoseconds. All other
+/// lines are ignored.
 fn readings(text: &str) -> anyhow::Result<Readings> {
     let mut found = Vec::new();
     for line in text.lines() {
@@ -162,7 +166,7 @@ fn readings(text: &str) -> anyhow::Result<Readings> {
 struct Figure {
     name: String,
     bytes: u64,
-    /// Nanoseconds of an operation.
+    /// The time of an operation in nanoseconds.
     value: f64,
     peer: String,
     peer_value: f64,
@@ -173,7 +177,7 @@ struct Figure {
 /// Measures and prints the results.
 ///
 /// # Errors
-/// A program cannot be built or fails.
+/// Fails if a program cannot be built or fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let all: Vec<_> = std::iter::once(&options.ours)
         .chain(&options.peer)

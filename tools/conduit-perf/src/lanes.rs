@@ -1,6 +1,7 @@
-//! The benefit of wide windows for one pair of a large job: mediums and puts from rank 0 to rank 1
-//! while all others sleep. Alternates windows as in a job of two ranks, minimum windows as beyond
-//! some 480 ranks, and the latter with lanes.
+//! The benefit of wide windows for one pair of a large job. Rank 0 sends mediums and puts to rank 1
+//! while all other ranks sleep. Three kinds of jobs alternate: with the windows of a job of two
+//! ranks, with the minimum windows of a job of more than about 480 ranks, and with minimum windows
+//! and lanes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,12 +19,12 @@ use crate::job::{Order, run_ranks, tell};
 use crate::placement::{Cores, Placement};
 use crate::report;
 
-/// The number of ranks with which the shares of [`LEAST`] are the minimum.
+/// The number of ranks in a job. With this many, a rank's share of [`LEAST`] is the minimum window.
 const RANKS: usize = 9;
-/// Bytes of arrivals, for the job of two ranks and for the large one.
+/// The memory for arrivals in jobs that stand for a job of two ranks.
 const MOST: &str = "64M";
 const LEAST: &str = "1M";
-/// The minimum acceptable fraction, with lanes, of the rate with windows for two ranks.
+/// The smallest acceptable rate with lanes, as a fraction of the rate with windows for two ranks.
 const TARGET: f64 = 0.8;
 
 /// The parameters of the measurement.
@@ -94,7 +95,7 @@ const STREAMS: [(Kind, usize); 4] = [
     (Kind::Put, 16 << 10),
 ];
 
-/// The task of a job: streams of this many messages each.
+/// The task of a job, which is a number of streams with a number of messages each.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     messages: u64,
@@ -107,7 +108,7 @@ struct Figure {
     kind: Kind,
     size: usize,
     windows: Windows,
-    /// Bytes per second, the median of the jobs.
+    /// The number of bytes per second, as the median of the jobs.
     rate: f64,
     #[serde(flatten)]
     ratios: Ratios,
@@ -116,7 +117,7 @@ struct Figure {
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job fails.
+/// Fails if a job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds) * Windows::ALL.len() as u64);
     let order = Order::Lanes(Work {
@@ -193,8 +194,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(!options.check || lanes.all(|figure| figure.ratios.ratio >= TARGET))
 }
 
-/// Runs the streams: rank 0 sends, rank 1 confirms the arrival of all messages, the others sleep.
-/// Rank 0 reports the rates.
+/// Runs a rank of the streams. Rank 0 sends, rank 1 confirms the arrival of all messages, and the
+/// other ranks sleep. Rank 0 reports the rates.
 pub(crate) fn run_rank(work: &Work) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
@@ -212,7 +213,7 @@ pub(crate) fn run_rank(work: &Work) -> anyhow::Result<()> {
     let rank = conduit.rank();
     let mut rates = Vec::new();
     if rank > 1 {
-        // Sleeps, so that the participating ranks have the cores.
+        // This rank sleeps, so that the participating ranks have the cores.
         while finished.load(Relaxed) == 0 {
             thread::sleep(Duration::from_millis(10));
             conduit.poll()?;
@@ -220,7 +221,7 @@ pub(crate) fn run_rank(work: &Work) -> anyhow::Result<()> {
         return Ok(conduit.finish()?);
     }
     let cores = Cores::allowed()?;
-    // With too few cores the system places the ranks.
+    // If there are too few cores, the ranks are not pinned, and the system places them.
     if let Ok(core) = cores.core(Placement::Apart, rank as usize, 2) {
         cores.pin(core)?;
     }

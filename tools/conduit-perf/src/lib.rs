@@ -1,15 +1,15 @@
 //! Measures the performance of Conduit relative to this machine's limits.
 //!
-//! A number of nanoseconds alone says little: on a virtual machine the distance between two cores
-//! may change from one second to the next, and with it every latency, by several times. Each
-//! [`Figure`] is therefore measured in [alternating rounds](alternate) with a bare [limit](limits)
-//! of the same kind, by the same processes on the same cores and in the same memory. Rounds in
-//! which the limit changed are discarded, and the main result is the ratio.
+//! A number of nanoseconds alone says little, because on a virtual machine, the distance between
+//! two cores may change from one second to the next, and every latency may change by a factor of
+//! several with it. Each [`Figure`] is therefore measured in [alternating rounds](alternate) with a
+//! bare [limit](limits) of the same kind, by the same processes on the same cores and in the same
+//! memory. Rounds in which the limit changed are discarded, and the main result is the ratio.
 //!
 //! # From a program
 //!
-//! [`run_all`] starts the jobs, whose ranks are this same program, and returns the figures.
-//! [`rank_main`] runs such a rank and must come first in `main`:
+//! [`run_all`] starts the jobs, whose ranks run the calling program itself, and returns the
+//! figures. [`rank_main`] runs such a rank, and must be called first in `main`:
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -29,7 +29,7 @@
 //!
 //! | figure | limit | target |
 //! |---|---|---|
-//! | `put`, `get`: blocking, 8 bytes, length known at run time; `put-u64`, `get-u64`: of a number | a copy (`memcpy`) through the same mapping | 1.3 × its time |
+//! | `put`, `get`: blocking, 8 bytes, length known only at run time; `put-u64`, `get-u64`: of a number | a store or a load of a word through the same mapping | 1.3 × its time |
 //! | `put-nb`, `put-nbi`, `put-value`, `get-value`: started and waited for; `put-nbi-rate`: waited for at the end | the same | |
 //! | `fetch-add`: remote atomic | a `fetch_add` on the same word | |
 //! | `am-short-round-trip` | a cache line's round trip, by a line per direction and by one line | 1.5 × the former |
@@ -40,24 +40,25 @@
 //! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time |
 //! | `crowd-barrier`: eight ranks on two cores | a counter that eight processes watch, yielding | 100 µs |
 //!
-//! Limits and figures work on the same bytes: those of the last rank's segment, which rank 0 has
-//! mapped. During puts, gets and atomics, as during copies, the last rank stands by. During
-//! messages and barriers all ranks wait as programs do, with Conduit's own waits.
+//! Limits and figures work on the same bytes, which are those of the last rank's segment, mapped by
+//! rank 0. During puts, gets, atomics and copies, the last rank stands by. During messages and
+//! barriers, all ranks wait as programs do, with Conduit's own waits.
 //!
-//! Noise reduction: a reading is the fastest of a few runs of half a millisecond or more, and a
-//! figure is the median of its rounds. For numbers that do not depend on the machine's load at all,
-//! [`count`] counts instructions.
+//! To reduce noise, a reading is the fastest of a few runs, each of about half a millisecond or
+//! more, and a figure is the median of its rounds. For numbers that do not depend on the machine's
+//! load at all, [`count`] counts instructions.
 //!
 //! # The parts, from the bottom up
 //!
-//! - [`area::SharedArea`]: the memory that the sides share, passed in by the code that mapped it;
-//! - [`side::Side`]: a participating process; the sides keep step through the area, and no wait
-//!   lasts forever;
-//! - [`piece::Piece`]: operations that all sides perform together, such as a limit or a closure
-//!   that calls Conduit;
-//! - [`compare::Comparison`]: a figure's piece and its limit, measured in rounds to a [`Figure`];
-//! - [`figures`]: Conduit's figures and their jobs; [`job`]: the jobs;
-//! - [`report`]: tables, JSON lines, and the comparison with targets.
+//! - [`area::SharedArea`] is the memory that the sides share, passed in by the code that mapped it.
+//! - [`side::Side`] is a participating process. The sides keep step through the area, and no wait
+//!   lasts forever.
+//! - [`piece::Piece`] stands for operations that all sides perform together, such as a limit or a
+//!   closure that calls Conduit.
+//! - [`compare::Comparison`] measures a figure's piece and its limit in rounds, and results in a
+//!   [`Figure`].
+//! - [`figures`] contains Conduit's figures, and [`job`] runs the jobs that measure them.
+//! - [`report`] prints tables and JSON lines, and summarises the comparison with targets.
 //!
 //! ```
 //! use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@
 //! use conduit_perf::placement::Cores;
 //! use conduit_perf::{Comparison, Mapping, Side, Target, area::AREA_BYTES, limits};
 //!
-//! // One side alone: a loop of stores to its stack compared with stores to the mapping.
+//! // A single side compares a loop of stores to its stack with stores to the mapping.
 //! let mapping = Mapping::anonymous(AREA_BYTES)?;
 //! let side = Side::join(mapping.area()?, Cores::allowed()?, 0, 1, Duration::from_secs(1))?;
 //! let mut word = 0u64;

@@ -1,5 +1,6 @@
-//! Messages through the agents of two nodes over shared memory, from a process's request to its
-//! completion. Each node is simulated, with one channel and the requests of one process.
+//! Messages through the agents of two nodes over shared memory. What is counted lasts from a
+//! process's request to its completion. Each node is simulated, with one channel and the requests
+//! of one process.
 
 use std::collections::VecDeque;
 
@@ -14,11 +15,12 @@ use networks::open::{Choice, Family, Network, Settings};
 
 use super::sections::Sections;
 
-/// Bytes of the messages.
+/// The sizes of the messages in bytes.
 const SIZES: [usize; 2] = [16, 1024];
-/// Simulated time between two calls of `progress`.
+/// The simulated time between two calls of `progress`.
 const STEP: Nanos = 1_000;
-/// Calls of `progress` after which an unfinished request is an error; normally a few suffice.
+/// The number of calls of `progress` after which an unfinished request is an error. Normally, a few
+/// calls suffice.
 const STEPS: u32 = 100_000;
 
 /// A node's memory.
@@ -127,7 +129,8 @@ impl Pair {
         })
     }
 
-    /// Returns the outcome of a request by the near node's process for the far node's channel.
+    /// Performs a request of the near node's process on the far node's channel, and returns the
+    /// outcome.
     fn ask(&mut self, operation: Operation<Bytes>) -> anyhow::Result<Outcome<Bytes>> {
         self.near.node.asked.push_back(Event::Request(Request {
             id: 1,
@@ -174,7 +177,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Puts a message into the channel and gets it from the other node.
+    /// Puts a message into the far node's channel, and gets it from the near node.
     fn get(&mut self, size: usize) -> anyhow::Result<()> {
         self.far.node.channel.push_back(message(size));
         ensure!(
@@ -196,7 +199,7 @@ fn message(size: usize) -> Message<Bytes> {
 /// Repeats sends and gets of each size.
 ///
 /// # Errors
-/// Shared memory cannot be set up, or a request fails.
+/// Fails if shared memory cannot be set up, or if a request fails.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let mut pair = Pair::start()?;
     for size in SIZES {

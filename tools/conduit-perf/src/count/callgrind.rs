@@ -1,4 +1,4 @@
-//! Counts with callgrind, which dumps the instructions of each section separately.
+//! Counts of instructions by callgrind, which dumps the count of each section separately.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,24 +6,28 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 
-/// The function whose calls are a program's sections, in Rust and in C.
+/// The name of the function whose calls are the sections of a program, whether it is in Rust or in
+/// C.
 const SECTION: &str = "conduit_counted_section";
 
 /// A program that prints the name of each operation and then repeats it in two sections.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The repetitions of the sections are appended, separated by a comma.
+    /// The arguments, to which the numbers of repetitions in the sections are appended, separated
+    /// by a comma.
     pub(super) arguments: Vec<String>,
-    /// The whole environment, because the caller's must not affect a count.
+    /// The program's whole environment. The caller's environment is not passed on, because it must
+    /// not affect a count.
     pub(super) environment: Vec<(&'static str, &'static str)>,
 }
 
 impl Program {
-    /// Runs the program and returns the instructions of each operation's two sections.
+    /// Runs the program. Returns the name of each operation and the numbers of instructions in its
+    /// two sections.
     ///
     /// # Errors
-    /// valgrind is missing, or the program fails.
+    /// Fails if valgrind is missing, or if the program fails.
     pub(super) fn sections(&self, counts: &[u64; 2]) -> anyhow::Result<Vec<(String, [u64; 2])>> {
         let folder = tempfile::tempdir()?;
         let dumps = folder.path().join("dumps");
@@ -61,8 +65,8 @@ fn valgrind() -> anyhow::Result<PathBuf> {
         )
 }
 
-/// Returns the instructions of all sections, in order. The dump at the program's end is not a
-/// section.
+/// Returns the number of instructions in each section, in order. The dump at the program's end is
+/// not a section.
 fn totals(dumps: &str) -> Vec<u64> {
     let mut is_section = false;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Datagrams of the protocol over UDP, without sockets: two endpoints in one process exchange
-//! packets, sealed as in a job.
+//! Datagrams of the protocol over UDP, without sockets. Two endpoints in one process exchange
+//! packets, which are sealed as in a job.
 
 use anyhow::ensure;
 use conduit_core::ni::Rank;
@@ -12,18 +12,19 @@ use super::sections::Sections;
 
 /// The number of tiny fragments that are sent together.
 const BUNDLE: u64 = 32;
-/// Bytes of a fragment that is sent in eight chunks.
+/// The size in bytes of a fragment that is sent in eight chunks.
 const CHUNKED: usize = 8 * 1400;
-/// Simulated time between two calls of `carry`.
+/// The simulated time between two calls of `carry`.
 const STEP: Nanos = 5_000;
 
-/// Counts fragments, and copies the bytes of long ones to and from a buffer, like a put.
+/// A handler that counts fragments and, like a put, copies the bytes of long ones from and to a
+/// buffer.
 struct Counting {
     source: Vec<u8>,
     target: Vec<u8>,
-    /// Fragments received.
+    /// The number of fragments received.
     fragments: u64,
-    /// Long fragments that the peer has acknowledged.
+    /// The number of long fragments that the peer has acknowledged.
     sent: u64,
     failure: Option<Failure>,
 }
@@ -143,7 +144,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Sends some tiny fragments together, and the same number back.
+    /// Sends `together` tiny fragments at once, and the same number back.
     fn tiny(&mut self, together: u64) -> anyhow::Result<()> {
         for from in [0, 1] {
             let before = self.ends[1 - from].handler.fragments;
@@ -173,10 +174,10 @@ impl Pair {
     }
 }
 
-/// Repeats round trips and a long fragment.
+/// Repeats round trips of tiny fragments, and a long fragment.
 ///
 /// # Errors
-/// An endpoint refuses a fragment or drops a packet.
+/// Fails if an endpoint refuses a fragment or drops a packet.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let mut pair = Pair::new();
     sections.run("tiny-round-trip", |count| {

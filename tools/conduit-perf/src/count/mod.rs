@@ -1,11 +1,11 @@
-//! Counts instructions per operation. Counts do not depend on the machine's load, so they can
-//! compare versions of Conduit, and `cargo xtask budgets` bounds them.
+//! Counts of instructions per operation. They do not depend on the machine's load, so they can
+//! compare versions of Conduit, and `cargo xtask budgets` checks that they stay within budgets.
 //!
 //! One process drives both ends of each operation and repeats it in two `sections`, a short and a
-//! long one. `callgrind` counts each section. The difference divided by the additional repetitions
-//! is the cost of one operation.
+//! long one. `callgrind` counts each section. The difference between the two counts, divided by the
+//! number of additional repetitions, is the cost of one operation.
 //!
-//! The operations in Rust are those of `rank`, `na`, `agent` and `datagrams`; those
+//! The modules `rank`, `na`, `agent` and `datagrams` contain the operations in Rust. The operations
 //! through the C headers are in `c/count.c`.
 
 mod agent;
@@ -29,12 +29,12 @@ use callgrind::Program;
 
 pub use repeat::{Repeat, Subject};
 
-/// Repetitions in the two sections of an operation. The first section uses every buffer and ring
-/// once. Periodic work, due every 2^n operations, is counted exactly because the difference is a
-/// power of two.
+/// The numbers of repetitions in the two sections of an operation. In the first section, every
+/// buffer and every ring is used at least once. The difference is a power of two, so work that is
+/// due every 2^n operations is counted exactly.
 const REPETITIONS: [u64; 2] = [1 << 9, 3 << 9];
 
-/// The program in C, with the same output and sections as [`sections`].
+/// The source of the C program, which has the same output and sections as [`sections`].
 const SOURCE: &str = include_str!("../../c/count.c");
 
 /// Options of `conduit-perf count`.
@@ -73,7 +73,7 @@ impl Run {
         Ok(Self { prefix, program })
     }
 
-    /// Returns whether one of its operations may have been requested.
+    /// Returns whether one of the run's operations may have been requested.
     fn is_wanted(&self, asked: &[String]) -> bool {
         let prefix = self.prefix;
         let may_mean =
@@ -92,13 +92,14 @@ impl Run {
     }
 }
 
-/// Counts and prints the results.
+/// Counts instructions and prints the results.
 ///
 /// # Errors
-/// valgrind is missing, a program cannot be built or fails, or a name is unknown.
+/// Fails if valgrind is missing, if a program cannot be built or fails, or if a name is unknown.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let asked = &options.operations;
-    // A rank always reaches its own segment directly, so only messages differ.
+    // Only messages are counted without windows, because a rank always accesses its own segment
+    // directly.
     let mut unmapped = Run::of(Subject::Rank, "rust-unmapped")?;
     unmapped.program.arguments.push("--only=am".into());
     unmapped.program.environment.push(("CONDUIT_WINDOWS", "0"));

@@ -1,5 +1,5 @@
-//! Messages between two NA classes over shared memory, from the calls of both sides to their
-//! completions, through the interface that Mercury's plugin uses.
+//! Messages between two NA classes over shared memory, through the interface that Mercury's plugin
+//! uses. What is counted lasts from the calls of the two sides to their completions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,10 +10,11 @@ use na::{Addr, Options};
 
 use super::sections::Sections;
 
-/// Bytes of the messages. The last is close to the limit.
+/// The sizes of the messages in bytes. The last one is close to the limit.
 const SIZES: [usize; 3] = [16, 1024, 4000];
 const TAG: u32 = 7;
-/// Calls of `progress` after which an undelivered message is an error; normally a few suffice.
+/// The number of calls of `progress` after which an undelivered message is an error. Normally, a
+/// few calls suffice.
 const STEPS: u32 = 10_000;
 
 /// The completed operations of a class.
@@ -26,7 +27,7 @@ struct Ended {
 struct End {
     class: Class,
     ended: Arc<Ended>,
-    /// The other end.
+    /// The other end's address.
     peer: Option<Addr>,
     buffer: Vec<u8>,
 }
@@ -68,7 +69,7 @@ impl End {
 /// Repeats unexpected and expected messages of each size.
 ///
 /// # Errors
-/// Shared memory cannot be set up, or a message fails.
+/// Fails if shared memory cannot be set up, or if a message fails.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let (mut from, mut to) = (End::open()?, End::open()?);
     from.peer = Some(from.class.lookup(&to.class.own().to_string())?);
@@ -84,7 +85,7 @@ pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
             })?;
         }
     }
-    // An address keeps its class alive.
+    // The addresses are dropped first, because an address keeps its class alive.
     (from.peer, to.peer) = (None, None);
     from.class.leave();
     to.class.leave();
@@ -95,8 +96,9 @@ fn message(from: &mut End, to: &mut End, is_expected: bool, size: usize) -> anyh
     let wanted = [&from.ended, &to.ended].map(|ended| ended.count.load(Relaxed) + 1);
     let into = (to.buffer.as_mut_ptr(), to.buffer.len());
     let bytes = (from.buffer.as_ptr(), size);
-    // SAFETY: both buffers outlive their operations: they are not touched until both operations
-    // have ended, and after an error the classes are dropped first.
+    // SAFETY: each buffer stays valid and untouched until its operation has ended, because this
+    // function returns only when both operations have ended. After an error, the classes, and the
+    // operations with them, are dropped before the buffers.
     unsafe {
         match is_expected {
             true => {

@@ -1,4 +1,4 @@
-//! Operations of one rank on itself. The rank handles each message before it sends the next.
+//! Operations of one rank on itself. The rank handles each message before it sends the next one.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,9 +10,10 @@ use super::sections::Sections;
 use crate::bench::Bench;
 use crate::figures::rma::{self, Repeat, SMALL_OPERATIONS};
 
-/// Bytes of the payload of a medium, a long and a broadcast.
+/// The number of payload bytes of a medium, a long and a broadcast.
 const PAYLOAD: usize = 512;
-/// Numbers in a transfer of ranges: every second one of an array.
+/// The number of 8-byte numbers in a transfer of ranges, which transfers every second number of an
+/// array.
 const RANGES: usize = 16;
 
 const OPERATIONS: &[(&str, Repeat)] = &[
@@ -32,7 +33,7 @@ const OPERATIONS: &[(&str, Repeat)] = &[
 /// Repeats all operations.
 ///
 /// # Errors
-/// An operation fails, or the job has several ranks.
+/// Fails if an operation fails, or if the job has several ranks.
 pub(super) fn repeat(sections: &mut Sections<'_>) -> anyhow::Result<()> {
     let bench = Bench::start()?;
     ensure!(

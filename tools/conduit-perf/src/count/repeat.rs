@@ -18,21 +18,21 @@ pub struct Repeat {
     asked: Vec<String>,
 }
 
-/// Operations that one process repeats.
+/// A set of operations that one process repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Subject {
-    /// A job of one rank, on itself.
+    /// The operations of one rank on itself.
     Rank,
-    /// Two classes of Mercury's network abstraction.
+    /// Messages between two classes of Mercury's network abstraction.
     Na,
-    /// The agents of two nodes.
+    /// Messages through the agents of two nodes.
     Agent,
-    /// Two endpoints of the protocol over UDP.
+    /// Datagrams between two endpoints of the protocol over UDP.
     Datagrams,
 }
 
 impl Subject {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Rank => "rank",
@@ -44,10 +44,10 @@ impl Subject {
 }
 
 impl Repeat {
-    /// Repeats the operations and prints their names.
+    /// Repeats the requested operations and prints their names.
     ///
     /// # Errors
-    /// A requested name is not that of an operation, or an operation fails.
+    /// Fails if a requested name matches no operation, or if an operation fails.
     pub fn run(&self) -> anyhow::Result<bool> {
         let mut sections = Sections::new(&self.counts, &self.asked);
         match self.subject {

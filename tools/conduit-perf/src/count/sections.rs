@@ -1,16 +1,16 @@
-//! Repeats operations in sections, which callgrind collects and dumps one by one.
+//! The sections in which operations are repeated. Callgrind counts and dumps them one by one.
 
 use std::hint::black_box;
 use std::io::{self, Write};
 
 use crate::select;
 
-/// Runs the sections of each requested operation.
+/// The runner of the sections of each requested operation.
 pub(super) struct Sections<'a> {
-    /// Repetitions, one for each section of an operation.
+    /// The number of repetitions in each section of an operation.
     counts: &'a [u64],
     asked: &'a [String],
-    /// Names of all operations so far.
+    /// The names of all operations so far, requested or not.
     names: Vec<String>,
 }
 
@@ -23,11 +23,11 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// Prints the operation's name and runs its sections, if it was requested. `operation` repeats
-    /// it as often as its argument says.
+    /// If the operation was requested, prints its name and runs its sections. `operation` repeats
+    /// the operation as often as its argument says.
     ///
     /// # Errors
-    /// The operation fails, or writing to stdout fails.
+    /// Fails if the operation fails, or if writing to stdout fails.
     pub(super) fn run(
         &mut self,
         name: &str,
@@ -43,17 +43,17 @@ impl<'a> Sections<'a> {
         Ok(())
     }
 
-    /// Checks that each requested name is that of an operation.
+    /// Checks that each requested name matches an operation.
     ///
     /// # Errors
-    /// The first unknown name.
+    /// Returns an error with the first unknown name.
     pub(super) fn finish(&self) -> anyhow::Result<()> {
         select::check(self.asked, self.names.iter().map(String::as_str))?;
         Ok(())
     }
 }
 
-/// A section. Callgrind finds it by this name.
+/// Runs a section. Callgrind finds this function by its name.
 // SAFETY: no other function of the program has this name.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -61,6 +61,6 @@ fn conduit_counted_section(
     operation: &mut dyn FnMut(u64) -> anyhow::Result<()>,
     count: u64,
 ) -> anyhow::Result<()> {
-    // A tail call would end the section before the operation.
+    // `black_box` prevents a tail call, which would end the section before the operation.
     black_box(operation(count))
 }

@@ -1,12 +1,13 @@
-//! The cost of flow control: a flood of shorts from one rank to another, with flow control and
-//! without, in pairs of jobs.
+//! The cost of flow control, measured as the rate of a flood of shorts from one rank to another, in
+//! jobs with and without flow control.
 //!
-//! With few credits (`--credits 200`) the figure includes two effects: the bookkeeping, and the
-//! shorter distance that the sender can run ahead. With the default credits of such a small job
-//! only the first remains.
+//! With few credits (`--credits 200`), the figure includes two effects: the bookkeeping, and the
+//! limit on how far ahead the sender can be. With the default credits of such a small job, only the
+//! bookkeeping remains.
 //!
-//! Two jobs cannot share their memory, and its location changes a rate by some percent. There are
-//! therefore many short jobs, and the result is the median of the ratios of neighbouring jobs.
+//! Two jobs cannot share their memory, and the location of a job's memory changes a rate by some
+//! percent. Therefore there are many short jobs, and the result is the median of the ratios of
+//! neighbouring jobs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,7 +23,7 @@ use crate::job::{Order, tell};
 use crate::placement::{Cores, Placement};
 use crate::report;
 
-/// The minimum fraction of the rate without flow control that is acceptable.
+/// The smallest acceptable fraction of the rate without flow control.
 const LEAST: f64 = 0.97;
 
 /// The parameters of the measurement.
@@ -57,9 +58,9 @@ pub(crate) struct Flood {
 /// The result of a job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Found {
-    /// Shorts per second.
+    /// The number of shorts per second.
     rate: f64,
-    /// Stalls of the sender per 1,000 requests.
+    /// The number of the sender's stalls per 1,000 requests.
     stalls: f64,
 }
 
@@ -67,18 +68,18 @@ struct Found {
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Figure {
     policy: Policy,
-    /// Shorts per second, the median of the jobs.
+    /// The number of shorts per second, as the median of the jobs.
     rate: f64,
     #[serde(flatten)]
     ratios: Ratios,
-    /// Stalls of the sender per 1,000 requests, the median of the jobs.
+    /// The number of the sender's stalls per 1,000 requests, as the median of the jobs.
     stalls: f64,
 }
 
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job fails.
+/// Fails if a job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds) * Policy::ALL.len() as u64);
     let mut found = [const { Vec::new() }; Policy::ALL.len()];
@@ -148,20 +149,21 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(!options.check || figures.iter().all(|figure| figure.ratios.ratio >= LEAST))
 }
 
-/// Runs the flood: rank 0 sends, rank 1 handles; rank 0 reports the result.
+/// Runs a rank of the flood. Rank 0 sends the requests, and rank 1 handles them. Rank 0 reports the
+/// result.
 pub(crate) fn run_rank(flood: &Flood) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&received);
     let count = handlers.short(move |_, (_position,): (u64,)| {
-        // Only one thread runs handlers, so the addition need not be locked.
+        // The addition need not be locked, because only one thread runs handlers.
         seen.store(seen.load(Relaxed) + 1, Relaxed);
     });
     let conduit = job.attach(handlers, 0)?;
     let rank = conduit.rank();
     let cores = Cores::allowed()?;
-    // With too few cores the system places the ranks.
+    // If there are too few cores, the ranks are not pinned, and the system places them.
     if let Ok(core) = cores.core(Placement::Apart, rank as usize, conduit.size() as usize) {
         cores.pin(core)?;
     }

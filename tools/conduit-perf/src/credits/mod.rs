@@ -1,5 +1,5 @@
-//! The benefit and the cost of flow control: jobs with dynamic credits, with credits distributed
-//! once, and without flow control, alternately.
+//! The benefit and the cost of flow control, measured in alternating jobs with dynamic credits,
+//! with static credits, and without flow control.
 
 pub mod cost;
 pub mod patterns;
@@ -15,11 +15,11 @@ use crate::job::{Order, run_ranks};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// None: the baseline for the others.
+    /// No flow control, which is the baseline for the other kinds.
     Unlimited,
-    /// Credits distributed once.
+    /// Static credits, which are distributed once.
     Static,
-    /// Credits that move between peers.
+    /// Dynamic credits, which move between peers.
     Dynamic,
 }
 
@@ -39,12 +39,13 @@ impl Policy {
     }
 }
 
-/// Ratios of jobs' speeds to those of neighbouring jobs without flow control.
+/// The distribution of the ratios of jobs' speeds to the speeds of neighbouring jobs without flow
+/// control.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Ratios {
-    /// The median.
+    /// The median of the ratios.
     pub(crate) ratio: f64,
-    /// The first and third quartile.
+    /// The first quartile.
     pub(crate) quarter: f64,
     pub(crate) three_quarters: f64,
 }
@@ -82,7 +83,7 @@ fn job<F: DeserializeOwned + Send + 'static>(
     found.context("rank 0 reported nothing")
 }
 
-/// Returns the [median](alternate::median); NaN without values.
+/// Returns the [median](alternate::median), or NaN if there are no values.
 pub(crate) fn median(values: &[f64]) -> f64 {
     alternate::median(values).unwrap_or(f64::NAN)
 }

@@ -1,4 +1,4 @@
-//! Barriers.
+//! The figures of barriers.
 
 use std::time::Instant;
 
@@ -9,13 +9,14 @@ use crate::limits::round_trip::Lines;
 use crate::limits::{self, Limit};
 use crate::side::Side;
 
-/// Two ranks, each signalled by the other over its own line: both halves of a round trip at the
-/// same time, so half of one, plus half as much again for everything else.
+/// The target for two ranks. Each signals the other through a line of its own, so the two halves of
+/// a round trip happen at the same time. A barrier should take that half of a round trip, plus half
+/// as much again for everything else.
 const PAIR: Option<Target> = Some(Target::AtMost(0.75));
-/// Microseconds; a time slice of the scheduler is milliseconds.
+/// The target for several ranks per core, which is far shorter than a time slice of the scheduler.
 const CROWD: Option<Target> = Some(Target::Nanoseconds(100_000.0));
 
-/// Compares the barrier of two ranks with a core each.
+/// Compares the barrier of two ranks on separate cores.
 pub(super) fn barrier(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     compare(bench, "barrier", limits::cache_line(Lines::Two), PAIR)
 }
@@ -36,8 +37,8 @@ fn compare<'b>(
     limit: Limit,
     target: Option<Target>,
 ) -> Option<Comparison<'b>> {
-    // A barrier needs all ranks of the job, but in a pair of a larger job the others do not take
-    // part.
+    // A barrier needs all ranks of the job, but if a pair of a larger job is measured, the other
+    // ranks do not take part.
     if bench.home + 1 < bench.conduit.size() {
         return None;
     }

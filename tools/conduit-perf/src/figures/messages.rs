@@ -1,5 +1,5 @@
-//! Active messages from rank 0 to the home rank. Both wait as programs do, with
-//! [`conduit::Conduit::wait_until`].
+//! The figures of active messages from rank 0 to the home rank. Both ranks wait as programs do,
+//! with [`conduit::Conduit::wait_until`].
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -17,23 +17,23 @@ use crate::limits::{self, Limit};
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// A round trip, with spinning or yielding ranks.
+/// The target of a round trip, whether ranks spin or yield.
 const ROUND_TRIP: Option<Target> = Some(Target::AtMost(1.5));
-/// Shorts in one direction.
+/// The target of shorts in one direction.
 const SHORT_FLOOD: Option<Target> = Some(Target::AtLeast(0.25));
-/// Mediums in one direction: within 1.3 times the bare queue.
+/// The target of mediums in one direction, which is 1.3 times the time of the bare queue.
 const MEDIUM_FLOOD: Option<Target> = Some(Target::AtLeast(0.77));
-/// Bandwidth of longs.
+/// The target for the bandwidth of longs.
 const LONG: Option<Target> = Some(Target::AtLeast(0.9));
 
-/// Compares a short and its reply with one line for both directions, because a short reply returns
-/// in the slot of its request.
+/// Compares a short and its reply with a cache line's round trip. The limit uses one line for both
+/// directions, because a short reply returns in the slot of its request.
 pub(super) fn round_trip(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let limit = limits::cache_line(Lines::One);
     compare_round_trip(bench, "am-short-round-trip", limit, ROUND_TRIP)
 }
 
-/// Compares the same with both ranks on one core.
+/// Compares a short and its reply with both ranks on one core.
 pub(super) fn one_core_round_trip(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let limit = limits::yield_round_trip();
     compare_round_trip(bench, "one-core-am-round-trip", limit, ROUND_TRIP)
@@ -49,7 +49,7 @@ fn compare_round_trip<'b>(
     Some(Comparison::new(name, 0, limit, target, piece))
 }
 
-/// Sends shorts and their replies, one after the other. An operation is a round trip.
+/// Sends shorts and waits for their replies, one after the other. An operation is a round trip.
 pub(crate) fn round_trips(
     bench: &Bench,
     name: &'static str,
@@ -75,7 +75,8 @@ pub(crate) fn round_trips(
     Ok(start.elapsed())
 }
 
-/// Compares a flood of shorts with one 64-bit argument, which are counted without a reply.
+/// Compares a flood of shorts with a bare queue. The shorts have one 64-bit argument, which the
+/// handler counts without a reply.
 pub(super) fn short_flood(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     let flood = Flood {
         bench,
@@ -89,8 +90,8 @@ pub(super) fn short_flood(bench: &Bench, _: usize) -> Option<Comparison<'_>> {
     Some(flood.beside(0, limits::queue(), SHORT_FLOOD))
 }
 
-/// Compares a flood of mediums, whose payload the handler reads without a reply, with a queue whose
-/// consumer also reads it.
+/// Compares a flood of mediums, whose payload the handler reads without a reply, with a bare queue
+/// whose consumer reads the payload as well.
 pub(super) fn medium_flood(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
     if size > bench.conduit.max_medium() {
         return None;
@@ -113,7 +114,7 @@ pub(super) fn medium_flood(bench: &Bench, size: usize) -> Option<Comparison<'_>>
     Some(flood.beside(size, limits::payload_queue(size), MEDIUM_FLOOD))
 }
 
-/// Compares longs with copies; both always use the same destination.
+/// Compares longs with copies. Longs and copies always have the same destination.
 pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_>> {
     if size > bench.conduit.max_long_request(bench.home).unwrap_or(0) {
         return None;
@@ -136,12 +137,12 @@ pub(super) fn long_bandwidth(bench: &Bench, size: usize) -> Option<Comparison<'_
     Some(flood.beside(size, limits::bulk_copy(Direction::In, private), LONG))
 }
 
-/// A flood of requests in one direction; it ends when the home rank has reported that the last one
-/// has been handled.
+/// A flood of requests in one direction. It ends when the home rank has reported that the last
+/// request has been handled.
 struct Flood<'b, E, S> {
     bench: &'b Bench,
     name: &'static str,
-    /// Returns the sum of `count` requests.
+    /// Returns the sum that the home rank must have counted after `count` requests.
     expected: E,
     /// Sends the request with this number.
     send: S,

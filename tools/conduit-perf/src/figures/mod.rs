@@ -1,4 +1,4 @@
-//! Conduit's figures, each with its limit: a table of all figures and their jobs.
+//! Conduit's figures and their limits, with a table of all figures and the jobs that measure them.
 
 pub(crate) mod collective;
 pub(crate) mod messages;
@@ -10,8 +10,8 @@ use crate::bench::Bench;
 use crate::compare::Comparison;
 use crate::limits::{BULK_SIZES, MEDIUM_SIZES};
 
-/// The jobs in which figures are measured. Conduit decides at start how to wait, depending on
-/// whether ranks share cores.
+/// The jobs in which figures are measured. They are separate jobs because Conduit decides at start
+/// how to wait, depending on whether ranks share cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Job {
@@ -46,15 +46,15 @@ impl Job {
     }
 }
 
-/// Builds a comparison for a size in bytes; `None` if the settings do not allow the size, or if it
-/// needs all ranks and not all take part.
+/// A function that builds a comparison for a size in bytes. It returns `None` if the settings do
+/// not allow the size, or if the figure needs all ranks and some do not take part.
 type Build = for<'b> fn(&'b Bench, usize) -> Option<Comparison<'b>>;
 
 /// A line of the table.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
     pub(crate) job: Job,
-    /// Bytes per operation; each size is a separate figure.
+    /// The numbers of bytes per operation, each of which makes a separate figure.
     pub(crate) sizes: &'static [usize],
     pub(crate) build: Build,
 }

@@ -1,6 +1,6 @@
-//! Puts, gets and atomics by rank 0 on the home rank's mapped segment, compared with the same
-//! operations on the same bytes by the same core without Conduit. The other ranks stand by, as in
-//! the limits.
+//! The figures of puts, gets and atomics by rank 0 on the home rank's mapped segment. They are
+//! compared with the same operations by the same core on the same bytes without Conduit. The other
+//! ranks stand by, as in the limits.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence};
@@ -16,15 +16,15 @@ use crate::limits::{self, Limit};
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Time of a small blocking put or get.
+/// The target for the time of a small blocking put or get.
 const SMALL: Option<Target> = Some(Target::AtMost(1.3));
-/// Bandwidth.
+/// The target for bandwidths.
 const BULK: Option<Target> = Some(Target::AtLeast(0.9));
 
-/// Repeats an operation with this private memory.
+/// A function that repeats an operation, for which it may use the private memory.
 pub(crate) type Repeat = fn(&Bench, &mut [u8], u64) -> Result<()>;
 
-/// Operations on 8 bytes by name, for [`crate::count`].
+/// The operations on 8 bytes by name, which [`crate::count`] repeats.
 pub(crate) const SMALL_OPERATIONS: &[(&str, Repeat)] = &[
     ("put", repeat_put),
     ("put-u64", repeat_put_u64),
@@ -38,7 +38,7 @@ pub(crate) const SMALL_OPERATIONS: &[(&str, Repeat)] = &[
 ];
 
 /// Makes a piece in which rank 0 repeats the operation between its private memory and the start of
-/// the work area, as the limit's copies do.
+/// the work area. The limit's copies use the same bytes.
 fn piece<'b>(
     bench: &'b Bench,
     name: &'static str,
@@ -144,8 +144,8 @@ rows! {
     get_bandwidth: "get-bandwidth", bulk_out, BULK, repeat_get;
 }
 
-/// Repeats `operation(target, offset)`. Every repetition must happen and none may be merged with
-/// the next. The fence costs no instruction, and the limits have it too.
+/// Repeats `operation(target, offset)`. A compiler fence ensures that every repetition happens and
+/// that none is merged with the next one. It costs no instruction, and the limits have it as well.
 #[inline(always)]
 pub(crate) fn repeat(
     bench: &Bench,
@@ -191,7 +191,7 @@ fn repeat_put_nbi(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     })
 }
 
-/// Repeats puts and waits for them together.
+/// Repeats implicit puts, and waits for all of them together.
 pub(crate) fn repeat_put_nbi_rate(bench: &Bench, private: &mut [u8], count: u64) -> Result<()> {
     let source: &[u8] = black_box(private);
     repeat(bench, count, |target, offset| {

@@ -1,4 +1,5 @@
-//! Measures Conduit with successive jobs of this same program, whose rank 0 reports the results.
+//! The jobs that measure Conduit. They run one after another, their ranks run this same program,
+//! and their rank 0 reports the results.
 
 mod rank;
 
@@ -23,8 +24,8 @@ use crate::{Mapping, credits, lanes, ofi, portals4, survey, udp};
 
 pub use rank::{launched, measure_here};
 
-/// The environment variable that makes a process a rank of a measurement. It lacks the prefix of
-/// Conduit's settings, which is reserved for them.
+/// The environment variable that makes a process a rank of a measurement. Its name does not begin
+/// with the prefix of Conduit's settings, because that prefix is reserved for them.
 const ORDER: &str = "RANK_OF_CONDUIT_PERF";
 
 /// The time limit of a job.
@@ -33,38 +34,40 @@ const LIMIT: Duration = Duration::from_secs(1800);
 /// The figures to measure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Measure fewer and shorter rounds.
+    /// Whether to measure fewer and shorter rounds.
     pub quick: bool,
-    /// Only these figures, by name or its first words; all if empty.
+    /// The figures to measure, by name or by the first words of the name. If empty, all figures are
+    /// measured.
     pub figures: Vec<String>,
-    /// In a job started by a launcher: only ranks 0 and 1 measure, and only figures for two ranks.
+    /// Whether, in a job started by a launcher, only ranks 0 and 1 measure, and only figures for
+    /// two ranks.
     pub pair: bool,
 }
 
 /// The task of a job's ranks.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// The figures of shared memory.
+    /// Measure figures over shared memory.
     Figures(rank::Order),
-    /// The bare limits.
+    /// Measure the bare limits.
     Limits(survey::Order),
-    /// Patterns with few credits.
+    /// Run a pattern with few credits.
     Patterns(credits::patterns::Work),
-    /// A flood with flow control or without.
+    /// Run a flood with or without flow control.
     Flood(credits::cost::Flood),
-    /// Streams with wide windows or without.
+    /// Run streams with or without wide windows.
     Lanes(lanes::Work),
-    /// Figures over UDP.
+    /// Measure figures over UDP.
     Udp(udp::Order),
-    /// Figures over libfabric.
+    /// Measure figures over libfabric.
     Ofi(ofi::Order),
-    /// Figures over Portals 4, or bare loops of a libportals.
+    /// Measure figures over Portals 4, or bare loops of a libportals.
     Portals4(portals4::Order),
 }
 
-/// Runs a rank's task if this program has started this process as a rank; `None` otherwise. Every
-/// program that calls [`run_all`], which starts the program itself as ranks, must call this at the
-/// start of `main`.
+/// Runs a rank's task and returns its exit code, if this program has started this process as a
+/// rank. Otherwise returns `None`. A program that calls [`run_all`] must call this at the start of
+/// `main`, because `run_all` starts the program itself as ranks.
 #[must_use]
 pub fn rank_main() -> Option<ExitCode> {
     libfabric_vendored::provide();
@@ -99,7 +102,7 @@ pub enum Event {
     Started {
         /// The job.
         job: Job,
-        /// The number of figures measured or left out before it.
+        /// The number of figures measured or left out before this job.
         done: usize,
         /// The total number of figures.
         of: usize,
@@ -108,9 +111,9 @@ pub enum Event {
     Figure(Figure),
     /// A figure cannot be measured here.
     LeftOut {
-        /// Its name.
+        /// The figure's name.
         name: String,
-        /// Bytes per operation.
+        /// The number of bytes per operation.
         size: usize,
         /// The reason.
         reason: String,
@@ -120,7 +123,7 @@ pub enum Event {
 /// The reason why there are no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no figure of this name.
+    /// There is no figure with a requested name.
     #[error(transparent)]
     Unknown(#[from] UnknownFigure),
     /// This process cannot measure.
@@ -129,22 +132,23 @@ pub enum RunError {
     /// A job could not be started.
     #[error("starting the ranks: {0}")]
     Launch(#[from] conduit_run::Error),
-    /// A job failed; the output of its ranks was written to standard error.
+    /// A job failed. The output of its ranks was written to standard error.
     #[error("the job of {ranks} ranks failed: {how}")]
     Failed {
-        /// Its ranks.
+        /// The number of the job's ranks.
         ranks: usize,
         /// How the job ended.
         how: How,
     },
 }
 
-/// Measures the figures requested in `options`, in jobs of this same program, whose `main` must
-/// start with [`rank_main`]. Reports every step to `progress` as it happens. The ranks' standard
-/// error, and standard output that is not for this function, goes to standard error.
+/// Measures the figures requested in `options`, in jobs whose ranks run this same program. Its
+/// `main` must start with [`rank_main`]. Reports every step to `progress` as it happens. The ranks'
+/// standard error, and any standard output that is not meant for this function, goes to standard
+/// error.
 ///
 /// # Errors
-/// An unknown figure, or a job that cannot be started or fails.
+/// Fails if a figure is unknown, or if a job cannot be started or fails.
 pub fn run_all(
     options: &Options,
     mut progress: impl FnMut(&Event),
@@ -184,7 +188,8 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     let text = text.map_err(crate::Error::system("serialising"))?;
     let program = std::env::current_exe().map_err(crate::Error::system("current_exe"))?;
     let cores = Cores::allowed()?.first(cores);
-    // A rank's libportals has threads of its own, which run on the rank's core.
+    // Ranks over Portals 4 are bound to cores, so that the threads of a rank's libportals run on
+    // the rank's core.
     let bind = match order {
         Order::Portals4(_) => Bind::Core,
         _ => Bind::None,
@@ -198,19 +203,19 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
         .quiet(true)
         .output(
             move |rank, stream, line| match (stream, serde_json::from_slice(line)) {
-                // The receiver lives as long as the job.
+                // The result is ignored, because the receiver lives as long as the job.
                 (Stream::Stdout, Ok(word)) => drop(sender.send(word)),
                 _ => eprintln!("[{rank}] {}", String::from_utf8_lossy(line)),
             },
         );
     let outcome = thread::scope(|scope| {
-        // A separate thread, because its ranks inherit its cores; the caller's cores stay
-        // unchanged.
+        // A separate thread launches the ranks, which inherit its cores, so that the caller's cores
+        // are unchanged.
         let job = scope.spawn(move || -> Result<Outcome, RunError> {
             cores.confine()?;
             Ok(launch.run()?)
         });
-        // Ends when the job, and with it the sender, has ended.
+        // The loop ends when the job has ended, because the sender is dropped with it.
         words.iter().for_each(told);
         job.join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -224,8 +229,8 @@ pub(crate) fn run_ranks<T: DeserializeOwned + Send + 'static>(
     }
 }
 
-/// Runs ranks like [`run_ranks`], as [sides](as_side) in memory of this process, whose path is
-/// passed to `order`. Returns the report of rank 0.
+/// Runs ranks like [`run_ranks`], as [sides](as_side) that share memory of this process. The path
+/// of that memory is passed to `order`. Returns the reports of rank 0.
 pub(crate) fn run_sides<T: DeserializeOwned + Send + 'static>(
     ranks: usize,
     cores: usize,
@@ -239,8 +244,8 @@ pub(crate) fn run_sides<T: DeserializeOwned + Send + 'static>(
     Ok(told)
 }
 
-/// Joins the memory at this path as side `rank` of `ranks`, and reports the result of `measure` on
-/// rank 0.
+/// Joins the measurement in the shared memory at the path `memory` as side `rank` of `ranks`, and
+/// calls `measure`. Reports its results, which only rank 0 has.
 pub(crate) fn as_side<T: Serialize>(
     memory: &str,
     rank: usize,
@@ -253,7 +258,7 @@ pub(crate) fn as_side<T: Serialize>(
     for one in measured.with_context(|| format!("rank {rank}"))? {
         tell(&one)?;
     }
-    // No side leaves before all have finished.
+    // No side may leave before all sides have finished.
     Ok(side.meet()?)
 }
 

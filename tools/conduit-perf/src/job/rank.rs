@@ -1,4 +1,5 @@
-//! A rank of a measured job: this same program, started by [`super::run_all`].
+//! A rank of a measured job, which is this same program, started by [`super::run_all`] or by a
+//! launcher.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -33,17 +34,17 @@ pub(super) fn serve(order: &Order) -> anyhow::Result<()> {
 /// of a job.
 #[must_use]
 pub fn launched() -> bool {
-    // The variables of PMI-1.
+    // Launchers set these variables of PMI-1.
     std::env::var_os("PMI_RANK").is_some() && std::env::var_os("PMI_SIZE").is_some()
 }
 
-/// Measures `options`' figures as a rank of a job started by a launcher. Collective. If the job has
-/// two ranks or [`Options::pair`] is set, measures the figures for two ranks on two cores,
-/// otherwise those for many ranks. `progress` is called only on rank 0; rank 0 gets the figures,
-/// the others `None`.
+/// Measures the figures requested in `options` as a rank of a job started by a launcher.
+/// Collective. If the job has two ranks or [`Options::pair`] is set, measures the figures for two
+/// ranks on two cores, otherwise those for many ranks. On rank 0, calls `progress` and returns the
+/// figures; on the other ranks, returns `None`.
 ///
 /// # Errors
-/// An unknown figure, or an error that ends the job.
+/// Fails if a figure is unknown, or if an error ends the job.
 pub fn measure_here(
     options: &Options,
     mut progress: impl FnMut(&Event),
@@ -71,16 +72,16 @@ pub fn measure_here(
     Ok((rank == 0).then_some(figures))
 }
 
-/// Measures on all ranks, reports to rank 0's caller, and leaves the job.
+/// Measures on all ranks, reports with `tell` on rank 0, and leaves the job.
 fn measure(
     order: &Order,
     bench: Bench,
     tell: &mut dyn FnMut(Event) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // Read before the sides are placed, which changes it.
+    // The cores are queried here, before placing the sides changes them.
     let cores = Cores::allowed()?;
     let rank = bench.conduit.rank() as usize;
-    // In a pair of a larger job, the home rank is the last that takes part.
+    // If a pair of a larger job is measured, the home rank is the last rank that takes part.
     let ranks = bench.home as usize + 1;
     if rank >= ranks {
         return stand_by(bench);
@@ -93,7 +94,7 @@ fn measure(
                 tell(event)?;
             }
         }
-        // No side leaves before all have finished.
+        // No side may leave before all sides have finished.
         Ok(side.meet()?)
     };
     in_turn().with_context(|| format!("rank {rank}"))?;
@@ -105,7 +106,8 @@ fn measure(
     Ok(bench.conduit.finish()?)
 }
 
-/// Takes no part as a rank of the job: sleeps, so that the participating ranks have the cores.
+/// Lets a rank that takes no part in the measurement sleep, so that the participating ranks have
+/// the cores.
 fn stand_by(bench: Bench) -> anyhow::Result<()> {
     const NAP: Duration = Duration::from_millis(10);
     while bench.seen.answers.load(Relaxed) == 0 {
@@ -115,7 +117,7 @@ fn stand_by(bench: Bench) -> anyhow::Result<()> {
     Ok(bench.conduit.finish()?)
 }
 
-/// Measures one figure; rank 0 has something to report.
+/// Measures one figure. Returns the event to report on rank 0.
 fn one(
     order: &Order,
     bench: &Bench,
@@ -135,7 +137,7 @@ fn one(
             "the settings do not allow messages of this size, or the figure needs all ranks of the job",
         ));
     };
-    // Ranks bound by a launcher see different cores.
+    // The sides decide together, because ranks that a launcher has bound may use different cores.
     let fits = side.fits(comparison.limit.placement);
     if side.agree(u64::from(fits))? == 0 {
         return Ok(left_out(

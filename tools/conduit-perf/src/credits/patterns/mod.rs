@@ -1,12 +1,12 @@
-//! Do credits move where they are needed? Jobs whose ranks send in changing patterns, deliberately
-//! with few credits: with dynamic credits, with the same credits distributed once, and without flow
-//! control, alternately.
+//! A measurement of whether credits move where they are needed. Ranks send in changing patterns,
+//! deliberately with few credits. Jobs with dynamic credits, with the same number of static
+//! credits, and without flow control alternate.
 //!
 //! There are more ranks than cores, so a job's speed depends on which ranks share one. Each rank is
-//! therefore pinned to a core, the same in all jobs; if the system places the ranks, two jobs of
-//! the same kind differ by up to a factor of two. The remaining difference is a tenth. A job is
-//! compared with the one without flow control of the same round, and the result is the median of
-//! many rounds.
+//! therefore pinned to a core, which is the same in all jobs. If the system places the ranks, two
+//! jobs of the same kind differ by a factor of up to two; with pinned ranks, they differ by about a
+//! tenth. A job is compared with the one without flow control of the same round, and the result is
+//! the median of many rounds.
 
 mod pattern;
 mod rank;
@@ -24,7 +24,7 @@ use super::{Policy, Ratios, job};
 use crate::job::Order;
 use crate::report;
 
-/// The minimum fraction of the speed without flow control that is acceptable.
+/// The smallest acceptable fraction of the speed without flow control.
 const LEAST: f64 = 0.9;
 
 /// The parameters of the measurement.
@@ -75,7 +75,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Returns how often the jobs are run: the more ranks share a core, the more jobs differ.
+    /// Returns the number of rounds. It grows with the number of ranks, because jobs differ more if
+    /// more ranks share a core.
     fn rounds(&self, ranks: u32) -> u32 {
         self.rounds.unwrap_or(9 * ranks)
     }
@@ -96,7 +97,7 @@ struct Figure {
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job fails.
+/// Fails if a job fails.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let kinds: Vec<(Pattern, u32)> = options
         .patterns
@@ -135,7 +136,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                 ranks,
                 policy,
                 ratios: Ratios::of(ratios),
-                // The first round has a job of each kind.
+                // The list has an element, because the first round has a job of each kind.
                 found: found.get(found.len() / 2).copied().unwrap_or_default(),
             });
         }
@@ -157,7 +158,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
 }
 
 /// Returns the jobs of a round in their order, which alternates so that no kind is always first.
-/// Static credits, whose results have no threshold, have a job in every fourth round.
+/// Static credits have a job only in every fourth round, because their results are not checked
+/// against a threshold.
 fn round(at: u32) -> Vec<Policy> {
     let mut jobs = vec![Policy::Unlimited, Policy::Dynamic];
     if at.is_multiple_of(4) {
@@ -207,7 +209,7 @@ fn table(figures: &[Figure]) -> Table {
     report::table(head, rows)
 }
 
-/// Formats the values while credits may move and afterwards.
+/// Formats two values: the one while credits may move, and the one in the measured steps.
 fn pair([first, then]: [f64; 2]) -> String {
     format!("{first:.1} {then:6.1}")
 }
@@ -234,7 +236,7 @@ fn pattern_job(
     });
     let settings = [
         ("CONDUIT_CHUNK", "1K".to_owned()),
-        // Small, so that rounding the credits up to whole buffers adds little.
+        // Buffers are small, so that rounding up to whole buffers adds few credits.
         ("CONDUIT_REQUEST_BUFFER", "8K".to_owned()),
         ("GASNET_PORTAL_MAX_CRED_PER_NODE", "640".to_owned()),
         ("GASNET_PORTAL_CRED_PER_NODE", options.credits.to_string()),

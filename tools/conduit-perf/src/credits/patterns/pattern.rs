@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub enum Pattern {
     /// Each rank sends to two later ranks, separated by a gap that grows with the rotation.
     Chain,
-    /// Even ranks send to one odd rank each; odd ranks only poll.
+    /// Each even rank sends to one odd rank, and odd ranks only poll.
     Oddpoll,
     /// Two ranks send to each other.
     Pairs,
@@ -25,8 +25,8 @@ impl Pattern {
             }
             Pattern::Oddpoll if rank % 2 == 1 => Vec::new(),
             Pattern::Oddpoll => vec![(rank + 1 + 2 * rotation) % ranks],
-            // Pairing ranks with the same sum modulo an odd number leaves one unpaired; the last
-            // rank pairs with that one.
+            // All ranks but the last are paired so that each pair has the same sum modulo an odd
+            // number. That leaves one rank unpaired, which is paired with the last rank.
             Pattern::Pairs => {
                 let odd = ranks - 1;
                 let sum = rotation % odd;
@@ -45,7 +45,7 @@ impl Pattern {
         partners
     }
 
-    /// Returns how many ranks send to `rank`.
+    /// Returns the number of ranks that send to `rank`.
     pub fn senders(self, rank: u32, ranks: u32, rotation: u32) -> u64 {
         let aims = |from: &u32| self.partners(*from, ranks, rotation).contains(&rank);
         (0..ranks).filter(aims).count() as u64

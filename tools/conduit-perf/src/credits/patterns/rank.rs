@@ -18,10 +18,10 @@ pub(crate) struct Work {
     pub(super) pattern: Pattern,
     pub(super) policy: Policy,
     pub(super) rotations: u32,
-    /// Steps in which the credits have time to move; then come `measured` steps that are measured.
+    /// The number of steps in which the credits have time to move. The measured steps follow.
     pub(super) warm: u32,
     pub(super) measured: u32,
-    /// Full mediums to each partner in a step.
+    /// The number of full mediums to each partner in a step.
     pub(super) messages: u32,
     /// Whether each rank is pinned to one core.
     pub(super) pinned: bool,
@@ -30,40 +30,43 @@ pub(crate) struct Work {
 /// The result of a job.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Found {
-    /// Mediums per second of all ranks together, in the median of the measured steps.
+    /// The number of mediums per second of all ranks together, as the median of the measured steps.
     pub(super) rate: f64,
-    /// The same in the first steps of the rotations.
+    /// The number of mediums per second of all ranks together, as the median of the rotations'
+    /// first steps.
     pub(super) first_rate: f64,
-    /// Credits that a rank has lent to a peer that sends to it, on average at the ends of
-    /// rotations; `None` without flow control.
+    /// The average number of credits that a rank has lent to a peer that sends to it, at the ends
+    /// of rotations. It is `None` without flow control.
     pub(super) active: Option<f64>,
-    /// The same for a peer that does not send to it.
+    /// The average number of credits lent to a peer that does not send to the rank.
     pub(super) idle: Option<f64>,
-    /// Stalls per 1,000 requests while credits may move, and in the measured steps.
+    /// The number of stalls per 1,000 requests while credits may move, and in the measured steps.
     pub(super) stalls: [f64; 2],
-    /// Credits revoked per 1,000 requests, likewise.
+    /// The number of credits revoked per 1,000 requests while credits may move, and in the measured
+    /// steps.
     pub(super) revoked: [f64; 2],
 }
 
-/// One rank's counts, sent to rank 0: credits lent to peers that send to it and their number, the
-/// same for the other peers; stalls and revoked credits in the steps until the credits have moved,
-/// and in the measured steps.
+/// One rank's counts, which it sends to rank 0. They are the number of credits lent to peers that
+/// send to the rank and the number of these peers; the same two numbers for the other peers; the
+/// numbers of stalls and of revoked credits while credits may move; and these two numbers in the
+/// measured steps.
 type Counts = (u32, u32, u32, u32, u32, u32, u32, u32);
 
-/// Runs the pattern; rank 0 reports the result.
+/// Runs a rank of the pattern. Rank 0 reports the result.
 pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::new();
     let received = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&received);
     let medium = handlers.medium(move |_, (), _: &[u8]| {
-        // Only one thread runs handlers, so the addition need not be locked.
+        // The addition need not be locked, because only one thread runs handlers.
         seen.store(seen.load(Relaxed) + 1, Relaxed);
     });
     let sums = Arc::new(std::sync::Mutex::new((0, [0u64; 8])));
     let collected = Arc::clone(&sums);
     let report = handlers.short(move |_, (a, b, c, d, e, f, g, h): Counts| {
-        // No code panics while it holds the lock.
+        // The lock is never poisoned, because no code panics while it holds the lock.
         if let Ok(mut sums) = collected.lock() {
             sums.0 += 1;
             for (sum, value) in sums.1.iter_mut().zip([a, b, c, d, e, f, g, h]) {
@@ -167,7 +170,7 @@ pub(crate) fn run(work: &Work) -> anyhow::Result<()> {
     })
 }
 
-/// Returns the stalls and the revoked credits so far, of all peers.
+/// Returns the numbers of stalls and of revoked credits so far, summed over all peers.
 fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
     let mut sums = (0, 0);
     for peer in 0..conduit.size() {
@@ -177,7 +180,7 @@ fn counts(conduit: &conduit::Conduit) -> conduit::Result<(u64, u64)> {
     Ok(sums)
 }
 
-/// Adds the counts since `before` and updates `before`.
+/// Adds the counts since `before` to `sums`, and updates `before`.
 fn add(
     sums: &mut (u64, u64),
     before: &mut (u64, u64),
