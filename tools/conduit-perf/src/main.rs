@@ -1,4 +1,5 @@
-//! Measures Conduit relative to this machine's limits; see `conduit-perf --help`.
+//! The program `conduit-perf`, which measures Conduit relative to this machine's limits; see
+//! `conduit-perf --help`.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! A mapping of anonymous shared memory for measurements whose sides have no segment in common.
-//! Another process receives its path, another thread a reference.
+//! A mapping of anonymous shared memory, for measurements whose sides have no segment in common.
+//! Sides in other processes open it by its path; sides in other threads get a reference.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,18 +20,18 @@ pub struct Mapping {
     memory: File,
 }
 
-// SAFETY: the mapping is only memory; it is accessed through `SharedArea`, whose users order their
-// accesses.
+// SAFETY: the mapping is memory that is not tied to a thread. It is accessed through `SharedArea`,
+// whose users must order their accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: users of `SharedArea` order their accesses; a shared reference gives no more access than
-// an owned one.
+// SAFETY: a shared reference gives access to the memory only through `SharedArea`, whose users must
+// order their accesses.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Creates `len` zero bytes and maps them.
     ///
     /// # Errors
-    /// The system refuses the memory.
+    /// Fails if the system refuses the memory.
     pub fn anonymous(len: usize) -> Result<Self, Error> {
         let fd = rustix::fs::memfd_create("conduit-perf", MemfdFlags::CLOEXEC)
             .map_err(Error::system("memfd_create"))?;
@@ -42,7 +42,7 @@ impl Mapping {
     /// Maps the memory that another process created, by its [path](Self::path).
     ///
     /// # Errors
-    /// There is no such file, it has no length, or it cannot be mapped.
+    /// Fails if the file does not exist, is empty, or cannot be mapped.
     pub fn open(path: &str) -> Result<Self, Error> {
         let memory = File::options().read(true).write(true).open(path);
         let memory = memory.map_err(Error::system("opening the shared memory"))?;
@@ -84,18 +84,20 @@ impl Mapping {
     /// Returns the whole mapping as an area.
     ///
     /// # Errors
-    /// The mapping is too small for an area.
+    /// Fails if the mapping is too small for an area.
     pub fn area(&self) -> Result<SharedArea<'_>, Error> {
-        // SAFETY: the mapping lives as long as the borrow, was zeroed by the system, and can be
-        // accessed only through this `Mapping` or its file.
+        // SAFETY: the bytes stay mapped for as long as `self` is borrowed. The system zeroed them,
+        // and only the sides access them, because they can be reached only through this `Mapping`
+        // or its file.
         unsafe { SharedArea::new(self.base, self.len) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: `base` and `len` are the mapping made in `map`, and areas borrow from `self`, so
-        // none is left. An error can only mean that the mapping is already gone.
+        // SAFETY: `base` and `len` are those of the mapping that `map` made. No area is left,
+        // because areas borrow from `self`. An error can only mean that the mapping is already
+        // gone, so it is ignored.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

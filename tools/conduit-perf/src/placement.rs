@@ -5,15 +5,16 @@ use serde::Serialize;
 
 use crate::Error;
 
-/// Where the sides of a measurement run.
+/// The distribution of a measurement's sides over cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// Each side on its own core.
+    /// Each side runs on a core of its own.
     Apart,
-    /// All sides on one core.
+    /// All sides run on one core.
     OneCore,
-    /// Sides distributed over the cores, several on each if there are more sides than cores.
+    /// The sides are dealt out to the cores. Cores get several sides each if there are more sides
+    /// than cores.
     Dealt,
 }
 
@@ -22,10 +23,10 @@ pub enum Placement {
 pub struct Cores(Vec<usize>);
 
 impl Cores {
-    /// Queries the system.
+    /// Queries the cores that the calling thread may use.
     ///
     /// # Errors
-    /// The query fails.
+    /// Fails if the query fails.
     pub fn allowed() -> Result<Self, Error> {
         let set = sched_getaffinity(None).map_err(Error::system("sched_getaffinity"))?;
         Ok(Self(
@@ -51,7 +52,7 @@ impl Cores {
     /// Returns the core for side `rank` of `sides`.
     ///
     /// # Errors
-    /// [`Placement::Apart`] with more sides than cores.
+    /// Returns [`Error::TooFewCores`] for [`Placement::Apart`] with more sides than cores.
     pub fn core(&self, placement: Placement, rank: usize, sides: usize) -> Result<usize, Error> {
         let cores = self.count();
         let index = match placement {
@@ -68,7 +69,7 @@ impl Cores {
     /// Restricts the calling thread, and the processes it starts, to these cores.
     ///
     /// # Errors
-    /// The system refuses.
+    /// Fails if the system refuses.
     pub fn confine(&self) -> Result<(), Error> {
         let mut set = CpuSet::new();
         for &core in &self.0 {
@@ -80,7 +81,7 @@ impl Cores {
     /// Pins the calling thread to one core.
     ///
     /// # Errors
-    /// The system refuses the core.
+    /// Fails if the system refuses the core.
     pub fn pin(&self, core: usize) -> Result<(), Error> {
         Self(vec![core]).confine()
     }

@@ -1,21 +1,21 @@
-//! Combines the results of several jobs.
+//! The combination of the results of several jobs.
 //!
-//! Two connections between the same two processes differ for as long as they last, and by more than
-//! the rounds of one of them. The result is therefore one ratio per job, whose connections are new,
-//! and the spread of these ratios.
+//! Two connections between the same two processes differ in speed for as long as they last, and by
+//! more than the rounds of one connection do. Every job has new connections, so each job gives one
+//! ratio. The result consists of the median and the spread of these ratios.
 
 use crate::alternate::{median, median_deviation};
 use crate::figure::Figure;
 
-/// A figure of several jobs: that of the median job.
+/// A figure that several jobs have measured. The value is that of the job with the median ratio.
 pub(crate) struct Pooled {
     pub(crate) figure: Figure,
-    /// The median of all jobs' ratios lies between these with a probability of at least [`SURE`];
-    /// `None` if there are too few jobs.
+    /// The bounds between which the true median ratio lies with a probability of at least [`SURE`],
+    /// or `None` if there are too few jobs.
     pub(crate) between: Option<(f64, f64)>,
 }
 
-/// See [`Pooled::between`].
+/// The probability for [`Pooled::between`].
 const SURE: f64 = 0.95;
 
 /// Pools jobs that have the same figures in the same order.
@@ -40,13 +40,14 @@ pub(crate) fn pool(jobs: Vec<Vec<Figure>>) -> Vec<Pooled> {
     std::iter::from_fn(next).collect()
 }
 
-/// Returns how many of `count` sorted values can be left out at each end such that the median of
-/// their distribution lies between the others with probability [`SURE`]. The median is above or
-/// below each value with equal probability. Returns `None` if the probability is not reached even
-/// with all values.
+/// Returns the largest number of values that can be left out at each end of `count` sorted values
+/// so that the median of their distribution lies between the remaining values with at least the
+/// probability [`SURE`]. (The median is above or below each value with equal probability.) Returns
+/// `None` if the probability is not reached even if no value is left out.
 fn outermost(count: usize) -> Option<usize> {
     let mut outside = None;
-    // The probability that at most this many values lie on one side.
+    // `tail` is the probability that at most `left_out` values lie on one given side of the median,
+    // and `exactly` is the probability of exactly that many.
     let (mut tail, mut exactly) = (0.0, 0.5_f64.powi(i32::try_from(count).ok()?));
     for left_out in 0..count / 2 {
         tail += exactly;

@@ -1,4 +1,4 @@
-//! The output of results: a table and a summary, one JSON object per line, or a record.
+//! The output of results, which is a table and a summary, one JSON object per line, or a record.
 
 use std::io::{self, Write};
 
@@ -23,10 +23,10 @@ pub struct Format {
 }
 
 impl Format {
-    /// Prints figures as JSON, or their table: alone as a record, else with a text below it.
+    /// Prints the figures as JSON, the table as a record, or the table with the text `below` it.
     ///
     /// # Errors
-    /// Standard output cannot be written, or the record's origin cannot be determined.
+    /// Fails if standard output cannot be written, or if the record's origin cannot be determined.
     pub(crate) fn print<T: Serialize>(
         self,
         figures: &[T],
@@ -45,7 +45,7 @@ impl Format {
 /// Writes one JSON object per line.
 ///
 /// # Errors
-/// Writing to `out` fails.
+/// Fails if writing to `out` fails.
 pub fn json_lines<T: Serialize>(out: &mut impl Write, items: &[T]) -> io::Result<()> {
     for item in items {
         serde_json::to_writer(&mut *out, item)?;
@@ -106,16 +106,16 @@ pub fn readings(readings: &[Reading]) -> Table {
 /// The numbers of figures by verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Figures within their target.
+    /// The number of figures within their target.
     pub within: usize,
-    /// Figures outside their target.
+    /// The number of figures outside their target.
     pub outside: usize,
-    /// Figures without a verdict because their limit changed in every round.
+    /// The number of figures without a result, because their limit changed in every round.
     pub unsettled: usize,
 }
 
 impl Summary {
-    /// Counts verdicts; figures without a target do not count.
+    /// Counts the verdicts of figures. Figures without a target have none.
     #[must_use]
     pub fn of(figures: &[Figure]) -> Self {
         let mut summary = Self::default();
@@ -155,7 +155,7 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Creates a table. Columns of numbers, even with text after them, are right-aligned.
+/// Creates a table. Columns of numbers are right-aligned, even if text follows the numbers.
 pub(crate) fn table<const N: usize>(
     head: [&str; N],
     rows: impl Iterator<Item = [String; N]>,
@@ -191,7 +191,8 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Formats a size in bytes with the binary prefix that divides it; 0 becomes an empty string.
+/// Formats a size in bytes with the largest binary prefix that divides it. 0 becomes an empty
+/// string.
 pub(crate) fn bytes(size: usize) -> String {
     match size {
         0 => String::new(),

@@ -1,4 +1,4 @@
-//! The selection of figures by the user, and their output.
+//! The options with which users select figures, and the output of these figures.
 
 use std::io::{self, Write};
 
@@ -35,8 +35,8 @@ pub struct Judged {
 }
 
 impl Choice {
-    /// Checks the requested names. Returns `false` if only a list of names is requested, which it
-    /// prints.
+    /// Checks the requested names. If only a list of the known names is requested, prints it and
+    /// returns `false`.
     pub(crate) fn measures<'n>(
         &self,
         known: impl IntoIterator<Item = &'n str>,
@@ -70,8 +70,8 @@ impl Judged {
         Ok(!self.check || (summary.all_within() && left_out == 0))
     }
 
-    /// Prints figures like [`judge`](Self::judge) where `wanted` figures were requested and only a
-    /// lack of cores is a reason for fewer.
+    /// Prints figures like [`judge`](Self::judge), given that `wanted` figures were requested. If
+    /// there are fewer figures, the only possible reason is a lack of cores.
     pub(crate) fn judge_of(&self, figures: &[Figure], wanted: usize) -> io::Result<bool> {
         let left_out = wanted.saturating_sub(figures.len());
         if left_out > 0 {
@@ -91,8 +91,8 @@ pub struct UnknownFigure {
     pub known: String,
 }
 
-/// Returns whether `asked` refers to the figure `name`: its name, or the beginning of it up to a
-/// `-`.
+/// Returns whether `asked` refers to the figure `name`. It does if it is that name, or a beginning
+/// of it that ends before a `-`.
 #[must_use]
 pub fn means(asked: &str, name: &str) -> bool {
     name.strip_prefix(asked)
@@ -102,7 +102,7 @@ pub fn means(asked: &str, name: &str) -> bool {
 /// Checks that every requested name matches at least one of `known`.
 ///
 /// # Errors
-/// The first name without a match.
+/// Returns an error with the first name that has no match.
 pub fn check<'n>(
     asked: &[String],
     known: impl IntoIterator<Item = &'n str>,
@@ -121,7 +121,7 @@ pub fn check<'n>(
     }
 }
 
-/// Returns whether the figure `name` was requested; all are if none is named.
+/// Returns whether the figure `name` was requested. If no name is given, all figures are requested.
 #[must_use]
 pub fn wanted(asked: &[String], name: &str) -> bool {
     asked.is_empty() || asked.iter().any(|asked| means(asked, name))

@@ -1,10 +1,10 @@
-//! One side of a measurement: a process (or thread) that works in the shared area together with the
-//! others.
+//! One side of a measurement, which is a process (or thread) that works in the shared area together
+//! with the other sides.
 //!
 //! The sides keep step through a control block at the start of the area: they [meet](Side::meet),
 //! side 0 distributes decisions to the others ([agree](Side::agree)), and a side with an error
-//! notifies all ([abort](Side::abort)). No wait lasts forever: every wait limits the time without
-//! progress.
+//! notifies the others ([abort](Side::abort)). No wait lasts forever, because each has a time
+//! limit.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,12 +16,12 @@ use crate::placement::{Cores, Placement};
 
 const MAGIC: u64 = u64::from_be_bytes(*b"CndtPrf1");
 
-/// Iterations of a wait between two checks of the clock: about a millisecond of spinning, less than
-/// one of yielding.
+/// The number of iterations between two checks of the clock in a spinning wait, which take about a
+/// millisecond.
 const SPINS_PER_CHECK: u32 = 1 << 20;
 const YIELDS_PER_CHECK: u32 = 1 << 10;
 
-/// The default time that a side waits for another.
+/// The default time for which a side waits for another side.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 #[repr(C, align(256))]
@@ -31,20 +31,22 @@ struct Line(AtomicU64);
 struct Control {
     magic: Line,
     sides: Line,
-    /// Sides that have joined.
+    /// The number of sides that have joined.
     joined: Line,
-    /// Arrivals at meeting points since the start; meeting `n` is over at `n * sides`.
+    /// The number of arrivals at meetings since the start. Meeting number `n`, from 1, is over when
+    /// it reaches `n * sides`.
     arrivals: Line,
-    /// 0, or 1 + the side that ended the measurement.
+    /// 0, or the number of the side that ended the measurement plus 1.
     aborted: Line,
-    /// The last value of side 0, by the meeting's parity.
+    /// The values that side 0 distributed in the last two meetings, by the parity of the meeting's
+    /// number.
     said: [Line; 2],
 }
 
 const _: () = assert!(size_of::<Control>() <= CONTROL_BYTES);
 const _: () = assert!(align_of::<Control>() <= crate::area::LINE_SPACING);
 
-/// How a side waits for a packet.
+/// The way in which a side waits for a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// The side polls.
@@ -61,18 +63,20 @@ pub struct Side<'a> {
     rank: usize,
     sides: usize,
     patience: Duration,
-    /// Meetings so far. Every side takes part in every meeting, so this number is the same on all
-    /// sides.
+    /// The number of meetings so far. Every side takes part in every meeting, so the number is the
+    /// same on all sides.
     meetings: Cell<u64>,
     /// Whether sides share cores, so that waits must yield.
     crowded: Cell<bool>,
 }
 
 impl<'a> Side<'a> {
-    /// Joins the measurement in `area` as side `rank` of `sides` and waits until all have joined.
+    /// Joins the measurement in `area` as side `rank` of `sides`, and waits until all sides have
+    /// joined.
     ///
     /// # Errors
-    /// The area holds another measurement, or not all sides join within `patience`.
+    /// Fails if the area belongs to a different measurement, or if some side does not join within
+    /// `patience`.
     pub fn join(
         area: SharedArea<'a>,
         cores: Cores,
@@ -87,7 +91,7 @@ impl<'a> Side<'a> {
             sides,
             patience,
             meetings: Cell::new(0),
-            // The placement of the others is unknown until they are placed.
+            // Until the sides are placed, they are assumed to share cores.
             crowded: Cell::new(true),
         };
         let control = side.control();
@@ -109,7 +113,7 @@ impl<'a> Side<'a> {
         Ok(side)
     }
 
-    /// Returns this side's number; side 0 measures and decides.
+    /// Returns this side's number. Side 0 measures and decides.
     #[must_use]
     pub fn rank(&self) -> usize {
         self.rank
@@ -136,7 +140,7 @@ impl<'a> Side<'a> {
     /// Moves all sides to their cores. Collective.
     ///
     /// # Errors
-    /// There are too few cores, the system refuses, or another side does not arrive.
+    /// Fails if there are too few cores, if the system refuses, or if another side does not arrive.
     pub fn place(&self, placement: Placement) -> Result<(), Error> {
         self.cores
             .core(placement, self.rank, self.sides)
@@ -146,30 +150,31 @@ impl<'a> Side<'a> {
         self.meet()
     }
 
-    /// Waits until every side has called this as often as this one. Writes of a side before the
-    /// call are visible to all sides after it.
+    /// Waits until every side has called this method as often as this side has. Everything that a
+    /// side writes before the call is visible to all sides after the call.
     ///
     /// # Errors
-    /// A side does not arrive in time or has aborted.
+    /// Fails if a side does not arrive in time or has aborted.
     pub fn meet(&self) -> Result<(), Error> {
         let meeting = self.meetings.get() + 1;
         self.meetings.set(meeting);
         let arrivals = &self.control().arrivals.0;
         let all = meeting * self.sides as u64;
-        // SYNC POINT: the release half publishes this side's writes, the acquire loads below read
-        // the others'; the additions of all sides form one release sequence.
+        // SYNC POINT: the release half of the addition publishes this side's writes. The acquire
+        // load below makes the writes of all sides visible, because their additions form one
+        // release sequence.
         arrivals.fetch_add(1, AcqRel);
         self.wait("the other sides", || arrivals.load(Acquire) >= all)
     }
 
-    /// Distributes `value` of side 0 to all sides and returns it; the other sides' argument is
-    /// ignored.
+    /// Distributes side 0's `value` to all sides, and returns it. The argument is ignored on the
+    /// other sides.
     ///
     /// # Errors
-    /// The same as for [`Self::meet`].
+    /// Same as [`Self::meet`].
     pub fn agree(&self, value: u64) -> Result<u64, Error> {
-        // Two words alternate: side 0 can write a word again only after the next meeting, and every
-        // side has read this one before it arrives there.
+        // Two words alternate. Side 0 writes the same word again only after the next meeting, and
+        // every side has read the word before it arrives at that meeting.
         let word = &self.control().said[(self.meetings.get() & 1) as usize].0;
         if self.rank == 0 {
             word.store(value, Relaxed);
@@ -178,7 +183,7 @@ impl<'a> Side<'a> {
         Ok(word.load(Relaxed))
     }
 
-    /// Ends the measurement on all sides; their waits return [`Error::Aborted`].
+    /// Ends the measurement on all sides. Their waits return [`Error::Aborted`].
     pub fn abort(&self) {
         let code = self.rank as u64 + 1;
         let _ = self
@@ -188,10 +193,12 @@ impl<'a> Side<'a> {
             .compare_exchange(0, code, AcqRel, Acquire);
     }
 
-    /// Waits for `done`, spinning if each side has its own core and yielding otherwise.
+    /// Waits until `done` returns `true`. Spins if each side has a core of its own, and yields
+    /// otherwise.
     ///
     /// # Errors
-    /// `done` is not reached within this side's patience, or a side has aborted.
+    /// Fails if `done` does not return `true` within this side's patience, or if a side has
+    /// aborted.
     #[inline]
     pub fn wait(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         if self.crowded.get() {
@@ -201,19 +208,20 @@ impl<'a> Side<'a> {
         }
     }
 
-    /// Spins until `done`, without a pause, to see a change as early as possible.
+    /// Spins until `done` returns `true`. There is no pause instruction, so that a change is seen
+    /// as early as possible.
     ///
     /// # Errors
-    /// The same as for [`Self::wait`].
+    /// Same as [`Self::wait`].
     #[inline(always)]
     pub fn spin_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         self.until(what, done, || {}, SPINS_PER_CHECK)
     }
 
-    /// Yields the core until `done`.
+    /// Yields the core until `done` returns `true`.
     ///
     /// # Errors
-    /// The same as for [`Self::wait`].
+    /// Same as [`Self::wait`].
     #[inline(always)]
     pub fn yield_until(&self, what: &'static str, done: impl FnMut() -> bool) -> Result<(), Error> {
         self.until(what, done, std::thread::yield_now, YIELDS_PER_CHECK)
@@ -240,11 +248,11 @@ impl<'a> Side<'a> {
         Ok(())
     }
 
-    /// Checks the clock and the other sides during a wait. `since` is the time of the wait's first
-    /// check.
+    /// Checks during a wait whether its time is up or a side has aborted. `since` is the time of
+    /// the wait's first check.
     ///
     /// # Errors
-    /// The same as for [`Self::wait`].
+    /// Same as [`Self::wait`].
     #[cold]
     pub fn check(&self, what: &'static str, since: &mut Option<Instant>) -> Result<(), Error> {
         match self.control().aborted.0.load(Acquire) {
@@ -267,9 +275,9 @@ impl<'a> Side<'a> {
     }
 
     fn control(&self) -> &Control {
-        // SAFETY: the area starts with `CONTROL_BYTES` bytes for this, aligned to `LINE_SPACING`; a
-        // control block consists only of atomics, for which any bytes are valid; the area outlives
-        // `self`.
+        // SAFETY: the area starts with `CONTROL_BYTES` bytes for the control block, which are
+        // aligned to `LINE_SPACING` bytes. The block consists only of atomics, for which any bytes
+        // are valid, and the area outlives `self`.
         unsafe { self.area.control().cast::<Control>().as_ref() }
     }
 }
@@ -333,7 +341,7 @@ mod tests {
         ));
 
         let foreign = Mapping::anonymous(AREA_BYTES).expect("mapping");
-        // SAFETY: these are the first bytes of a fresh mapping without other users.
+        // SAFETY: the eight bytes are the first ones of a fresh mapping, which has no other users.
         unsafe { foreign.base().write_bytes(7, 8) };
         assert!(matches!(side_of(&foreign, 0, 1), Err(Error::AreaNotZeroed)));
     }

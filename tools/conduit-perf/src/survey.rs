@@ -1,5 +1,5 @@
-//! A survey of the limits alone: measures every limit in turn, several times, so that each is seen
-//! in the different states of the machine.
+//! A survey, which measures the limits without figures. Every limit is measured in turn, several
+//! times, so that each is seen in different states of the machine.
 
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
@@ -22,28 +22,28 @@ pub(crate) struct Order {
     memory: String,
 }
 
-/// A reading of a limit alone, over several rounds.
+/// The result of measuring a limit without a figure, over several rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// The limit.
+    /// The limit's name.
     pub name: String,
-    /// Bytes per operation; 0 if no bytes are carried.
+    /// The number of bytes per operation, or 0 if no bytes are carried.
     pub size: usize,
-    /// Sides that took part.
+    /// The number of sides that took part.
     pub ranks: usize,
-    /// The median.
+    /// The median of the rounds.
     pub value: f64,
     /// The unit of the numbers.
     pub unit: Unit,
-    /// The fastest round.
+    /// The value in the fastest round.
     pub best: f64,
-    /// The slowest round.
+    /// The value in the slowest round.
     pub worst: f64,
     /// The number of rounds.
     pub rounds: usize,
 }
 
-/// Returns the requested limits with `sides` processes.
+/// Returns the requested limits for `sides` processes.
 fn limits(sides: usize, figures: &[String]) -> Vec<Limit> {
     let mut limits = catalogue(sides);
     limits.retain(|limit| select::wanted(figures, limit.name));
@@ -53,7 +53,7 @@ fn limits(sides: usize, figures: &[String]) -> Vec<Limit> {
 /// Measures the requested limits with `sides` processes.
 ///
 /// # Errors
-/// One of the processes fails.
+/// Fails if one of the processes fails.
 pub(crate) fn measure(choice: &Choice, sides: usize) -> anyhow::Result<Vec<Reading>> {
     let asked = limits(sides, &choice.figures).len();
     if asked == 0 {
@@ -75,7 +75,8 @@ pub(crate) fn measure(choice: &Choice, sides: usize) -> anyhow::Result<Vec<Readi
     Ok(readings)
 }
 
-/// Runs one of the processes. They are ranks only to the launcher: nothing of Conduit runs in them.
+/// Runs one of the processes. They are ranks only to the launcher, because Conduit itself does not
+/// run in them.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     let rank = std::env::var("PMI_RANK").context("PMI_RANK")?.parse()?;
     let mut limits = limits(order.sides, &order.figures);
@@ -84,11 +85,12 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     })
 }
 
-/// Reads all `limits` as often as `plan` has good rounds. Collective. Side 0 gets the readings, the
-/// others nothing. Limits that need more cores than available are removed from the list.
+/// Reads all `limits` as often as `plan` has good rounds. Collective. Returns the readings on side
+/// 0, and an empty list on the others. Limits that need more cores than are available are removed
+/// from `limits`.
 ///
 /// # Errors
-/// An error on any side ends the survey on all sides.
+/// Fails on all sides if an error occurs on any side.
 pub fn survey(side: &Side<'_>, limits: &mut Vec<Limit>, plan: Plan) -> Result<Vec<Reading>, Error> {
     limits.retain(|limit| side.fits(limit.placement));
     let mut runs = Vec::with_capacity(limits.len());
@@ -115,7 +117,7 @@ pub fn survey(side: &Side<'_>, limits: &mut Vec<Limit>, plan: Plan) -> Result<Ve
         .collect())
 }
 
-/// Summarises a limit's readings, in seconds per operation; returns `None` without readings.
+/// Summarises the times of a limit, in seconds per operation. Returns `None` if there are none.
 fn summarize(limit: &Limit, ranks: usize, times: &[f64]) -> Option<Reading> {
     let value = |seconds: f64| limit.unit.value(seconds, limit.size);
     Some(Reading {

@@ -1,4 +1,4 @@
-//! Sides as threads, for the unit tests.
+//! Sides that run as threads, for the unit tests.
 
 use crate::Error;
 use crate::area::AREA_BYTES;
@@ -6,7 +6,7 @@ use crate::mapping::Mapping;
 use crate::placement::Cores;
 use crate::side::{PATIENCE, Side};
 
-/// Joins `mapping` as a side that is not pinned and assumes a machine with one core.
+/// Joins the measurement in `mapping` as a side that assumes a machine with one core.
 pub(crate) fn side_of(mapping: &Mapping, rank: usize, sides: usize) -> Result<Side<'_>, Error> {
     Side::join(
         mapping.area()?,
@@ -17,7 +17,8 @@ pub(crate) fn side_of(mapping: &Mapping, rank: usize, sides: usize) -> Result<Si
     )
 }
 
-/// Runs `body` on each of `sides` threads over one fresh area and returns the results.
+/// Runs `body` on `sides` threads, each of which is a side in the same fresh area. Returns the
+/// results.
 pub(crate) fn in_threads<T: Send>(sides: usize, body: impl Fn(&Side<'_>) -> T + Sync) -> Vec<T> {
     let mapping = Mapping::anonymous(AREA_BYTES).expect("mapping");
     std::thread::scope(|scope| {

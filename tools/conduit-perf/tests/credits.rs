@@ -1,10 +1,10 @@
-//! The program's jobs with scarce credits and with pairs of flow controls. The tests count credits
-//! and stalls and assert no times.
+//! Tests of the program's jobs with scarce credits and with different kinds of flow control. The
+//! tests check credits and stalls, but no times.
 
 use crate::support::objects;
 use serde_json::Value;
 
-/// Returns the object of this flow control.
+/// Returns the figure of the flow control `policy`.
 fn of<'a>(figures: &'a [Value], policy: &str) -> &'a Value {
     let found = figures.iter().find(|figure| figure["policy"] == policy);
     found.expect("a figure for each flow control")
@@ -16,8 +16,8 @@ fn number(figure: &Value, name: &str) -> f64 {
 
 #[test]
 fn scarce_credits_go_to_the_peers_that_send() {
-    // Each rank sends 20 mediums of 4 credits at a time to one peer; distributed evenly, each peer
-    // would have 16 credits.
+    // Each rank sends 20 mediums, which cost 4 credits each, to one peer at a time. If all credits
+    // were distributed evenly, each peer would have 16.
     let (figures, _) = objects(
         "credits --json --rounds=1 --patterns=pairs --ranks=8 --bank=80 --messages=20 --warm=400 --steps=10",
         &[],

@@ -1,5 +1,5 @@
-//! The program itself measures Conduit: its jobs run and produce the expected output; the only
-//! assertion on numbers is that they are numbers.
+//! Tests in which the program measures Conduit. Its jobs must run and produce the expected output.
+//! Of measured values, the tests check only that they are numbers.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn every_figure_is_measured_or_said_to_be_left_out() {
             .any(|line| line.starts_with(&format!("{name} ")) && line.contains("left out"));
         assert!(said, "{name}: {complaints}");
     }
-    // These need only one core.
+    // These figures need only one core, so they are always measured.
     for name in [
         "one-core-am-round-trip",
         "one-core-barrier",

@@ -1,5 +1,5 @@
-//! The program itself measures real limits with its own processes; the only assertion on numbers is
-//! that they are numbers.
+//! Tests in which the program measures real limits with processes of its own. Of measured values,
+//! the tests check only that they are numbers.
 
 use record::Record;
 
@@ -7,7 +7,7 @@ use crate::support::{conduit_perf, fails, objects, text};
 
 #[test]
 fn limits_of_processes_on_one_core_and_of_a_crowd_are_json_objects() {
-    // Limits that need no exclusive core, so that the test runs anywhere.
+    // These limits need no exclusive core, so the test runs anywhere.
     let (limits, _) = objects(
         "limits --quick --json --ranks 2,5 --figures yield,counter-barrier",
         &[],

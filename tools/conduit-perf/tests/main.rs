@@ -1,4 +1,4 @@
-//! The program itself. Its jobs run one at a time; the only assertion on numbers is that they are
+//! Tests of the program, which run one at a time. Of measured values, they check only that they are
 //! numbers.
 
 mod credits;

@@ -1,5 +1,5 @@
-//! Conduit compared with packaged peers. Installed peers depend on the machine, so these tests have
-//! none.
+//! Tests of the comparison with packaged peers. Which peers are installed depends on the machine,
+//! so these tests run without any.
 
 use crate::support::{conduit_perf, objects, text};
 

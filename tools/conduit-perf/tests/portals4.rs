@@ -1,5 +1,5 @@
-//! The figures over Portals 4, on the libportals for tests: their jobs run and produce the expected
-//! output; the only assertion on numbers is that they are numbers.
+//! Tests of the figures over Portals 4, with the libportals for tests. Their jobs must run and
+//! produce the expected output. Of measured values, the tests check only that they are numbers.
 
 use xtask::{Library, library};
 
@@ -35,7 +35,7 @@ fn figures_are_measured_beside_bare_loops() {
     assert_eq!(beside("am-short-round-trip"), "put-to-and-fro");
     assert_eq!(beside("put"), "put-and-acknowledgement");
     assert_eq!(beside("get"), "get-and-reply");
-    // The library accepts messages of up to 64 KiB, so bare loops have no longer ones.
+    // The library accepts messages of up to 64 KiB, so the bare loops of larger sizes are left out.
     assert!(complaints.contains("left out"), "{complaints}");
 }
 

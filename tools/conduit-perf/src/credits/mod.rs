@@ -53,7 +53,7 @@ pub(crate) struct Ratios {
 impl Ratios {
     pub(crate) fn of(mut ratios: Vec<f64>) -> Self {
         ratios.sort_by(f64::total_cmp);
-        // NaN without values.
+        // The quantile is NaN if there are no ratios.
         let quantile = |part: f64| {
             let at = (ratios.len() as f64 * part) as usize;
             ratios.get(at).copied().unwrap_or(f64::NAN)

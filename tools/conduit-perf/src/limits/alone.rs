@@ -1,5 +1,5 @@
-//! The limits of a single core working on the mapping: copies, a store or a load of a word, an
-//! atomic addition. No put, get or remote atomic on mapped memory can be faster.
+//! The limits of a single core that works on the mapping, which are copies, a store or a load of a
+//! word, and an atomic addition. No put, get or remote atomic on mapped memory can be faster.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -20,9 +20,9 @@ pub enum Direction {
     Out,
 }
 
-/// A core's own memory, shared by a limit and its figure. The cache sets and pages in which it lies
-/// consistently change a bandwidth by some percent, so pieces with separate memory are not
-/// comparable.
+/// A core's own memory, shared by a limit and its figure. The cache sets and pages in which the
+/// memory lies change a bandwidth by some percent for as long as it exists, so pieces with separate
+/// memory are not comparable.
 #[derive(Clone, Debug)]
 pub struct Private(Rc<RefCell<Vec<u8>>>);
 
@@ -46,8 +46,8 @@ impl Private {
     }
 }
 
-/// Measures the time of side 0's operations, each of which receives its number; the other sides
-/// stand by.
+/// Measures the time of `count` operations on side 0. Each operation receives its number. The other
+/// sides stand by.
 #[inline(always)]
 fn alone(side: &Side<'_>, count: u64, operation: impl FnMut(u64)) -> Result<Duration, Error> {
     side.meet()?;
@@ -58,13 +58,14 @@ fn alone(side: &Side<'_>, count: u64, operation: impl FnMut(u64)) -> Result<Dura
     Ok(start.elapsed())
 }
 
-/// Copies all of `private`, always the same bytes, so they stay in the core's caches as far as they
-/// fit. The size is known only at run time, as for a put.
+/// Returns copies of all bytes of `private`. They are always the same bytes, so they stay in the
+/// core's caches as far as they fit. The size is known only at run time, as for a put.
 pub fn copy(direction: Direction, private: Private) -> impl Piece {
     move |side: &Side<'_>, count| {
         let size = private.size();
         let mapped = side.area().work(0, size)?.as_ptr();
-        // The bytes do not move, because a `Private`'s size never changes.
+        // The pointer stays valid, because the bytes of a `Private` never move: its size never
+        // changes.
         let own = private.with(<[u8]>::as_mut_ptr);
         let (from, to) = match direction {
             Direction::In => (own.cast_const(), mapped),
@@ -72,41 +73,41 @@ pub fn copy(direction: Direction, private: Private) -> impl Piece {
         };
         let (from, to, size) = black_box((from, to, size));
         alone(side, count, |_| {
-            // SAFETY: `private` has `size` bytes of its own that are not borrowed elsewhere
-            // meanwhile, `work` checked `size` bytes of the mapping, and no other side accesses the
-            // work area during this piece.
+            // SAFETY: `own` points to the `size` bytes of `private`, which are not borrowed
+            // elsewhere during the copy. `work` checked that the `size` bytes at `mapped` are in
+            // the work area, and no other side accesses that area during this piece.
             unsafe { std::ptr::copy_nonoverlapping(from, to, size) };
-            // Every copy must happen and none may be merged with the next; the fence costs no
-            // instruction.
+            // The fence ensures that every copy happens and that none is merged with the next one.
+            // It costs no instruction.
             compiler_fence(SeqCst);
         })
     }
 }
 
-/// Stores or loads eight bytes at an address that is known only at run time and always the same, so
-/// that they stay in the core's first cache. The other end is a register, as for a program that
-/// puts a word or has just got it.
+/// Returns stores or loads of eight bytes. Their address is known only at run time and is always
+/// the same, so the bytes stay in the core's first cache. The other end is a register, as in a
+/// program that puts a word or uses a word that it has just got.
 pub fn word(direction: Direction) -> impl Piece {
     move |side: &Side<'_>, count| {
         let mapped = side.area().work(0, size_of::<u64>())?.as_ptr();
         let mapped = black_box(mapped.cast::<u64>());
         match direction {
             Direction::In => alone(side, count, |value| {
-                // SAFETY: `work` checked the range, which begins at a page, and no other side
-                // accesses the work area during this piece. Volatile, because every store must
-                // happen.
+                // SAFETY: `work` checked that the eight bytes are in the work area, which begins at
+                // a page, so they are aligned. No other side accesses the work area during this
+                // piece. The write is volatile because every store must happen.
                 unsafe { mapped.write_volatile(value) };
             }),
             Direction::Out => alone(side, count, |_| {
-                // SAFETY: `work` checked the range, and no other side accesses the work area;
-                // any eight bytes are a valid number.
+                // SAFETY: as above, the eight bytes are valid, aligned and not accessed by other
+                // sides. Any eight bytes are a valid number.
                 let _ = unsafe { mapped.read_volatile() };
             }),
         }
     }
 }
 
-/// Adds atomically to a word that stays in the core's cache.
+/// Measures atomic additions to a word that stays in the core's cache.
 pub fn fetch_add(side: &Side<'_>, count: u64) -> Result<Duration, Error> {
     let word = side.area().word(0)?;
     alone(side, count, |_| {
@@ -143,7 +144,8 @@ mod tests {
             side.meet().expect("meet");
             word(Direction::Out).run(side, 3).expect("out");
             let word = side.area().work(0, 8).expect("work").as_ptr().cast::<u64>();
-            // SAFETY: the word is in the work area, and no side writes it any more.
+            // SAFETY: `work` checked that the word is in the work area, which begins at a page, and
+            // no side writes the word any more.
             assert_eq!(unsafe { word.read() }, 2);
         });
     }

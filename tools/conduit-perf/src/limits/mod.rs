@@ -1,5 +1,5 @@
-//! Bare limits of this machine, one file per kind: the performance of two processes in shared
-//! memory, or over UDP on loopback, without any library.
+//! The bare limits of this machine, which are the performance of two processes in shared memory, or
+//! over UDP on loopback, without any library. There is one file per kind.
 //!
 //! Each limit is a [`Piece`] over the sides' [`SharedArea`](crate::area::SharedArea), so it runs in
 //! the same ranks and memory as the figure compared with it.
@@ -22,27 +22,28 @@ use round_trip::{Lines, RoundTrips};
 use seal::SealAndOpen;
 use udp::Stream;
 
-/// Payload sizes of medium floods, in bytes.
+/// The payload sizes of medium floods, in bytes.
 pub const MEDIUM_SIZES: [usize; 4] = [512, 1 << 10, 4 << 10, 16 << 10];
 
-/// Sizes of the copies for bandwidth limits, in bytes.
+/// The sizes of the copies for bandwidth limits, in bytes.
 pub const BULK_SIZES: [usize; 4] = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// Bytes of the packets of UDP streams: Ethernet's, jumbo frames', the maximum.
+/// The packet sizes of UDP streams, in bytes. They are for Ethernet frames, jumbo frames, and the
+/// maximum.
 pub const STREAM_PACKETS: [usize; 3] = [1472, 8972, 65_507];
 
-/// Bytes of the sealed packets.
+/// The sizes of the sealed packets, in bytes.
 const SEALED: [usize; 5] = [64, 256, 1472, 8972, 65_507];
 
 /// A limit with its name and the interpretation of its number.
 pub struct Limit {
-    /// The name, the same wherever it is printed.
+    /// The limit's name.
     pub name: &'static str,
-    /// Bytes per operation; 0 if no bytes are carried.
+    /// The number of bytes per operation, or 0 if no bytes are carried.
     pub size: usize,
     /// The unit in which the time per operation is printed.
     pub unit: Unit,
-    /// The placement of its sides.
+    /// The placement of the sides.
     pub placement: Placement,
     /// The operations.
     pub piece: Box<dyn Piece>,
@@ -86,7 +87,7 @@ pub fn word(direction: Direction) -> Limit {
     Limit::new(name, 8, Nanoseconds, Apart, alone::word(direction))
 }
 
-/// Returns the bandwidth of copies of many private bytes.
+/// Returns the bandwidth of copies between private memory and the mapping.
 #[must_use]
 pub fn bulk_copy(direction: Direction, private: Private) -> Limit {
     let name = match direction {
@@ -105,17 +106,18 @@ pub fn fetch_add() -> Limit {
     Limit::new(name, 8, Nanoseconds, Apart, piece)
 }
 
-/// Returns the rate of a queue of 64-byte slots, the best of three lengths: with short rings the
-/// sides fall into lockstep and fetch each slot back immediately, and how short that is depends on
-/// the machine.
+/// Returns the rate of a queue of 64-byte slots. It is the best rate of three ring lengths, because
+/// if the ring is too short, the sides fall into lockstep and each slot's line moves back
+/// immediately. Which length is too short depends on the machine.
 #[must_use]
 pub fn queue() -> Limit {
     let rings = [1024, 4096, 16384].map(|slots| Queue::new(slots, 0));
     Limit::new("queue", LINE, Millions, Apart, Fastest::of(rings))
 }
 
-/// Returns the bandwidth of a queue whose messages carry `size` bytes, the best of three lengths:
-/// the shortest stays in the nearest caches, the longest lets the sides drift apart.
+/// Returns the bandwidth of a queue whose messages carry `size` bytes. It is the best bandwidth of
+/// three ring lengths. The shortest ring stays in the nearest caches, and the longest lets the
+/// sides drift apart.
 #[must_use]
 pub fn payload_queue(size: usize) -> Limit {
     let slots = |bytes: usize| (bytes / (size + LINE)).max(8) as u64;
@@ -149,8 +151,8 @@ pub fn udp_round_trip(size: usize, waiting: Waiting) -> Limit {
     Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
-/// Returns the bandwidth of a UDP stream on loopback in packets of `packet` bytes, the best with
-/// three windows.
+/// Returns the bandwidth of a UDP stream on loopback in packets of `packet` bytes. It is the best
+/// bandwidth with three windows.
 #[must_use]
 pub fn udp_stream(packet: usize) -> Limit {
     let name = match packet {
@@ -161,8 +163,8 @@ pub fn udp_stream(packet: usize) -> Limit {
     streams(name, &[packet])
 }
 
-/// Returns the bandwidth of a UDP stream on loopback, the best of all of [`STREAM_PACKETS`] with
-/// three windows.
+/// Returns the best bandwidth of a UDP stream on loopback with all of [`STREAM_PACKETS`] and three
+/// windows.
 #[must_use]
 pub fn best_udp_stream() -> Limit {
     streams("udp-stream-best", &STREAM_PACKETS)
@@ -176,7 +178,7 @@ fn streams(name: &'static str, packets: &[usize]) -> Limit {
     Limit::new(name, udp::BLOCK, Gigabytes, Apart, Fastest::of(ways))
 }
 
-/// Returns the time to seal a packet and to open it.
+/// Returns the time to seal a packet and open it again.
 #[must_use]
 pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
     let name = match protection {
@@ -187,8 +189,8 @@ pub fn seal_and_open(size: usize, protection: Protection) -> Limit {
     Limit::new(name, size, Nanoseconds, Apart, piece)
 }
 
-/// Returns the limits of a job with `sides` ranks: all of them with two, and for a larger job those
-/// with more than two participating sides.
+/// Returns the limits of a job with `sides` ranks. With two ranks, these are all limits. With more,
+/// they are the limits in which all sides take part.
 #[must_use]
 pub fn catalogue(sides: usize) -> Vec<Limit> {
     if sides > 2 {
@@ -220,8 +222,8 @@ mod tests {
     fn every_limit_runs_in_the_standard_area() {
         in_threads(2, |side| {
             for mut limit in catalogue(2) {
-                // Unpinned threads on a busy machine: enough operations to wrap around, not enough
-                // to measure.
+                // The number of operations is small, because the threads are not pinned and the
+                // machine may be busy.
                 limit
                     .piece
                     .run(side, 20)

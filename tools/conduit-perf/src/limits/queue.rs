@@ -1,10 +1,11 @@
-//! A bare single-producer single-consumer queue: the lower bound for a one-way flood of messages.
+//! A bare single-producer single-consumer queue, whose rate is the limit for a one-way flood of
+//! messages.
 //!
-//! A ring of slots, each a sequence word followed by the message. The producer writes the message
-//! and then, with release, the sequence number; the consumer spins on the next slot's sequence
-//! word. A few times per lap the consumer publishes how far it has read in a separate word, which
-//! the producer reads only when it has run out of slots. There is no prefetching, no batching, and
-//! no flow control except the ring itself.
+//! The queue is a ring of slots, each of which consists of a sequence word and a message. The
+//! producer writes the message and then, with release, the sequence number. The consumer spins on
+//! the next slot's sequence word. A few times per lap, the consumer publishes the number of
+//! messages that it has read in a separate word, which the producer reads only when it has run out
+//! of slots. There is no prefetching, no batching, and no flow control except the ring itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -14,16 +15,16 @@ use crate::area::LINE_SPACING;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Bytes of a cache line and of the smallest slot.
+/// The number of bytes of a cache line, which is also the size of the smallest slot.
 pub const LINE: usize = 64;
 
-/// Words of the message in the first line of a slot, after its sequence word.
+/// The number of the message's words in the first line of a slot, which follow the sequence word.
 const INLINE_WORDS: usize = LINE / 8 - 1;
 
-/// How often per lap the consumer publishes its position.
+/// The number of times per lap that the consumer publishes its position.
 const TELLS_PER_LAP: u64 = 4;
 
-/// Offset of the slots in the work area; the consumer's position lies before them.
+/// The offset of the slots in the work area. The consumer's position lies before them.
 const SLOTS_AT: usize = 2 * LINE_SPACING;
 
 /// A flood of `count` messages from side 0 to side 1. An operation is one message.
@@ -49,7 +50,7 @@ impl Queue {
         }
     }
 
-    /// Returns the bytes from one slot to the next.
+    /// Returns the distance in bytes from one slot to the next.
     fn stride(&self) -> usize {
         LINE + (self.payload.len() * 8).next_multiple_of(LINE)
     }
@@ -76,9 +77,10 @@ impl Queue {
                 })?;
             }
             let slot = ring.slot(position);
-            // SAFETY: `ring` checked the bounds of all slots. The producer owns the slot: it is
-            // unused, or the consumer has published with release that it is done with it, and reads
-            // it again only after the store below.
+            // SAFETY: `ring` checked that all slots are in the work area. The producer owns this
+            // slot, because it is unused, or because the consumer has published with release that
+            // it has read the slot's previous message. The consumer reads the slot again only after
+            // the store below.
             unsafe {
                 for word in 1..=INLINE_WORDS {
                     slot.add(word).write(position);
@@ -102,14 +104,15 @@ impl Queue {
         let mut sum = 0u64;
         for position in 0..count {
             let sequence = ring.sequence(position);
-            // SYNC POINT: pairs with the producer's release store: the message is visible once its
-            // number is.
+            // SYNC POINT: pairs with the producer's release store, so that the message is visible
+            // once its number is.
             side.spin_until("the queue's producer", || {
                 sequence.load(Acquire) == position + 1
             })?;
             let slot = ring.slot(position);
-            // SAFETY: `ring` checked the bounds, and the producer writes this slot again only after
-            // `read` below has passed it.
+            // SAFETY: `ring` checked that all slots are in the work area. The producer writes this
+            // slot again only after the consumer has published in `read` below that it has read the
+            // slot.
             unsafe {
                 for word in 1..=INLINE_WORDS {
                     sum = sum.wrapping_add(slot.add(word).read());
@@ -158,8 +161,8 @@ impl Piece for Queue {
     }
 }
 
-/// Reads every word of a payload, like both the bare queue's consumer and the handler of a measured
-/// flood.
+/// Returns the sum of a payload's words. The bare queue's consumer and the handler of a measured
+/// flood both call this, so they read the same number of words.
 #[must_use]
 pub fn checksum(payload: &[u64]) -> u64 {
     payload.iter().fold(0, |sum, word| sum.wrapping_add(*word))
@@ -186,8 +189,8 @@ impl Ring<'_> {
 
     #[inline(always)]
     fn sequence(&self, position: u64) -> &AtomicU64 {
-        // SAFETY: the first word of a slot is only used as an atomic; slots are aligned to `LINE`,
-        // and the area outlives the ring.
+        // SAFETY: the first word of a slot is in the work area, is aligned because slots are
+        // aligned to `LINE` bytes, and is only accessed atomically. The area outlives the ring.
         unsafe { AtomicU64::from_ptr(self.slot(position)) }
     }
 }
@@ -202,7 +205,8 @@ mod tests {
         for payload in [0, 8, 100, 4096] {
             let results = in_threads(2, |side| {
                 let mut queue = Queue::new(16, payload);
-                // Run twice, because a second run must not see the first one's sequence numbers.
+                // The queue runs twice, because the second run must not mistake the first run's
+                // sequence numbers for its own.
                 queue.run(side, 1000)?;
                 side.meet()?;
                 queue.run(side, 333)

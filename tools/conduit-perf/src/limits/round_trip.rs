@@ -1,5 +1,5 @@
-//! Two sides that reply to each other, and any number that wait for each other: the lower bound for
-//! messages and barriers.
+//! Round trips between two sides, and barriers among any number of sides. Their times are the
+//! limits for messages and barriers.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use crate::side::Side;
 /// The number of lines through which the two sides communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// One line that both sides write: the line's owner changes once per direction.
+    /// One line that both sides write. The line's owner changes once per direction.
     One,
-    /// A line per direction, as in queues: each write first invalidates the reader's copy.
+    /// One line per direction, as in queues. Each write first invalidates the reader's copy.
     Two,
 }
 
-/// Round trips between sides 0 and 1, which spin, or yield if they share a core; other sides stand
+/// Round trips between sides 0 and 1, which spin, or yield if they share a core. Other sides stand
 /// by. An operation is a full round trip.
 #[derive(Clone, Copy, Debug)]
 pub struct RoundTrips(pub Lines);
@@ -55,7 +55,8 @@ impl Piece for RoundTrips {
 }
 
 /// Runs barriers of all sides with one counter that all increment and then watch. An operation is
-/// one barrier. A real barrier additionally checks its name and survives the death of a rank.
+/// one barrier. A real barrier does more: it checks the barrier's name and copes with the death of
+/// a rank.
 pub fn counter_barrier(side: &Side<'_>, count: u64) -> Result<Duration, Error> {
     let arrivals = side.area().word(0)?;
     if side.rank() == 0 {

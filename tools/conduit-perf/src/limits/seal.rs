@@ -1,5 +1,5 @@
-//! The cost of sealing and opening a packet on one core: the part of a network's time spent on
-//! security.
+//! The time to seal and open a packet on one core, which is the part of a network's time that is
+//! spent on security.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use crate::Error;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// Bytes of a packet that are never encrypted.
+/// The number of bytes at the start of a packet that are never encrypted.
 const CLEAR: usize = 16;
 
-/// Seals a packet and opens it again, on side 0. An operation is both.
+/// A limit in which side 0 seals a packet and opens it again. An operation is both together.
 #[derive(Debug)]
 pub struct SealAndOpen {
     here: Sealer,
@@ -23,7 +23,7 @@ pub struct SealAndOpen {
 }
 
 impl SealAndOpen {
-    /// Creates a limit with packets of `size` bytes, including the tag; at least 32.
+    /// Creates a limit with packets of `size` bytes, including the tag. `size` must be at least 32.
     #[must_use]
     pub fn new(size: usize, protection: Protection) -> Self {
         let sealer = |rank| Sealer::new(Secret::from_bytes([7; 32]), protection, rank, vec![1, 2]);

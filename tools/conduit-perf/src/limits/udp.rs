@@ -1,5 +1,5 @@
-//! The performance of two processes over UDP on the loopback interface without any library: round
-//! trips of small packets and a stream with segmentation offload.
+//! The performance of two processes over UDP on the loopback interface without any library. There
+//! are round trips of small packets, and a stream with segmentation offload.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -13,7 +13,7 @@ use crate::bare::{Endpoint, opened};
 use crate::piece::Piece;
 use crate::side::{Side, Waiting};
 
-/// Bytes of one operation of a stream.
+/// The number of bytes in one operation of a stream.
 pub const BLOCK: usize = 1 << 20;
 
 /// Publishes this side's port and returns the other side's address.
@@ -23,18 +23,19 @@ pub(crate) fn meet_ports(side: &Side<'_>, port: u16) -> Result<SocketAddr, Error
         .store(u64::from(port), Relaxed);
     side.meet()?;
     let other = side.area().word(1 - side.rank())?.load(Relaxed);
-    // The words are not reused before all sides have read them.
+    // All sides meet again, so that no side reuses the words before the other one has read them.
     side.meet()?;
     Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, other as u16)))
 }
 
-/// A socket connected to the other side's. This saves the system a route lookup; Conduit's hot
-/// peers have such sockets, too.
+/// A socket that is connected to the other side's socket, which saves the system a route lookup.
+/// Conduit uses such sockets for peers with much traffic.
 #[derive(Debug)]
 struct Connected {
     socket: UdpSocket,
     waiting: Waiting,
-    /// The bytes to send, then a buffer one byte larger than a packet.
+    /// The packet to send, and a receive buffer that is one byte larger than a packet, so that
+    /// longer packets are noticed.
     packets: [Vec<u8>; 2],
     received: u64,
 }
@@ -106,8 +107,9 @@ pub fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
 }
 
 /// A stream from side 0 to side 1 in packets of a given size, with segmentation offload where the
-/// system supports it. Side 1 reports the received bytes to side 0 through shared memory, so that
-/// nothing overflows or gets lost; it does not read the contents. An operation is [`BLOCK`] bytes.
+/// system supports it. Side 1 reports the number of received bytes to side 0 through shared memory,
+/// so that no buffer overflows and no packet is lost. Side 1 does not read the contents. An
+/// operation is [`BLOCK`] bytes.
 #[derive(Debug)]
 pub struct Stream {
     packet: usize,
@@ -116,7 +118,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates a stream in packets of `packet` bytes, with at most `window` bytes under way.
+    /// Creates a stream in packets of `packet` bytes, with at most `window` bytes in flight.
     #[must_use]
     pub fn new(packet: usize, window: u64) -> Self {
         Self {

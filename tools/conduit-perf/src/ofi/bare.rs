@@ -1,6 +1,6 @@
-//! Bare libfabric between two processes: an endpoint with posted receives, and loops that poll its
-//! queue for completions, as in libfabric's own `fi_pingpong`. Its queue has no descriptor for
-//! sleeping, which is the fastest kind.
+//! Bare libfabric between two processes. Each has an endpoint with posted receives, and polls its
+//! queue for completions, like libfabric's own `fi_pingpong`. The queue has no descriptor for
+//! sleeping, because such queues are the fastest kind.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
@@ -18,9 +18,9 @@ use crate::exchange::Exchange;
 
 /// The number of posted receives.
 const RECEIVES: usize = 16;
-/// Bytes of each receive.
+/// The number of bytes of each receive.
 const RECEIVE: usize = 8 << 10;
-/// Maximum number of completions read at once.
+/// The maximum number of completions read at once.
 const BATCH: usize = 8;
 
 /// Returns an error with this text.
@@ -31,29 +31,30 @@ pub(super) fn failed(text: impl Into<String>) -> Error {
     }
 }
 
-/// Whether the library locks the data shared between data-transfer calls and other calls.
+/// The library's use of locks for data shared between calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Locks {
-    /// The library's default, which `fi_pingpong` and fabtests measure.
+    /// The library's default locks, which `fi_pingpong` and fabtests measure.
     Usual,
-    /// The application promises to serialise all calls. Conduit does this, too, with libfabric
-    /// 1.21 and later.
+    /// No locks, because the application promises to serialise all calls. Conduit makes this
+    /// promise with libfabric 1.21 and later.
     None,
 }
 
 /// `FI_PROGRESS_CONTROL_UNIFIED`.
 const UNIFIED: fi_progress = 3;
 
-/// The point at which a write has ended.
+/// The point at which a write counts as ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// When its source may be reused: `fi_write` without further flags.
+    /// The write has ended when its source may be reused (`fi_write` without further flags).
     Sent,
-    /// When the peer can see it: `fi_writemsg` with `FI_DELIVERY_COMPLETE`.
+    /// The write has ended when the peer can see its bytes (`fi_writemsg` with
+    /// `FI_DELIVERY_COMPLETE`).
     Seen,
 }
 
-/// The peer's memory that can be written.
+/// The peer's memory to which this side can write.
 #[derive(Clone, Copy, Debug)]
 struct There {
     key: u64,
@@ -72,7 +73,7 @@ pub(super) struct Bare {
     memory: Vec<*mut fid_mr>,
     peer: fi_addr_t,
     there: There,
-    /// The contexts of the receives, then of the operations under way.
+    /// The contexts of the receives, followed by those of the operations under way.
     contexts: Box<[fi_context2]>,
     buffers: Box<[u8]>,
     buffers_desc: *mut c_void,
@@ -80,7 +81,7 @@ pub(super) struct Bare {
     source_desc: *mut c_void,
     next: usize,
     received: u64,
-    /// Sends and writes whose completions are outstanding.
+    /// The number of sends and writes whose completions are outstanding.
     pending: u64,
 }
 
@@ -96,12 +97,12 @@ macro_rules! check {
 }
 
 impl Bare {
-    /// Opens an endpoint and connects it with the other side's. Peers can write `segment`; writes
-    /// read from `source`.
+    /// Opens an endpoint and connects it with the other side's endpoint. The peer can write to
+    /// `segment`. This side's writes read from `source`.
     ///
     /// # Safety
-    /// `segment` must stay valid as long as the endpoint, and its contents must not matter to other
-    /// code.
+    /// `segment` must stay valid for as long as the endpoint exists, and no other code may rely on
+    /// its contents.
     pub(super) unsafe fn open(
         side: &Side<'_>,
         library: Library,
@@ -133,9 +134,10 @@ impl Bare {
             received: 0,
             pending: 0,
         };
-        // SAFETY: the offer is from this library; each object is opened from the previous ones, and
-        // `drop` closes them. The memory stays valid: boxes in the same structure, the private
-        // memory that it holds a share of, and the segment by the caller's guarantee.
+        // SAFETY: the offer is from this library, and each object is opened from those opened
+        // before, which `drop` closes only after it. The registered memory stays valid while the
+        // endpoint is open: the boxes belong to the same structure, the structure holds a share of
+        // the private memory, and the caller guarantees that the segment is valid.
         unsafe {
             let library = &bare.library;
             check!(
@@ -197,7 +199,8 @@ impl Bare {
     }
 
     fn mr_mode(&self) -> c_int {
-        // SAFETY: an offer has domain attributes.
+        // SAFETY: the library sets the domain attributes of every offer, and `self` keeps the
+        // offer.
         unsafe { (*(*self.info).domain_attr).mr_mode }
     }
 
@@ -208,7 +211,8 @@ impl Bare {
     ) -> Result<*mut fid_mr, Error> {
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
         let mut mr = ptr::null_mut();
-        // SAFETY: the domain is open, and the memory stays valid by the caller's guarantee.
+        // SAFETY: the domain is open, and the caller guarantees that the memory stays valid while
+        // it is registered.
         unsafe {
             check!(
                 self.library,
@@ -233,7 +237,7 @@ impl Bare {
         Ok(mr)
     }
 
-    /// Exchanges addresses with the other side.
+    /// Exchanges addresses with the other side and adds its address to the address vector.
     fn meet(&mut self, side: &Side<'_>, key: u64, address: u64) -> Result<(), Error> {
         let mut name = vec![0; 1024];
         let mut length = name.len();
@@ -251,7 +255,7 @@ impl Bare {
         let mut all = Exchange::new(side).all(&card)?;
         let mut card = all.swap_remove(1 - side.rank());
         let mut name = card.split_off(card.len().min(16));
-        // A zero terminates addresses that are strings.
+        // A zero byte is appended to terminate addresses that are strings.
         name.push(0);
         let word = |at: usize| card.get(at..at + 8).and_then(|word| word.try_into().ok());
         let (Some(key), Some(address)) = (word(0), word(8)) else {
@@ -261,7 +265,8 @@ impl Bare {
             key: u64::from_le_bytes(key),
             address: u64::from_le_bytes(address),
         };
-        // SAFETY: the address vector is open, and the address is from the same provider.
+        // SAFETY: the address vector is open, and `name` contains an address from the same
+        // provider, so it has the provider's format and length.
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -281,7 +286,8 @@ impl Bare {
     /// Posts a receive.
     #[inline]
     fn post(&mut self, number: usize) -> Result<(), Error> {
-        // SAFETY: the buffer is not posted, and the context is its own.
+        // SAFETY: the endpoint is open. The buffer of this receive is registered and not posted,
+        // and no other operation uses its context.
         let result = unsafe {
             fi_recv(
                 self.ep,
@@ -299,19 +305,20 @@ impl Bare {
     #[cold]
     fn failure(&self, count: isize) -> Error {
         let mut entry = fi_cq_err_entry::default();
-        // SAFETY: the queue is open.
+        // SAFETY: the queue is open, and the pointer refers to a variable.
         unsafe { fi_cq_readerr(self.cq, &mut entry, 0) };
         failed(format!("fi_cq_read: {count}: {entry:?}"))
     }
 
-    /// Returns a context for an operation; one is always free.
+    /// Returns a context for an operation. At least one is always free, because at most
+    /// [`UNDER_WAY`] operations are under way.
     #[inline]
     fn context(&mut self) -> *mut c_void {
         self.next = (self.next + 1) % UNDER_WAY as usize;
         (&raw mut self.contexts[RECEIVES + self.next]).cast()
     }
 
-    /// Submits an operation until the provider accepts it.
+    /// Submits an operation repeatedly until the provider accepts it.
     #[inline]
     fn submit(
         &mut self,
@@ -344,7 +351,8 @@ impl Bare {
     ) -> Result<(), Error> {
         let context = self.context();
         if end == End::Sent {
-            // SAFETY: the endpoint is open, and the source stays valid until the completion.
+            // SAFETY: the endpoint is open, and `self.source` keeps the source valid until the
+            // completion.
             self.submit(side, |bare| unsafe {
                 fi_write(
                     bare.ep,
@@ -380,7 +388,8 @@ impl Bare {
             context,
             data: 0,
         };
-        // SAFETY: the endpoint is open, and the source stays valid until the completion.
+        // SAFETY: the endpoint is open, and `self.source` keeps the source valid until the
+        // completion.
         self.submit(side, |bare| unsafe {
             fi_writemsg(bare.ep, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION)
         })?;
@@ -392,22 +401,25 @@ impl Bare {
 impl Endpoint for Bare {
     const NAME: &'static str = "libfabric";
 
-    /// Sends `size` bytes, injected if they are few enough.
+    /// Sends `size` bytes. If they are few enough, they are injected.
     #[inline]
     fn send(&mut self, side: &Side<'_>, size: usize) -> Result<(), Error> {
-        // SAFETY: an offer has these attributes.
+        // SAFETY: the library sets the transmit attributes of every offer, and `self` keeps the
+        // offer.
         let inject = unsafe { (*(*self.info).tx_attr).inject_size };
-        // SAFETY: this is the buffer after those of the receives.
+        // SAFETY: `buffers` contains one more buffer after those of the receives.
         let from = unsafe { self.buffers.as_ptr().add(RECEIVES * RECEIVE) };
         if size <= inject {
-            // SAFETY: the endpoint is open; the bytes are copied.
+            // SAFETY: the endpoint is open, and the bytes at `from` are valid. `fi_inject` copies
+            // them before it returns.
             return self.submit(side, |bare| unsafe {
                 fi_inject(bare.ep, from.cast(), size, bare.peer)
             });
         }
         self.until(side, |bare| bare.pending < UNDER_WAY)?;
         let context = self.context();
-        // SAFETY: the endpoint is open, and the bytes stay valid.
+        // SAFETY: the endpoint is open, and the bytes at `from` stay valid, because `buffers` lives
+        // as long as the endpoint.
         self.submit(side, |bare| unsafe {
             fi_send(
                 bare.ep,
@@ -434,7 +446,8 @@ impl Endpoint for Bare {
     fn poll(&mut self) -> Result<(), Error> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut entries = [fi_cq_data_entry::default(); BATCH];
-        // SAFETY: the queue is open and has this format, and there is space for `BATCH` entries.
+        // SAFETY: the queue is open, its entries have the type `fi_cq_data_entry`, and `entries`
+        // has space for `BATCH` of them.
         let count = unsafe { fi_cq_read(self.cq, entries.as_mut_ptr().cast(), BATCH) };
         if count == AGAIN {
             return Ok(());
@@ -481,8 +494,9 @@ fn offer(
     if hints.is_null() {
         return Err(failed("fi_allocinfo"));
     }
-    // SAFETY: an empty offer has all its attributes; its strings are allocated with malloc. The
-    // hints and the list are freed here.
+    // SAFETY: `allocinfo` sets all attributes of the empty offer `hints`. The library frees its
+    // strings, which are allocated with `malloc`. The hints and the list of offers are freed here,
+    // once each.
     unsafe {
         let info = &mut *hints;
         info.caps = FI_MSG | FI_RMA;
@@ -532,7 +546,8 @@ impl Drop for Bare {
             self.fabric.cast(),
         ]);
         for object in objects.filter(|object| !object.is_null()) {
-            // SAFETY: the object is open, and the objects that depend on it are closed.
+            // SAFETY: the object is open, and the objects that depend on it have been closed before
+            // it.
             unsafe { fi_close(object) };
         }
         // SAFETY: the offer is from this library and has no other user.

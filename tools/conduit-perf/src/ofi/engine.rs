@@ -1,4 +1,4 @@
-//! The whole engine over libfabric, in a network of the two sides.
+//! The whole engine over libfabric, in a network that consists of the two sides.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::exchange::Exchange;
 type Ranks = Engine<Ofi<Seq>, Seq>;
 type Message<'a> = Call<'a, Ofi<Seq>, Seq>;
 
-/// The handlers' numbers.
+/// The numbers of the handlers of shorts.
 const PING: u8 = 128;
 const PONG: u8 = 129;
-/// The same for mediums.
+/// The number of the handler of mediums, which replies to [`PONG`].
 const PING_MEDIUM: u8 = 130;
 
 /// Wraps an error of the engine.
@@ -41,7 +41,7 @@ fn failed(source: impl std::error::Error + Send + Sync + 'static) -> Error {
 /// A rank that measures.
 pub(super) struct End {
     engine: Ranks,
-    /// Requests and replies handled so far.
+    /// The number of requests and the number of replies handled so far.
     seen: Arc<[AtomicU64; 2]>,
 }
 
@@ -55,7 +55,8 @@ impl End {
         let (pinged, ponged) = (Arc::clone(&seen), Arc::clone(&seen));
         let ping: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
-            // If the reply is refused, the requester waits, which ends in an error there.
+            // The result is ignored. If the reply is refused, the requester waits for it in vain,
+            // which ends in an error there.
             let _ = call.reply_short(PONG, &[]);
         });
         let pong: Handler<Ofi<Seq>, Seq> = Handler::new(move |_: &Message<'_>| add(&ponged[1]));
@@ -63,7 +64,7 @@ impl End {
         let ping_medium: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
             if let Payload::Medium(payload) = call.payload() {
-                // As above.
+                // The result is ignored for the same reason as above.
                 let _ = call.reply_medium(PONG, &[], payload);
             }
         });
@@ -79,7 +80,7 @@ impl End {
         Ok(Self { engine, seen })
     }
 
-    /// Returns this rank's segment.
+    /// Returns the address and the length of this rank's segment.
     pub(super) fn segment(&self) -> Result<(*mut u8, usize), Error> {
         self.engine.memory().segment().map_err(failed)
     }
@@ -95,7 +96,8 @@ impl End {
         self.engine.job().network().leave();
     }
 
-    /// Sends shorts with one word and their replies. An operation is a full round trip.
+    /// Sends shorts with one 64-bit word, to which side 1 replies. An operation is a full round
+    /// trip.
     pub(super) fn shorts(&self, side: &Side<'_>, count: u64) -> Result<Duration, Error> {
         self.round_trips(side, count, |trip| {
             let args = [trip as u32, (trip >> 32) as u32];
@@ -107,7 +109,8 @@ impl End {
         })
     }
 
-    /// Sends mediums and replies with the same bytes. An operation is a full round trip.
+    /// Sends mediums, to which side 1 replies with the same bytes. An operation is a full round
+    /// trip.
     pub(super) fn mediums(
         &self,
         side: &Side<'_>,
@@ -153,8 +156,8 @@ impl End {
         Ok(time)
     }
 
-    /// Puts from the same memory to the same destination, [`UNDER_WAY`] at once. An operation is
-    /// one put.
+    /// Puts from the same memory to the same destination, with up to [`UNDER_WAY`] puts under way
+    /// at once. An operation is one put.
     pub(super) fn puts(
         &self,
         side: &Side<'_>,
@@ -175,7 +178,8 @@ impl End {
                 {
                     self.engine.rma().wait(handle).map_err(failed)?;
                 }
-                // SAFETY: the source stays valid and is not written meanwhile.
+                // SAFETY: the source stays valid and is not written before the put's handle has
+                // been waited for, because `source` outlives this call.
                 let put = unsafe {
                     self.engine.rma().put_nb_bulk(
                         1,
@@ -197,7 +201,7 @@ impl End {
         Ok(time)
     }
 
-    /// Ends a measurement: side 1 makes progress until side 0 is done.
+    /// Ends a measurement. Side 1 makes progress until side 0 is done.
     fn over(&self, side: &Side<'_>) -> Result<(), Error> {
         let over = side.area().word(OVER)?;
         if side.rank() == 0 {

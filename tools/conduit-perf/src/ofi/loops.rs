@@ -1,4 +1,4 @@
-//! The bare limits: operations of a bare endpoint.
+//! The bare limits, which are operations of a bare endpoint.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -20,8 +20,8 @@ pub(super) fn ping_pong(bare: Shared, size: usize) -> impl Piece {
     move |side: &Side<'_>, count| bare.borrow_mut().round_trips(side, size, count)
 }
 
-/// Returns writes of `size` bytes from the same memory to the same destination, several under way.
-/// An operation is one write.
+/// Returns writes of `size` bytes from the same memory to the same destination, several of which
+/// are under way at once. An operation is one write.
 pub(super) fn writes(bare: Shared, size: usize, end: End) -> impl Piece {
     move |side: &Side<'_>, count| {
         let bare = &mut *bare.borrow_mut();
@@ -36,8 +36,8 @@ pub(super) fn writes(bare: Shared, size: usize, end: End) -> impl Piece {
                 bare.write(side, source, size, end)
             })?;
             if end == End::Sent {
-                // This write follows the others on the same connection: when it has arrived, all
-                // have.
+                // This write follows the other writes on the same connection, so when it has
+                // arrived, all have arrived.
                 bare.stream(side, 1, UNDER_WAY, |bare| {
                     bare.write(side, source, 8, End::Seen)
                 })?;

@@ -1,14 +1,14 @@
 //! The performance of Conduit over libfabric compared with bare loops of the same library and
 //! provider: `conduit-perf ofi`.
 //!
-//! Two processes on two cores, each with the engine and a bare endpoint. The rows, for each
-//! provider:
+//! Two processes run on two cores, each with the engine and bare endpoints. For each provider,
+//! there are these rows:
 //!
 //! | row | compared with |
 //! |---|---|
-//! | `am-round-trip`: a short request and its reply | messages of the same size back and forth: with the library's usual locks, as `fi_pingpong` and fabtests measure; without them, as Conduit uses it; and `fi_pingpong` itself |
+//! | `am-round-trip`: a short request and its reply | messages of the same size back and forth, with the library's usual locks (as `fi_pingpong` and fabtests measure) and without them (as Conduit uses it); `fi_pingpong` itself |
 //! | `am-medium`: a medium and a reply with the same bytes | messages of the same size back and forth |
-//! | `put`: puts to one destination, several under way | the same number of `fi_write`; the same number of `fi_writemsg` with delivery, which is the meaning of a put's completion |
+//! | `put`: puts to one destination, several under way | as many calls of `fi_write`; as many calls of `fi_writemsg` that complete on delivery, as a put does |
 
 mod bare;
 mod engine;
@@ -40,19 +40,19 @@ use pingpong::Program;
 pub use pingpong::main_if_asked;
 use rows::{Endpoints, ROWS, Row};
 
-/// Jobs of each provider.
+/// The number of jobs for each provider.
 const JOBS: usize = 9;
 const QUICK_JOBS: usize = 3;
 /// The first version of the library that can leave out its locks.
 const UNLOCKED: u32 = fi_version(1, 21);
 
-/// Writes or puts that are under way at once.
+/// The maximum number of writes or puts that are under way at once.
 const UNDER_WAY: u64 = 8;
 
-/// Bytes of the segments and of the puts' source memory.
+/// The number of bytes of each segment, and of the puts' source memory.
 const SEGMENT: usize = 1 << 20;
 
-/// The word that signals that side 0 is done.
+/// The index of the shared word in which side 0 signals that it is done.
 const OVER: usize = 12;
 
 /// The parameters of measurements over libfabric.
@@ -126,13 +126,14 @@ fn wanted(figures: &[String], unlocked: bool) -> impl Iterator<Item = Row> {
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// There is no such library or provider, a measurement fails, or the results cannot be written.
+/// Fails if the library or a provider does not exist, if a measurement fails, or if the results
+/// cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(ROWS.iter().map(|row| row.name))? {
         return Ok(true);
     }
-    // Loaded before any job starts, and reported once.
+    // The library is loaded before any job starts, so that a missing library is reported once.
     let library = (Which::named(&options.library).load()).map_err(anyhow::Error::msg)?;
     eprintln!("{library:?}");
     let pingpong = Program::find(&Which::named(&options.library))?;
@@ -141,7 +142,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
         let measured = provider_figures(options, &library, provider, pingpong.as_ref())
             .with_context(|| format!("provider {provider}"))?;
         let wanted = wanted(&choice.figures, is_unlocked(&library)).count();
-        // `fi_pingpong` may have added one.
+        // `measured` may have one figure more, that of `fi_pingpong`.
         wanted_of_all += wanted.max(measured.len());
         for Pooled { figure, between } in measured {
             if let Some((low, high)) = between {
@@ -215,7 +216,7 @@ fn run_job(
 
 /// Runs a rank of such a job.
 pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
-    // The connection tells the launcher when this rank has started and ended.
+    // This rank joins the job only so that the launcher knows when the rank has started and ended.
     let job = conduit::start()?;
     let (rank, ranks) = (job.rank() as usize, job.size() as usize);
     job::as_side(&order.memory, rank, ranks, |side| measure(side, order))?;
@@ -249,8 +250,8 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     let open = |locks| {
         let (provider, domain) = (offer.provider(), offer.domain());
         let segment = end.segment()?;
-        // SAFETY: the engine owns the segment and is dropped after the endpoints, and no code
-        // relies on the segment's contents.
+        // SAFETY: the engine owns the segment and is dropped after the endpoints, so the segment
+        // stays valid. No code relies on its contents.
         let bare = unsafe {
             Bare::open(
                 side,
@@ -276,7 +277,7 @@ fn measure(side: &Side<'_>, order: &Order) -> anyhow::Result<Vec<Figure>> {
     if order.counters {
         eprintln!("{}", end.counters());
     }
-    // No side closes anything before all have finished.
+    // No side may close anything before all sides have finished.
     side.meet()?;
     end.leave();
     drop(endpoints);

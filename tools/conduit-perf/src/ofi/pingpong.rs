@@ -1,5 +1,6 @@
-//! libfabric's own `fi_pingpong` for comparison with a job's round trips: the installed program for
-//! the system's library, the bundled one for the copy in this program.
+//! libfabric's own `fi_pingpong`, which is compared with a job's round trips. For the system's
+//! library, the installed program is used; for the library in this program, the `fi_pingpong` that
+//! is bundled with it.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -27,11 +28,11 @@ pub(super) struct Program {
 }
 
 impl Program {
-    /// Returns the program that measures this library. Returns `None` if there are not two cores,
-    /// or, after a message, if the program is not installed.
+    /// Returns the program that measures this library. Returns `None` if there are fewer than two
+    /// cores or no such program. If the program is not installed, prints a message.
     ///
     /// # Errors
-    /// The system does not report the cores or the path of this program.
+    /// Fails if the system does not report the cores or the path of this program.
     pub(super) fn find(library: &Which) -> anyhow::Result<Option<Self>> {
         let allowed = Cores::allowed()?;
         if allowed.count() < 2 {
@@ -50,7 +51,7 @@ impl Program {
                     return Ok(None);
                 }
             },
-            // The installed program uses another library.
+            // The installed program would use a library other than this file.
             Which::File(_) => return Ok(None),
         };
         let core = |rank| allowed.core(Placement::Apart, rank, 2);
@@ -62,10 +63,10 @@ impl Program {
         }))
     }
 
-    /// Returns the seconds of a round trip with this provider.
+    /// Returns the number of seconds per round trip with this provider.
     ///
     /// # Errors
-    /// The program fails.
+    /// Fails if the program fails.
     pub(super) fn seconds(&self, provider: &str) -> anyhow::Result<f64> {
         let kind = [provider, "rdm"];
         let environment = &self.environment;
@@ -81,10 +82,10 @@ impl Program {
     }
 }
 
-/// Compares a job's round trip with one of `seconds` seconds.
+/// Returns the comparison of a job's round trip with one that takes `seconds` seconds.
 pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
     let subject = Subject {
-        // Leaks only as many names as there are rows.
+        // Only a few names are leaked, because there is one for each round-trip figure.
         name: ours.name.clone().leak(),
         size: ours.size,
         limit_name: "fi_pingpong",
@@ -97,7 +98,7 @@ pub(super) fn beside(ours: &Figure, seconds: f64) -> Option<Figure> {
 /// Becomes `fi_pingpong` if the environment requests it.
 pub fn main_if_asked() {
     if std::env::var_os(PROGRAM).is_some() {
-        // The system's strings contain no null byte.
+        // No argument is lost, because the system's strings contain no null byte.
         let arguments = std::env::args_os().filter_map(|word| CString::new(word.into_vec()).ok());
         libfabric_vendored::pingpong(arguments.collect());
     }

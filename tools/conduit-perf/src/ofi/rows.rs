@@ -1,4 +1,4 @@
-//! The rows: the engine's operations and the bare loops they are compared with.
+//! The rows, each of which compares an operation of the engine with a bare loop.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -17,8 +17,8 @@ use super::engine::End;
 use super::loops::{Shared, ping_pong, writes};
 use super::{Order, SEGMENT};
 
-/// Bytes of a message of the bare ping-pong: the size of a short request with two arguments in its
-/// frame.
+/// The number of bytes of a message in the bare ping-pong, which is the size of a short request
+/// with two arguments, including its frame.
 pub(super) const MESSAGE: usize = 56;
 
 pub(super) const ROUND_TRIP: Target = Target::AtMost(1.25);
@@ -68,7 +68,7 @@ impl Row {
         matches!(self.kind, Kind::Shorts(Locks::None))
     }
 
-    /// Returns the comparison, named after the provider.
+    /// Returns the row's comparison, whose name begins with the provider's.
     fn comparison<'p>(
         &self,
         provider: &str,
@@ -76,7 +76,7 @@ impl Row {
         source: &'p Private,
         bare: Shared,
     ) -> Comparison<'p> {
-        // Leaks only as many names as there are rows.
+        // Only a few names are leaked, because there is one for each row.
         let name: &'static str = format!("{provider}-{}", self.name).leak();
         let ping_pong = |name, size| {
             let piece = ping_pong(Rc::clone(&bare), size);
@@ -114,7 +114,7 @@ impl Row {
     }
 }
 
-/// Bare endpoints, one of each kind that the rows need.
+/// The bare endpoints, one of each kind that the rows need.
 pub(super) struct Endpoints {
     pub(super) usual: Shared,
     pub(super) unlocked: Option<Shared>,
@@ -132,10 +132,11 @@ impl Endpoints {
     }
 }
 
-/// Returns a plan based on neighbouring rounds. A processor of a virtual machine is occasionally
-/// away for milliseconds, and the speed of loopback's TCP varies from one moment to the next, so
-/// rounds with an unchanged limit are rare. The plan therefore takes many neighbouring readings,
-/// regardless of changes of the limit, each the fastest of a few runs.
+/// Returns a plan in which all rounds count, even if the limit changes. Rounds with an unchanged
+/// limit are rare here, because a processor of a virtual machine is occasionally away for
+/// milliseconds, and because the speed of TCP on loopback varies from one moment to the next. The
+/// plan therefore takes many rounds of neighbouring readings, each of which is the fastest of a few
+/// runs.
 fn of_neighbours(plan: Plan) -> Plan {
     Plan {
         good: 3 * plan.good,
@@ -145,7 +146,7 @@ fn of_neighbours(plan: Plan) -> Plan {
     }
 }
 
-/// Measures the ordered rows on both sides; collective. Side 0 gets the figures.
+/// Measures the ordered rows on both sides. Collective. Returns the figures on side 0.
 pub(super) fn measure(
     side: &Side<'_>,
     order: &Order,

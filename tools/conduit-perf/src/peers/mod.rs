@@ -1,16 +1,16 @@
-//! Conduit over UDP compared with packaged libraries over TCP: `conduit-perf peers`.
+//! The comparison of Conduit over UDP with packaged libraries over TCP: `conduit-perf peers`.
 //!
-//! All contestants run once per round, one after another, on the same two cores over the loopback
-//! interface, in an order that reverses every round. Each ratio thus compares neighbours in time.
-//! The result is the median of the rounds' ratios.
+//! In each round, Conduit and every library run once, one after another, on the same two cores over
+//! the loopback interface. The order is reversed in every other round. Each ratio thus compares
+//! readings that are close in time. The result is the median of the rounds' ratios.
 //!
 //! | Conduit | compared with |
 //! |---|---|
-//! | `am-round-trip`: a short and its reply | `bare-udp`; UCX's active messages, libfabric's and MPI's messages, of 8 bytes, back and forth |
-//! | `put-bandwidth`: puts of 1 MiB | `bare-udp`, a stream; UCX's and MPI's puts, a stream of MPI's messages, libfabric's messages back and forth, of 1 MiB |
+//! | `am-round-trip`: a short and its reply | round trips of 8 bytes: `bare-udp`, UCX's active messages, and the messages of libfabric and MPI |
+//! | `put-bandwidth`: puts of 1 MiB | transfers of 1 MiB: a stream of `bare-udp`, the puts of UCX and MPI, a stream of MPI's messages, and libfabric's messages back and forth |
 //!
-//! The module `tools` has the programs of each peer. A peer fails if its blocks do not go over the
-//! loopback interface.
+//! These libraries are called peers. The module `tools` runs the programs of each peer. A peer
+//! fails if its blocks do not go over the loopback interface.
 
 mod output;
 mod process;
@@ -30,15 +30,16 @@ use crate::{report, udp};
 
 use tools::CANDIDATES;
 
-/// Round trips in a reading of a peer.
+/// The number of round trips in a reading of a peer.
 const ROUND_TRIPS: u32 = 5000;
-/// Blocks in a reading of a peer.
+/// The number of blocks in a reading of a peer.
 const BLOCKS: u32 = 320;
-/// The plan for one reading of each of Conduit's figures, about as long as the peers'.
+/// The plan for one reading of each of Conduit's figures. A reading takes about as long as one of a
+/// peer.
 const OURS: Plan = Plan {
     good: 1,
     most: 1,
-    // The readings of bare UDP before and after are reported but not judged.
+    // Changes of bare UDP between the readings before and after the figure do not matter.
     tolerance: f64::MAX,
     time: Duration::from_millis(8),
     runs: 1,
@@ -54,13 +55,13 @@ pub struct Options {
     rounds: u32,
 }
 
-/// A reading of a contestant. Times are compared with Conduit's round trip, bandwidths with its
-/// puts.
+/// A reading of Conduit or a peer. Times are compared with Conduit's round trip, and bandwidths
+/// with its puts.
 #[derive(Clone, Debug, PartialEq)]
 struct Reading {
     name: &'static str,
     unit: Unit,
-    /// The seconds of a round trip or of a block.
+    /// The number of seconds per round trip or per block.
     seconds: f64,
 }
 
@@ -74,7 +75,8 @@ struct Found {
 /// Measures and prints the results. Returns `false` if an installed peer failed.
 ///
 /// # Errors
-/// There are not two cores, Conduit's own job fails, or the results cannot be written.
+/// Fails if there are fewer than two cores, if Conduit's own job fails, or if the results cannot be
+/// written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let allowed = Cores::allowed()?;
     let cores = [
@@ -101,7 +103,7 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     let bar = ProgressBar::new(u64::from(options.rounds));
     let mut rounds = Vec::new();
     for number in 0..options.rounds {
-        // Conduit and then its peers, in an order that alternates.
+        // Conduit, as `None`, runs before its peers, or after them in every other round.
         let mut order: Vec<_> = iter::once(None).chain(peers.iter().map(Some)).collect();
         if number % 2 == 1 {
             order.reverse();
@@ -147,7 +149,8 @@ impl Found {
         Ok(())
     }
 
-    /// Returns Conduit's reading in this unit and the reading of this name.
+    /// Returns the seconds of Conduit's reading in this unit, and those of the reading called
+    /// `name`.
     fn beside(&self, name: &str, unit: Unit) -> Option<(f64, f64)> {
         let of = |readings: &[Reading], name: &str| {
             let mut all = readings.iter();
@@ -159,8 +162,8 @@ impl Found {
     }
 }
 
-/// Returns the seconds of an operation whose [`Figure`] has this value: the inverse of
-/// [`Unit::value`].
+/// Returns the number of seconds per operation of a [`Figure`] with this value. This is the inverse
+/// of [`Unit::value`].
 fn seconds(unit: Unit, value: f64, size: usize) -> f64 {
     match unit {
         Unit::Nanoseconds => value * 1e-9,
@@ -255,7 +258,7 @@ mod tests {
             found,
             [
                 ("am-round-trip", "a", [6000.0, 8000.0, 0.8], 3),
-                // If a peer failed in a round, Conduit's reading of that round does not count
+                // A peer failed in one round, so Conduit's reading of that round does not count
                 // either.
                 ("put-bandwidth", "a", [6.462, 4.2, 1.5], 2),
             ]

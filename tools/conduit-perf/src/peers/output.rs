@@ -1,16 +1,17 @@
-//! Parses the output of peers' programs.
+//! The parsers of the output of peers' programs.
 
 use anyhow::{Context, ensure};
 
-/// Returns the microseconds of one message one way, over the whole run, from the output of
-/// `ucx_perftest -v`: a line of names and a line of values below it, comma-separated.
+/// Returns the time of one message in one direction, in microseconds over the whole run, from the
+/// output of `ucx_perftest -v`. The output has a line of names and a line of values below it, both
+/// separated by commas.
 pub(super) fn ucx(text: &str) -> anyhow::Result<f64> {
     below(text, "overall_lat", |line| line.split(',').collect())
 }
 
-/// Returns the microseconds of one message one way from the output of `fi_pingpong`: a line of
-/// names and a line of values below it, separated by spaces. Time and rate both have two decimals,
-/// so the larger one is more precise.
+/// Returns the time of one message in one direction, in microseconds, from the output of
+/// `fi_pingpong`. The output has a line of names and a line of values below it, both separated by
+/// spaces. Time and rate have two decimals each, so the larger number is more precise.
 pub(super) fn libfabric(text: &str) -> anyhow::Result<f64> {
     let value = |name| below(text, name, |line| line.split_whitespace().collect());
     let time = value("usec/xfer")?;
@@ -38,8 +39,8 @@ fn below(text: &str, name: &str, split: fn(&str) -> Vec<&str>) -> anyhow::Result
     positive(value.with_context(|| format!("no value below {name} in:\n{text}"))?)
 }
 
-/// Returns the nanoseconds of the figure `name` from the output of this project's MPI program:
-/// lines of a name and a number.
+/// Returns the figure `name`, in nanoseconds, from the output of this project's MPI program. Each
+/// line of the output has a name and a number.
 pub(super) fn mpi(text: &str, name: &str) -> anyhow::Result<f64> {
     let value = text
         .lines()
@@ -64,8 +65,8 @@ pub(super) fn version(text: &str) -> Option<&str> {
 }
 
 /// Returns whether a process listens on a port. `table` is the system's list of TCP sockets
-/// (`/proc/net/tcp`), whose lines have a number, the local address and port, the peer's, and the
-/// state.
+/// (`/proc/net/tcp`), whose lines contain a number, the local address and port, the remote address
+/// and port, and the state.
 pub(super) fn listens(table: &str, port: u16) -> bool {
     const LISTEN: &str = "0A";
     let port = format!(":{port:04X}");
@@ -75,8 +76,9 @@ pub(super) fn listens(table: &str, port: u16) -> bool {
     })
 }
 
-/// Returns the bytes that the loopback interface has transferred. `table` is the system's list of
-/// interfaces (`/proc/net/dev`), whose lines have a name and the bytes received.
+/// Returns the number of bytes that the loopback interface has transferred. `table` is the system's
+/// list of interfaces (`/proc/net/dev`), whose lines contain a name and the number of bytes
+/// received.
 pub(super) fn loopback_bytes(table: &str) -> Option<u64> {
     let line = table
         .lines()

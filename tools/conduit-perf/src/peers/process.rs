@@ -1,5 +1,5 @@
-//! Runs peers' programs, each as a job of one rank, which has a time limit and whose descendants
-//! end with it.
+//! The execution of peers' programs. Each program runs as a job of one rank, so it has a time limit
+//! and its descendants end with it.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -50,7 +50,7 @@ impl Program {
         self
     }
 
-    /// Restricts the program to this core.
+    /// Restricts the program to the core `core`.
     pub(super) fn on(mut self, core: usize) -> Self {
         self.core = Some(core);
         self
@@ -66,10 +66,10 @@ impl Program {
         let Self { path, launch, core } = self;
         let (sender, lines) = mpsc::channel();
         let launch = launch.output(move |_, stream, line| {
-            // The receiver lives as long as the job.
+            // The result is ignored, because the receiver lives as long as the job.
             let _ = sender.send((stream, String::from_utf8_lossy(line).into_owned()));
         });
-        // A separate thread, whose core the program inherits.
+        // A separate thread launches the program, which inherits that thread's core.
         let outcome = thread::scope(|scope| {
             let job = scope.spawn(move || -> anyhow::Result<_> {
                 if let Some(core) = core {
@@ -98,14 +98,14 @@ impl Program {
         Ok(output)
     }
 
-    /// Runs the program as a server and, once it listens on `port`, `client`. Returns the client's
-    /// standard output.
+    /// Runs the program as a server, and runs `client` once the server listens on `port`. Returns
+    /// the client's standard output.
     pub(super) fn serve(self, port: u16, client: Self) -> anyhow::Result<String> {
         thread::scope(|scope| {
             let (sender, killers) = mpsc::channel();
             let server = scope.spawn(move || {
                 self.follow(|job| {
-                    // The receiver lives as long as the server.
+                    // The result is ignored, because the receiver lives as long as the server.
                     let _ = sender.send(job.killer());
                 })
             });
@@ -120,7 +120,7 @@ impl Program {
                 thread::sleep(Duration::from_millis(2));
             };
             if let (Err(_), Ok(killer)) = (&output, killers.recv()) {
-                // The server may have ended by itself.
+                // The result is ignored, because the server may have ended by itself.
                 killer.kill_rank(0, Signal::KILL.as_raw());
             }
             let served = server
@@ -175,7 +175,8 @@ mod tests {
         let error = shell("echo no >&2; exit 1").serve(port, shell("echo never"));
         let text = format!("{:#}", error.expect_err("a failure"));
         assert!(text.contains("no\n") && text.contains("listens"), "{text}");
-        // A process listens on the port, so the client is run; the server would not end by itself.
+        // The test itself listens on the port, so the client is run although the server does not
+        // listen. The server would not end by itself.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen");
         let port = listener.local_addr().expect("address").port();
         let error = shell("sleep 1000").serve(port, shell("echo badly >&2; exit 1"));

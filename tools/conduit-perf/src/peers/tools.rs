@@ -1,5 +1,5 @@
-//! The programs of peers, or a C program of ours if a peer has none: their command lines and
-//! locations.
+//! The programs that measure peers, with their locations and command lines. They are the peers' own
+//! programs or, for MPI, a C program of this project.
 
 use std::path::{Path, PathBuf};
 use std::{env, fmt, fs};
@@ -13,7 +13,7 @@ use super::{BLOCKS, ROUND_TRIPS, Reading};
 use crate::figure::Unit;
 use crate::limits::udp::BLOCK;
 
-/// The program that measures MPI.
+/// The source of the program that measures MPI.
 const MPI_PROGRAM: &str = include_str!("../../c/mpi.c");
 
 const HERE: &str = "127.0.0.1";
@@ -24,7 +24,7 @@ const OPEN_MPI: &[(&str, &str)] = &[
     ("OMPI_MCA_btl", "tcp,self"),
     ("OMPI_MCA_btl_tcp_if_include", "lo"),
     ("OMPI_MCA_osc", "^sm,ucx"),
-    // In containers, the user is often root.
+    // Open MPI must run as root as well, because the user is often root in containers.
     ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
     ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
 ];
@@ -70,10 +70,10 @@ pub(super) const CANDIDATES: [Candidate; 3] = [
 ];
 
 impl Candidate {
-    /// Returns the peer; `None` if it is not installed.
+    /// Returns the peer, or `None` if it is not installed.
     ///
     /// # Errors
-    /// The peer is installed but does not work.
+    /// Fails if the peer is installed but does not work.
     pub(super) fn find(&self) -> anyhow::Result<Option<Peer>> {
         let found = (self.find)().with_context(|| self.name)?;
         Ok(found.map(|(version, kind)| Peer {
@@ -100,8 +100,8 @@ fn libfabric_here() -> anyhow::Result<Option<(String, Kind)>> {
     Ok(Some((number(&text), Kind::Libfabric { pingpong })))
 }
 
-/// Looks for Open MPI. Debian's file names identify the MPI implementation; elsewhere the launcher
-/// reports it.
+/// Looks for Open MPI. Debian's file names identify the MPI implementation. On other systems, the
+/// launcher's version output does.
 fn open_mpi_here() -> anyhow::Result<Option<(String, Kind)>> {
     for suffix in [".openmpi", ""] {
         let run = on_path(&format!("mpirun{suffix}"));
@@ -147,11 +147,11 @@ impl fmt::Display for Peer {
 }
 
 impl Peer {
-    /// Returns one reading of each of the peer's figures, on these cores.
+    /// Runs the peer on these cores. Returns one reading of each of its figures.
     ///
     /// # Errors
-    /// A program fails, or does not transfer its blocks over the loopback interface: most libraries
-    /// avoid it between processes of one host if they may.
+    /// Fails if a program fails, or if it does not transfer its blocks over the loopback interface.
+    /// (Between processes of one host, most libraries avoid that interface if they can.)
     pub(super) fn measure(&self, cores: [usize; 2]) -> anyhow::Result<Vec<Reading>> {
         let bytes = || loopback_bytes(&fs::read_to_string("/proc/net/dev").unwrap_or_default());
         let before = bytes();
@@ -181,7 +181,7 @@ impl Peer {
                 let trip = ucx_perftest(perftest, cores, "ucp_am_lat", 8, ROUND_TRIPS)?;
                 let put = ucx_perftest(perftest, cores, "ucp_put_bw", BLOCK, BLOCKS)?;
                 vec![
-                    // The program's latency is half of a round trip.
+                    // A round trip takes twice the latency that the program reports.
                     reading("ucx-am", Unit::Nanoseconds, 2e-6 * trip),
                     reading("ucx-put", Unit::Gigabytes, 1e-6 * put),
                 ]
@@ -214,7 +214,7 @@ impl Peer {
     }
 }
 
-/// Returns the microseconds of a message one way.
+/// Returns the time of a message in one direction, in microseconds.
 fn ucx_perftest(
     path: &Path,
     [here, there]: [usize; 2],
@@ -237,7 +237,8 @@ fn ucx_perftest(
     ucx(&side(there).serve(port, client)?)
 }
 
-/// Returns the microseconds of a message one way, with this provider and kind of endpoint.
+/// Returns the time of a message in one direction, in microseconds, with this provider and kind of
+/// endpoint.
 pub(crate) fn fi_pingpong(
     path: &Path,
     [here, there]: [usize; 2],

@@ -1,6 +1,6 @@
-//! The calls of a libportals in bare loops: one interface with two table entries over the same
-//! memory, one with events at the target and one without, and a descriptor whose completions go to
-//! a queue.
+//! Bare loops of calls of a libportals. There is one interface with two table entries over the same
+//! memory, of which one causes events at the target and the other does not. A descriptor's
+//! completions go to a queue.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -14,12 +14,12 @@ use crate::exchange::Exchange;
 use crate::piece::Piece;
 use crate::side::Side;
 
-/// The number of operations under way at once where several are.
+/// The maximum number of operations under way at once, in loops with several.
 const UNDER_WAY: u64 = 64;
-/// The capacity of a queue: more events than a run has messages while their target gets no
-/// processor time.
+/// The capacity of a queue. It exceeds the number of messages in a run, so that events fit even if
+/// their target gets no processor time.
 const EVENTS: u64 = 1 << 16;
-/// The table entry whose messages cause events at the target, and the one without.
+/// The table entry whose messages cause events at the target.
 const TOLD: ptl_pt_index_t = 3;
 const SILENT: ptl_pt_index_t = 4;
 
@@ -36,20 +36,22 @@ pub(super) struct Bare {
     library: Library,
     ni: ptl_handle_ni_t,
     most: u64,
-    /// Events of messages to [`TOLD`].
+    /// The queue for the events of messages to [`TOLD`].
     arrivals: ptl_handle_eq_t,
     completions: ptl_handle_eq_t,
     md: ptl_handle_md_t,
-    /// The source of puts and destination of gets; then the memory that peers access.
+    /// The memory that is the source of puts and the destination of gets, and the memory that peers
+    /// access.
     memory: [Box<[u8]>; 2],
     arrived: u64,
-    /// Operations started and ended, of those with completion events.
+    /// The number of operations with completion events that have started.
     started: u64,
     ended: u64,
 }
 
 impl Bare {
-    /// Opens an interface with `bytes` bytes of memory and connects it with the other side's.
+    /// Opens an interface with `bytes` bytes of memory, and connects it with the other side's
+    /// interface.
     pub(super) fn open(side: &Side<'_>, library: Library, bytes: usize) -> Result<Self, Error> {
         let mut bare = Self {
             library,
@@ -66,7 +68,7 @@ impl Bare {
         bare.start()?;
         bare.meet(side)?;
         bare.expose()?;
-        // No messages are sent before their target is ready.
+        // The sides meet, so that no messages are sent before their target is ready.
         side.meet()?;
         Ok(bare)
     }
@@ -90,10 +92,11 @@ impl Bare {
             ..ptl_ni_limits_t::default()
         };
         let mut granted = wanted;
-        // SAFETY: this function may be called at any time.
+        // SAFETY: `PtlInit` has no preconditions.
         self.check("PtlInit", unsafe { self.library.PtlInit() })?;
         let options = PTL_NI_MATCHING | PTL_NI_LOGICAL;
-        // SAFETY: the pointers refer to variables.
+        // SAFETY: the library is initialised, and the pointers refer to variables that outlive the
+        // call.
         let opened = unsafe {
             self.library.PtlNIInit(
                 PTL_IFACE_DEFAULT,
@@ -112,10 +115,12 @@ impl Bare {
     /// Gives the library the addresses of all sides.
     fn meet(&self, side: &Side<'_>) -> Result<(), Error> {
         let mut own = ptl_process_t::from_rank(0);
-        // SAFETY: here and below, the interface is open and the pointer refers to a variable.
+        // SAFETY: here and below, the interface is open, and the pointer refers to a variable that
+        // outlives the call.
         let found = unsafe { self.library.PtlGetPhysId(self.ni, &mut own) };
         self.check("PtlGetPhysId", found)?;
-        // SAFETY: all bytes of it are initialised, and the call returns a physical address.
+        // SAFETY: all bytes of `own` are initialised, and the call has stored a physical address in
+        // it.
         let ptl_process_phys_t { nid, pid } = unsafe { own.phys };
         let own = [nid.to_le_bytes(), pid.to_le_bytes()];
         let mut map = Vec::new();
@@ -126,7 +131,7 @@ impl Bare {
             let (nid, pid) = (u32::from_le_bytes(nid), u32::from_le_bytes(pid));
             map.push(ptl_process_t::from_phys(nid, pid));
         }
-        // SAFETY: the map has this length.
+        // SAFETY: `map` has the length that is passed, and outlives the call.
         let set = unsafe {
             self.library
                 .PtlSetMap(self.ni, map.len() as u64, map.as_ptr())
@@ -138,7 +143,8 @@ impl Bare {
     fn expose(&mut self) -> Result<(), Error> {
         let mut queues = [PTL_EQ_NONE; 2];
         for queue in &mut queues {
-            // SAFETY: the pointer refers to a variable.
+            // SAFETY: the interface is open, and the pointer refers to a variable that outlives the
+            // call.
             let made = unsafe { self.library.PtlEQAlloc(self.ni, EVENTS, queue) };
             self.check("PtlEQAlloc", made)?;
         }
@@ -166,19 +172,21 @@ impl Bare {
         };
         for (index, queue) in [(TOLD, self.arrivals), (SILENT, PTL_EQ_NONE)] {
             let (mut got, mut handle) = (0, PTL_INVALID_HANDLE);
-            // SAFETY: the queue belongs to this interface, and the pointers refer to variables.
+            // SAFETY: the queue belongs to this open interface, and the pointer refers to a
+            // variable that outlives the call.
             let made = unsafe { (self.library).PtlPTAlloc(self.ni, 0, queue, index, &mut got) };
             self.check("PtlPTAlloc", made)?;
             let (list, user) = (PTL_PRIORITY_LIST, ptr::null_mut());
-            // SAFETY: the pointers refer to variables; the memory stays valid until `drop` closes
-            // the interface.
+            // SAFETY: the interface is open, and the pointers refer to variables that outlive the
+            // call. The memory that `entry` describes stays valid until `drop` closes the
+            // interface.
             let made = unsafe {
                 (self.library).PtlMEAppend(self.ni, index, &entry, list, user, &mut handle)
             };
             self.check("PtlMEAppend", made)?;
         }
-        // SAFETY: the pointers refer to variables; the memory is valid until `drop` closes the
-        // interface.
+        // SAFETY: the interface is open, and the pointers refer to variables that outlive the call.
+        // The memory that `md` describes stays valid until `drop` closes the interface.
         let made = unsafe { self.library.PtlMDBind(self.ni, &md, &mut self.md) };
         self.check("PtlMDBind", made)
     }
@@ -188,7 +196,8 @@ impl Bare {
         size as u64 <= self.most && size <= self.memory[0].len()
     }
 
-    /// Puts the first `size` bytes to the peer. If `acknowledged`, the put counts as started.
+    /// Puts the first `size` bytes of the source to the peer. If `acknowledged` is set, the put is
+    /// acknowledged and counts as started.
     fn put(&mut self, peer: u32, index: u32, size: usize, acknowledged: bool) -> Result<(), Error> {
         let ack = if acknowledged {
             PTL_ACK_REQ
@@ -197,7 +206,8 @@ impl Bare {
         };
         let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
         let size = size as u64;
-        // SAFETY: the descriptor belongs to this interface, over memory that only gets write.
+        // SAFETY: the descriptor belongs to this open interface. Its memory stays valid until
+        // `drop`, and only gets write to it.
         let put =
             unsafe { (self.library).PtlPut(self.md, 0, size, ack, peer, index, 0, 0, user, 0) };
         self.check("PtlPut", put)?;
@@ -207,8 +217,8 @@ impl Bare {
 
     fn get(&mut self, peer: u32, size: usize) -> Result<(), Error> {
         let (peer, user) = (ptl_process_t::from_rank(peer), ptr::null_mut());
-        // SAFETY: the memory is valid until `drop` closes the interface, and is not read before the
-        // get has ended.
+        // SAFETY: the descriptor belongs to this open interface. Its memory stays valid until
+        // `drop` closes the interface, and is not read before the get has ended.
         let got =
             unsafe { (self.library).PtlGet(self.md, 0, size as u64, peer, SILENT, 0, 0, user) };
         self.check("PtlGet", got)?;
@@ -232,14 +242,15 @@ impl Endpoint for Bare {
         self.started - self.ended
     }
 
-    /// Takes the available events.
+    /// Takes one event from each queue, if there is one.
     fn poll(&mut self) -> Result<(), Error> {
         for (queue, count) in [
             (self.arrivals, &mut self.arrived),
             (self.completions, &mut self.ended),
         ] {
             let mut event = ptl_event_t::default();
-            // SAFETY: the queue belongs to this interface, and the pointer refers to a variable.
+            // SAFETY: the queue belongs to this open interface, and the pointer refers to a
+            // variable that outlives the call.
             match unsafe { self.library.PtlEQGet(queue, &mut event) } {
                 PTL_OK if event.ni_fail_type == PTL_NI_OK => *count += 1,
                 PTL_OK => {
@@ -259,23 +270,25 @@ impl Endpoint for Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // SAFETY: the interface is open, or the handle is invalid and is refused.
+        // SAFETY: either the interface is open, or the handle is invalid and the library refuses
+        // it.
         unsafe { self.library.PtlNIFini(self.ni) };
     }
 }
 
-/// The operations of a bare interface.
+/// The loops of operations on a bare interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loop {
-    /// Puts back and forth, each with an event at its target. An operation is a round trip.
+    /// Puts go back and forth, each with an event at its target. An operation is a round trip.
     ToAndFro,
-    /// Puts, each after the acknowledgement of the previous one.
+    /// Each put starts after the acknowledgement of the previous one.
     Put,
-    /// Gets, each after the previous one.
+    /// Each get starts after the previous one has ended.
     Get,
-    /// Acknowledged puts, several under way.
+    /// Several acknowledged puts are under way at once.
     Puts,
-    /// The same with events at the target, which replies to the last one.
+    /// Several acknowledged puts are under way at once. They cause events at the target, which
+    /// replies to the last one.
     Stream,
 }
 
@@ -291,7 +304,7 @@ impl Loop {
         }
     }
 
-    /// Returns the piece with messages of `size` bytes.
+    /// Returns the piece that runs the loop with messages of `size` bytes.
     pub(super) fn piece(self, bare: &mut Bare, size: usize) -> impl Piece + '_ {
         move |side: &Side<'_>, count| self.run(bare, side, size, count)
     }

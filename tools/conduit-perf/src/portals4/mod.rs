@@ -1,10 +1,10 @@
 //! The performance of Conduit over Portals 4 compared with bare loops of the same libportals:
 //! `conduit-perf portals4`.
 //!
-//! Two processes on two cores. A libportals has one interface, and its threads run even when it is
-//! idle, so Conduit and the bare loops run in separate jobs, which alternate. The measured figures
-//! are those of shared memory that a network without windows has, each compared with the minimum
-//! work of the library for it:
+//! Two processes run on two cores. Conduit and the bare loops run in separate jobs, which
+//! alternate, because a process's libportals has only one interface and its threads run even when
+//! it is idle. The measured figures are those of the figures over shared memory that do not need
+//! windows. Each is compared with the least that the library has to do for the operation:
 //!
 //! | figure | compared with |
 //! |---|---|
@@ -12,7 +12,7 @@
 //! | `put`, `put-bandwidth` | a put and its acknowledgement |
 //! | `get`, `get-bandwidth` | a get and its reply |
 //! | `put-nbi-rate` | acknowledged puts, several under way |
-//! | `am-short-flood`, `am-medium-flood`, `am-long` | the same, with events at the target |
+//! | `am-short-flood`, `am-medium-flood`, `am-long` | acknowledged puts, several under way, with events at the target |
 
 mod bare;
 
@@ -36,11 +36,11 @@ use crate::side::Side;
 
 use bare::{Bare, Loop, failed};
 
-/// Jobs of each kind.
+/// The number of jobs of each kind.
 const JOBS: usize = 9;
 const QUICK_JOBS: usize = 3;
 
-/// Conduit's setting that names the library; the bare loops use it, too.
+/// Conduit's setting that names the library. The bare loops use the same library.
 const LIBRARY: &str = "CONDUIT_PORTALS4_LIBRARY";
 
 /// The parameters of measurements over Portals 4.
@@ -81,7 +81,7 @@ const ROWS: &[Row] = &[
     row("get-bandwidth", Loop::Get, None),
 ];
 
-/// The bytes of a message without payload.
+/// The number of bytes in the bare loop's message if the figure's message has no payload.
 const WORD: usize = 8;
 
 /// The task of a job's ranks.
@@ -101,7 +101,7 @@ struct Reading {
     name: String,
     size: usize,
     unit: Unit,
-    /// Seconds per operation.
+    /// The number of seconds per operation.
     seconds: f64,
 }
 
@@ -122,13 +122,13 @@ fn load() -> Result<Library, String> {
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// There is no libportals, a job fails, or the results cannot be written.
+/// Fails if there is no libportals, if a job fails, or if the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(ROWS.iter().map(|row| row.name))? {
         return Ok(true);
     }
-    // Loaded before any job starts, and reported once.
+    // The library is loaded before any job starts, so that a missing library is reported once.
     eprintln!("{:?}", load().map_err(anyhow::Error::msg)?);
     let jobs = if choice.quick { QUICK_JOBS } else { JOBS };
     let bar = ProgressBar::new(2 * jobs as u64);
@@ -145,7 +145,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
                     memory,
                 })
             };
-            // The bare loops only need the launcher's connection.
+            // Ranks with bare loops use Conduit only for the connection to the launcher, so they
+            // use shared memory.
             let network = if bare { "shm" } else { "portals4" };
             let environment = [("CONDUIT_NETWORK", network)];
             let (ranks, cores) = (Job::Pair.ranks(), Job::Pair.cores());
@@ -167,7 +168,8 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(options.judged.judge(&figures, left_out)?)
 }
 
-/// Returns the figure from alternating jobs with Conduit and bare ones.
+/// Returns a row's figure from the readings of the jobs with Conduit and of the jobs with bare
+/// loops.
 fn figure(row: &Row, size: usize, [conduit, bare]: &[Vec<Vec<Reading>>; 2]) -> Option<Figure> {
     fn find<'r>(job: &'r [Reading], row: &Row, size: usize) -> Option<&'r Reading> {
         let mut same = job.iter().filter(|one| one.name == row.name);
@@ -204,7 +206,7 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     Ok(bench.conduit.finish()?)
 }
 
-/// Takes one reading on all sides; side 0's counts.
+/// Takes one reading on all sides. Side 0's reading counts.
 fn read(
     side: &Side<'_>,
     plan: Plan,
@@ -241,7 +243,7 @@ fn measure_bare(
     let mut bare = Bare::open(side, load().map_err(failed)?, largest)?;
     let mut readings = Vec::new();
     for (row, entry, size) in entries(&order.figures) {
-        // Built only for its unit.
+        // The comparison is built only because its unit is needed.
         let Some(comparison) = (entry.build)(bench, size) else {
             continue;
         };
@@ -252,7 +254,7 @@ fn measure_bare(
             readings.extend(read(side, order.plan, what, &mut piece)?);
         }
     }
-    // No side closes anything before all have finished.
+    // No side may close anything before all sides have finished.
     side.meet()?;
     Ok(readings)
 }

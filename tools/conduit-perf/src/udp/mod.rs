@@ -1,14 +1,15 @@
 //! The performance of Conduit over UDP relative to the limits of the loopback interface:
 //! `conduit-perf udp`.
 //!
-//! Jobs of two ranks on two cores, which may use no other network. The rows, from the bottom up:
+//! Jobs have two ranks on two cores, which use only UDP. These are the rows, from the lowest layer
+//! up:
 //!
 //! | row | compared with |
 //! |---|---|
-//! | `wire-round-trip`: socket, seal and protocol, without portals and engine; polling and blocking | a bare UDP round trip with the same waiting |
-//! | `wire-stream`: the same, fragments of 1 MiB placed at their destination | a bare UDP stream with the same packets and offload |
-//! | `am-round-trip`: the whole engine; polling and blocking | the same round trip |
-//! | `put-bandwidth`: the whole engine, with packets of several sizes | the same streams; where packets are lost, the wire's without loss |
+//! | `wire-round-trip`: round trips of the wire alone (socket, seal and protocol), polling and blocking | a bare UDP round trip that waits in the same way |
+//! | `wire-stream`: fragments of 1 MiB over the wire alone, placed at their destination | a bare UDP stream with the same packets and offload |
+//! | `am-round-trip`: a short and its reply with the whole engine, polling and blocking | a bare UDP round trip that waits in the same way |
+//! | `put-bandwidth`: puts with the whole engine, with packets of several sizes | bare UDP streams; where packets are lost, the wire's stream without loss |
 
 mod wire;
 
@@ -36,11 +37,12 @@ use crate::{Error, job};
 use Kind::{Puts, RoundTrip, WireRoundTrip, WireStream};
 use Waiting::{Blocking, Polling};
 
-/// The interface of the ranks' sockets; the ranks may not use shared memory.
+/// The settings of all jobs. Ranks use UDP over the loopback interface, and no shared memory.
 const LOOPBACK: [(&str, &str); 2] = [("CONDUIT_NETWORK", "udp"), ("CONDUIT_UDP_INTERFACE", "lo")];
 
-/// Jobs of each kind, among which the rounds are divided. A job's ratios are closer to each other
-/// than to those of the next one, whose memory lies elsewhere.
+/// The number of jobs of each kind, among which the rounds are divided. There are several because
+/// the ratios of one job are closer to each other than to those of the next job, whose memory lies
+/// elsewhere.
 const JOBS: usize = 3;
 
 /// The parameters of measurements over UDP.
@@ -55,9 +57,9 @@ pub struct Options {
 enum Kind {
     /// A short and its reply.
     RoundTrip,
-    /// Puts of [`BLOCK`] bytes, waited for together.
+    /// Puts of [`BLOCK`] bytes, which are waited for together.
     Puts,
-    /// Fragments of this many bytes back and forth, over the wire alone.
+    /// Round trips of fragments of this many bytes over the wire alone.
     WireRoundTrip(usize, Waiting),
     /// Fragments of [`BLOCK`] bytes in packets of this many bytes, over the wire alone.
     WireStream(usize),
@@ -68,7 +70,8 @@ struct Row {
     name: &'static str,
     kind: Kind,
     limit: fn() -> Limit,
-    /// `None` for small packets, because the target is a fraction of the best stream.
+    /// The target. It is `None` for small packets, because the target is relative to the best
+    /// stream.
     target: Option<Target>,
 }
 
@@ -80,7 +83,7 @@ struct Setup {
 
 const TRIP: Option<Target> = Some(Target::AtMost(1.3));
 const STREAM: Option<Target> = Some(Target::AtLeast(0.7));
-/// With one packet in a hundred lost, compared with the same packets without loss.
+/// The target if one packet in a hundred is lost, relative to the same packets without loss.
 const LOSSY: Option<Target> = Some(Target::AtLeast(0.5));
 
 macro_rules! setups {
@@ -97,7 +100,7 @@ const SETUPS: &[Setup] = setups! {
         "am-round-trip": RoundTrip, beside udp_round_trip(8, Polling), TRIP;
         "put-bandwidth": Puts, beside best_udp_stream(), STREAM;
     }
-    // Sleeps as soon as there is nothing to do, like a blocking socket.
+    // Ranks sleep as soon as there is nothing to do, as with a blocking socket.
     [("CONDUIT_SPIN", "0"), ("CONDUIT_YIELD", "0")] => {
         "am-round-trip-blocking": RoundTrip, beside udp_round_trip(8, Blocking), TRIP;
     }
@@ -124,8 +127,8 @@ const SETUPS: &[Setup] = setups! {
     }
 };
 
-/// Returns the wire's stream, in its own sockets without loss: Conduit's own bandwidth without
-/// loss, in the same job.
+/// Returns the wire's stream as a limit. It has its own sockets without loss, so it shows Conduit's
+/// bandwidth without loss in the same job.
 fn wire_stream(name: &'static str, packet: usize) -> Limit {
     let stream = wire::Stream::new(packet);
     Limit::new(name, BLOCK, Unit::Gigabytes, Placement::Apart, stream)
@@ -156,7 +159,7 @@ fn rows(setup: usize, asked: &[String]) -> impl Iterator<Item = &'static Row> {
 /// Measures and prints the results. Returns `false` if a check failed.
 ///
 /// # Errors
-/// A job fails or the results cannot be written.
+/// Fails if a job fails or the results cannot be written.
 pub fn run(options: &Options) -> anyhow::Result<bool> {
     let choice = &options.judged.choice;
     if !choice.measures(names())? {
@@ -172,10 +175,10 @@ pub fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(options.judged.judge_of(&figures, wanted)?)
 }
 
-/// Measures, in one job without its own settings, the round trip and the puts, each with its limit.
+/// Measures the round trip and the puts, each with its limit, in one job with default settings.
 ///
 /// # Errors
-/// The job fails.
+/// Fails if the job fails.
 pub(crate) fn measure_pair(plan: Plan) -> anyhow::Result<Vec<Figure>> {
     run_setup(0, plan, &[])
 }
@@ -204,7 +207,8 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
     job::as_side(&order.memory, rank as usize, ranks as usize, |side| {
         let rows = rows(order.setup, &order.figures);
         let plan = |unit| match unit {
-            // So long that the travel time of the first and the last packet does not matter.
+            // Runs are so long that the travel times of the first and the last packet do not
+            // matter.
             Unit::Gigabytes => order.plan.longer(5),
             _ => order.plan,
         };
@@ -218,8 +222,8 @@ pub(crate) fn serve(order: &Order) -> anyhow::Result<()> {
 }
 
 impl Kind {
-    /// Returns the operation of the wire alone and its bytes; `None` if the engine performs the
-    /// operation.
+    /// Returns the operation's number of bytes and its piece if the wire alone performs it, or
+    /// `None` if the engine does.
     fn wire(self) -> Option<(usize, Box<dyn Piece>)> {
         match self {
             RoundTrip | Puts => None,
@@ -258,8 +262,8 @@ impl Row {
     }
 }
 
-/// Puts from the same memory to the same destination. An operation is one put; the home rank polls
-/// meanwhile.
+/// Puts from the same memory to the same destination, while the home rank polls. An operation is
+/// one put.
 fn puts(
     bench: &Bench,
     name: &'static str,

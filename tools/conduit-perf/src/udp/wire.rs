@@ -1,5 +1,5 @@
-//! Conduit's wire without the layers above it: fragments of the reliability protocol, sealed, over
-//! a socket.
+//! Conduit's wire without the layers above it. It sends sealed fragments of the reliability
+//! protocol over a socket.
 
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -14,9 +14,9 @@ use crate::limits::udp::{BLOCK, meet_ports, open};
 use crate::piece::Piece;
 use crate::side::{Side, Waiting};
 
-/// The number of fragments of a stream that are under way at once.
+/// The maximum number of fragments of a stream that are under way at once.
 const UNDER_WAY: u64 = 4;
-/// Maximum bytes of a tiny fragment here.
+/// The maximum number of bytes in a tiny fragment.
 const MOST_BYTES: usize = 64;
 
 /// The source and destination memory of a stream, and counts of fragments.
@@ -24,11 +24,11 @@ const MOST_BYTES: usize = 64;
 struct Ends {
     from: Vec<u8>,
     to: Vec<u8>,
-    /// Tiny fragments received.
+    /// The number of tiny fragments received.
     tiny: u64,
-    /// Large fragments received completely.
+    /// The number of large fragments received completely.
     large: u64,
-    /// Large fragments that have arrived at the other side.
+    /// The number of large fragments that have arrived at the other side.
     sent: u64,
     failure: Option<String>,
 }
@@ -71,7 +71,7 @@ struct End {
     ends: Ends,
     peer: u32,
     waiting: Waiting,
-    /// Large fragments sent.
+    /// The number of large fragments sent.
     begun: u64,
 }
 
@@ -98,7 +98,7 @@ impl End {
             rank,
             size: 2,
             packet,
-            // A wire is idle while others are measured.
+            // The dead time is long, because a wire is idle while others are measured.
             dead_time: 600_000_000_000,
             socket_buffer: socket.buffers().receive,
             ..Config::default()
@@ -137,7 +137,7 @@ impl End {
         };
         let sent = self.wire.send(self.peer, &fragment);
         sent.map_err(|refused| failed(format!("a fragment was refused: {refused:?}")))?;
-        // Flushed immediately, because the other side waits for it.
+        // The wire is flushed immediately, because the other side waits for the fragment.
         self.wire.flush(&mut self.ends);
         Ok(())
     }
@@ -181,7 +181,7 @@ impl bare::Endpoint for End {
         settled.store(0, Relaxed);
         side.meet()?;
         self.waiting = Waiting::Polling;
-        // Much longer than any delayed acknowledgement.
+        // This time is much longer than the delay of any acknowledgement.
         let until = Instant::now() + Duration::from_millis(1);
         self.until(side, |_| {
             if Instant::now() >= until {
@@ -200,7 +200,7 @@ fn failed(text: String) -> Error {
     }
 }
 
-/// Returns round trips of tiny fragments. An operation is a full round trip.
+/// Returns round trips of tiny fragments of `size` bytes. An operation is a full round trip.
 pub(super) fn round_trips(size: usize, waiting: Waiting) -> impl Piece {
     let mut end = None;
     move |side: &Side<'_>, count| {

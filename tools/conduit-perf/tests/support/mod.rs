@@ -1,4 +1,4 @@
-//! Runs the program with a hard time limit.
+//! Functions that run the program with a hard time limit.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-/// Allows one program at a time, because ranks that spin on the same cores would delay each other.
+/// The lock that allows one run of the program at a time, because ranks that spin on the same cores
+/// would delay each other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Runs the program with these arguments.
@@ -36,7 +37,7 @@ pub(crate) fn conduit_perf_with(arguments: &str, environment: &[(&str, &str)]) -
             child.wait().expect("reap");
             panic!("conduit-perf {arguments:?} did not end");
         }
-        // Sleeps only to avoid taking a core from the measurement.
+        // The loop sleeps, so that it does not take a core from the measurement.
         std::thread::sleep(Duration::from_millis(20));
     };
     let mut output = Output {
@@ -52,8 +53,8 @@ pub(crate) fn conduit_perf_with(arguments: &str, environment: &[(&str, &str)]) -
     output
 }
 
-/// Runs the program, which has to succeed. Returns the objects that it prints, one per line, and
-/// its standard error.
+/// Runs the program, which must succeed. Returns the objects that it prints, one per line, and its
+/// standard error.
 pub(crate) fn objects(arguments: &str, environment: &[(&str, &str)]) -> (Vec<Value>, String) {
     let output = conduit_perf_with(arguments, environment);
     let complaints = text(&output.stderr).to_owned();
@@ -65,7 +66,7 @@ pub(crate) fn objects(arguments: &str, environment: &[(&str, &str)]) -> (Vec<Val
     )
 }
 
-/// Runs the program, which has to fail with these words in its message.
+/// Runs the program, which must fail with a message that contains these words.
 pub(crate) fn fails(arguments: &str, environment: &[(&str, &str)], words: &[&str]) {
     let output = conduit_perf_with(arguments, environment);
     let message = text(&output.stderr);
