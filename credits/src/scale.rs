@@ -24,8 +24,8 @@ pub enum ScaleError {
         /// The number of bytes per credit.
         bytes_per_credit: u32,
     },
-    /// A full medium would cost so few credits that small and large messages could not be told
-    /// apart, or more credits than a message can carry.
+    /// A full medium would cost so few credits that small messages would cost as much as large
+    /// ones, or more credits than a message can carry.
     #[error(
         "a chunk of {chunk} bytes costs {cost} credits of {bytes_per_credit} bytes, must cost 4 to 8"
     )]

@@ -5,14 +5,14 @@
 //! run, not a model of it), how far each list of requests has been sent, and the bag of messages in
 //! transit. A [`Step`] is one of:
 //!
-//! * a rank sends the next request of one of its lists, or finds that it lacks the credits for it;
+//! * a rank sends the next request of one of its lists, or lacks the credits for that request;
 //! * any message of the bag arrives: a request is handled and replied to, a reply is settled, a
 //!   revoke is answered with a return, or a return is banked;
 //! * a rank that needs credits asks a peer for some
 //!   ([`next_system`](credits::FlowControl::next_system)).
 //!
 //! Messages arrive in any order, even between the same two ranks, so the order of every network is
-//! covered. Coalesced replies, which arrive together as one count, are covered by replies that
+//! covered. Coalesced replies, which arrive together as a number, are covered by replies that
 //! arrive one after another. A request that lacks credits blocks only its own list, as if each list
 //! had a thread of its own.
 //!

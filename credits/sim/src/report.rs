@@ -12,16 +12,19 @@ pub(crate) struct Counts {
     pub(crate) replies: u64,
     /// The number of system messages sent.
     pub(crate) system: u64,
+    /// The number of events taken.
     pub(crate) events: u64,
     /// The number of replies that lent extra credits.
     pub(crate) grants: u64,
     /// The number of extra credits lent.
     pub(crate) granted: u64,
+    /// The number of credits given back.
     pub(crate) returned: u64,
     pub(crate) stalls: u64,
     pub(crate) stalled_ns: u64,
     /// The largest size, in credits, of the requests that waited at one rank.
     pub(crate) waiting: u64,
+    /// The largest loan.
     pub(crate) loan: u64,
 }
 

@@ -203,4 +203,5 @@ const COLUMNS: [&str; 18] = [
 const ASKED: &str = "asked";
 /// The name of the flag [`PeerRow::zero_reply`].
 const ZERO_REPLY: &str = "zero_reply";
+/// The character between two flags.
 const AND: char = '+';

@@ -25,6 +25,7 @@ struct Lender {
     wanted: u32,
     /// The total number of requests received.
     all_received: u64,
+    /// The value of `all_received` when a peer was last asked.
     asked_at: Option<u64>,
     borrowers: Vec<Account>,
 }

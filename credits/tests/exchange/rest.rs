@@ -17,7 +17,7 @@
 //!   it needs in the next round.
 //!
 //! It does not matter how long epochs are and when they end. A burst may last longer than an epoch.
-//! If a revoke takes credits that the next burst needs, that burst stalls, and it gets credits that
+//! If a revoke takes credits that the next burst needs, that burst stalls and gets credits that
 //! another rank does not use.
 
 use credits::Growth;

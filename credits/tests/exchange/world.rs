@@ -41,8 +41,8 @@ pub(crate) struct Rank {
     arrived: VecDeque<(usize, Request)>,
     /// The requests whose handlers are running.
     handled: Vec<(usize, Request)>,
-    /// For each rank, the number of credits that go back to it later as one count, and the number
-    /// of epochs reported with them.
+    /// For each rank, the number of credits that go back to it later without messages, and the
+    /// number of epochs reported with them.
     coalesced: Vec<(u32, u32)>,
     /// For each rank, whether a request to it waits for credits.
     waiting: Vec<bool>,
@@ -94,6 +94,7 @@ pub(crate) struct World {
     system: Vec<Message>,
     /// The number of revokes sent so far.
     pub(crate) revokes: u64,
+    /// The number of extra credits granted so far.
     pub(crate) granted: u64,
     ledger: Ledger,
     plan: Plan,
@@ -190,8 +191,8 @@ impl World {
         self.ranks[source].flow(target).available(target as u32) >= u32::from(cost)
     }
 
-    /// Settles the credits that have come back to `source` as one count, but only if that matters
-    /// for a request, like the engine.
+    /// Settles the credits that have come back to `source` without messages, but only if that
+    /// matters for a request, like the engine.
     pub(crate) fn refresh(&mut self, source: usize, target: usize, bytes: u64) {
         let cost = self.plan.scale().cost(bytes as usize);
         if self.ranks[source]

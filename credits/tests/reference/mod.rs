@@ -13,8 +13,8 @@
 //! * A cancelled request leaves its reports and demands to the next one. Its credits count as used,
 //!   because they were taken.
 //! * There is no list. Instead, the reference checks that the real implementation asks only peers
-//!   that may be asked, that it asks a peer if there is one to ask, and that it skips no such peer
-//!   for a whole round.
+//!   that may be asked, that a peer is asked if there is one to ask, and that no such peer is
+//!   skipped for a whole round.
 //! * Counts of stalls and requests have no maximum. (Those of the real implementation saturate at
 //!   255, which the tests do not reach.)
 
@@ -58,6 +58,7 @@ struct Known {
     need: u64,
     /// If loans double, the code with which a request last asked.
     asked_with: u8,
+    /// Whether the next request asks again.
     again: bool,
     /// The number of times that another peer has been asked while this one could have been asked.
     passed: u32,
@@ -100,6 +101,7 @@ pub(crate) struct Reference {
     under_way: u64,
     /// The total number of requests received.
     all_received: u64,
+    /// The value of `all_received` when a peer was last asked.
     asked_at: Option<u64>,
     /// The number of credits that may move, which are those in the bank and those above the minimum
     /// at the start.

@@ -17,7 +17,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// Writes a result as one line of JSON if requested, otherwise with `show`.
+    /// Writes a result as a line of JSON if requested, otherwise with `show`.
     ///
     /// # Errors
     /// Fails if writing to `out` fails.

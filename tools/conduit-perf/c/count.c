@@ -1,7 +1,8 @@
 /* Repeats operations of one rank on itself through the C headers, in sections whose instructions
  * are counted.
  *
- * `count COUNT[,COUNT...]` prints each operation's name, and repeats it COUNT times per section. */
+ * `count COUNT[,COUNT...]` prints the name of each operation, and runs one section per COUNT, in which
+ * the operation is repeated that many times. */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
@@ -36,10 +37,11 @@ static void ping_medium(gex_Token_t token, void *data, size_t length) {
   gex_AM_ReplyMedium0(token, PONG_MEDIUM, data, length, GEX_EVENT_NOW, 0);
 }
 
-/* Prevents merging an operation with the next. Costs no instruction. */
+/* Prevents the compiler from merging an operation with the next one. Costs no instruction. */
 #define FENCE() __asm__ volatile("" ::: "memory")
 
-/* The arguments are in registers, as in a loop over an array. */
+/* Defines a function that repeats an operation. The arguments are in registers, as in a loop over an
+ * array. */
 #define OPERATION(name, call)                               \
   static void name(unsigned long count) {                   \
     const gex_TM_t to = team;                               \
@@ -59,13 +61,14 @@ OPERATION(get, gex_RMA_GetBlocking(to, here, rank, there, 8, 0))
 OPERATION(get_value, *(volatile gex_RMA_Value_t *)(void *)here = gex_RMA_GetBlockingVal(to, rank, there, 8, 0))
 OPERATION(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)(void *)here, rank, there, GEX_OP_FADD, 1, 0, 0)))
 OPERATION(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, there, GEX_OP_ADD, 1, 0, 0)))
-/* The arguments are read from memory each time; with `_length` the length as well. */
+/* In these operations, the arguments are read from memory each time. In those with `_length`, the
+ * length is read as well. */
 OPERATION(put_reading, gex_RMA_PutBlocking(team, me, remote, buffer, 8, 0))
 OPERATION(put_length, gex_RMA_PutBlocking(team, me, remote, buffer, bytes, 0))
 OPERATION(get_reading, gex_RMA_GetBlocking(team, buffer, me, remote, 8, 0))
 OPERATION(get_length, gex_RMA_GetBlocking(team, buffer, me, remote, bytes, 0))
 
-/* Every second number of an array. */
+/* The following operations transfer every second number of an array. */
 static const size_t strided[] = {RANGES};
 static ptrdiff_t strides[] = {16};
 static void *remote_numbers[RANGES], *local_numbers[RANGES];
@@ -74,7 +77,8 @@ OPERATION(get_strided, gex_VIS_StridedGetBlocking(to, here, strides, rank, there
 OPERATION(put_indexed, gex_VIS_IndexedPutBlocking(to, rank, RANGES, remote_numbers, 8, RANGES, local_numbers, 8, 0))
 OPERATION(get_indexed, gex_VIS_IndexedGetBlocking(to, RANGES, local_numbers, 8, rank, RANGES, remote_numbers, 8, 0))
 
-/* Sends a request and waits until its handler, or its reply's, has run. */
+/* Defines a function that repeatedly sends a request and waits until the handler of the request, or of
+ * its reply, has run. */
 #define MESSAGE(name, request) OPERATION(name, const unsigned long before = handled; request; GASNET_BLOCKUNTIL(handled != before))
 MESSAGE(am_short, gex_AM_RequestShort0(to, rank, COUNT_SHORT, 0))
 MESSAGE(am_short_round_trip, gex_AM_RequestShort0(to, rank, PING_SHORT, 0))
@@ -114,11 +118,11 @@ static const struct {
   {"broadcast", broadcast},
 };
 
-/* A section. Callgrind finds it by this name. */
+/* Runs a section. Callgrind finds this function by its name. */
 void conduit_counted_section(void (*repeat)(unsigned long), unsigned long count);
 __attribute__((noinline)) void conduit_counted_section(void (*repeat)(unsigned long), unsigned long count) {
   repeat(count);
-  FENCE(); /* A tail call would end the section before the operation. */
+  FENCE(); /* Prevents a tail call, which would end the section before the operation. */
 }
 
 static void check(int code) {

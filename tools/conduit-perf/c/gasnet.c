@@ -1,9 +1,9 @@
-/* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface: two ranks,
- * each on its own core; or more, in which case only collective operations are measured.
+/* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface. The job has two
+ * ranks, each on its own core, or more, in which case only collective operations are measured.
  *
- * Prints "<figure> <bytes> <nanoseconds>" lines: for each figure the median over some repetitions.
- * `gasnet SECONDS` bounds the time of each figure. */
-#define _GNU_SOURCE /* processors of threads */
+ * Prints a line "<figure> <bytes> <nanoseconds>" for each figure, with the median of some repetitions.
+ * With `gasnet SECONDS`, a repetition takes about that many seconds. */
+#define _GNU_SOURCE /* for the affinity of threads */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
@@ -20,8 +20,8 @@ enum { REPETITIONS = 9, SEGMENT = 1 << 22, RUNS = 64 };
 
 static gex_TM_t team;
 static gex_Rank_t me, peer, ranks;
-static char *here, *there; /* this rank's segment, and the peer's at the peer */
-static char *mapped;       /* the peer's as it is mapped here, NULL if it is not */
+static char *here, *there; /* this rank's segment, and the peer's segment with its address at the peer */
+static char *mapped;       /* this rank's mapping of the peer's segment, or NULL if there is none */
 static char *buffer;
 static volatile unsigned pongs, counted, told;
 static volatile unsigned long read_sum;
@@ -55,7 +55,7 @@ static void count_payload(gex_Token_t token, void *data, size_t length) {
   (void)length;
   counted++;
 }
-/* The work of handlers that use the payload. */
+/* Reads the payload, which is the work of handlers that use it. */
 static void read_payload(gex_Token_t token, void *data, size_t length) {
   const unsigned long *const words = (const unsigned long *)data;
   unsigned long sum = 0;
@@ -76,10 +76,10 @@ static double now(void) {
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* ---- figures: `count` operations on rank 0; rank 1 serves ---- */
+/* ---- figures: rank 0 performs `count` operations, which rank 1 serves ---- */
 
-/* The addresses are in registers, as in a loop over an array; with `_reading` they are read from
- * memory each time. */
+/* Defines a function that repeats a transfer. The addresses are in registers, as in a loop over an
+ * array. In functions with `_reading`, they are read from memory each time. */
 #define TRANSFERS(name, call)                        \
   static void name(unsigned count) {                 \
     const gex_TM_t to = team;                        \
@@ -94,8 +94,8 @@ TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
 TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
 TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
 TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
-/* On one number: the processor's instruction if the peer is mapped, which is also measured without
- * a library. */
+/* These atomics act on one number. If the peer is mapped, they are the processor's instruction, which
+ * is measured without a library as well. */
 TRANSFERS(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)local, rank, remote, GEX_OP_FADD, 1, 0, 0)))
 TRANSFERS(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
 TRANSFERS(add_double, gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
@@ -114,7 +114,7 @@ static void get8_reading(unsigned count) {
   while (count--) gex_RMA_GetBlocking(team, buffer, peer, there, 8, 0);
 }
 
-/* Runs of `bytes` bytes, every second one of an array. */
+/* The following operations transfer every second run of an array of runs of `bytes` bytes. */
 static const size_t strided_runs[] = {RUNS};
 static ptrdiff_t strides[1];
 static void *remote_runs[RUNS], *local_runs[RUNS];
@@ -129,7 +129,7 @@ TRANSFERS(strided_put, gex_VIS_StridedPutBlocking(to, rank, remote, strides, loc
 TRANSFERS(strided_get, gex_VIS_StridedGetBlocking(to, local, strides, rank, remote, strides, length, strided_runs, 1, 0))
 TRANSFERS(indexed_put, gex_VIS_IndexedPutBlocking(to, rank, RUNS, remote_runs, length, RUNS, local_runs, length, 0))
 TRANSFERS(indexed_get, gex_VIS_IndexedGetBlocking(to, RUNS, local_runs, length, rank, RUNS, remote_runs, length, 0))
-/* The same copies without a library. */
+/* Copies the same runs without a library. */
 static void runs_bare(unsigned count) {
   const size_t length = bytes;
   while (count--)
@@ -148,7 +148,7 @@ ROUND_TRIPS(short_round_trip, gex_AM_RequestShort0(team, peer, PING_SHORT, 0))
 ROUND_TRIPS(medium_round_trip, gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
 ROUND_TRIPS(long_round_trip, gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0))
 
-/* One way: ends when the last message has been handled. */
+/* Defines a function that sends messages in one direction. It ends when the last one has been handled. */
 #define FLOOD(name, request)         \
   static void name(unsigned count) { \
     while (count--) request;         \
@@ -166,7 +166,8 @@ static int ascending(const void *left, const void *right) {
 
 static double seconds = 0.02;
 
-/* Returns the nanoseconds of one operation: the median of repetitions that each take `seconds`. */
+/* Returns the time of one operation in nanoseconds, which is the median of repetitions that take
+ * `seconds` each. */
 static double measured(void (*operations)(unsigned)) {
   double all[REPETITIONS];
   unsigned count = 100;
@@ -204,7 +205,7 @@ static void figure(const char *name, size_t size, void (*operations)(unsigned)) 
   barrier();
 }
 
-/* Measures an operation of all ranks: the median of repetitions of `count` operations. */
+/* Measures an operation of all ranks, as the median of repetitions of `count` operations. */
 static void together(const char *name, size_t size, void (*operations)(unsigned), unsigned count) {
   double all[REPETITIONS];
   bytes = size;
@@ -221,8 +222,8 @@ static void together(const char *name, size_t size, void (*operations)(unsigned)
   }
 }
 
-/* A word to the peer and one back without a library, in lines used in turn like a queue's. Serves
- * as the limit for a short round trip in the same run. */
+/* Sends a word to the peer and one back without a library. Like a queue, it uses several lines in
+ * turn. This is the limit for a short round trip in the same run. */
 static void line_round_trip(unsigned count) {
   enum { LINE = 64, LINES = 64, BEHIND_THE_PUTS = SEGMENT / 2 };
   static unsigned long turn;

@@ -1,10 +1,10 @@
 /* Measures the cost of MPI's calls between two ranks, each on its own processor:
  * `mpi PROCESSOR0 PROCESSOR1 ROUND_TRIPS BLOCKS`.
  *
- * Prints "<figure> <nanoseconds>" lines: the round trip of 8 bytes with MPI_Send and MPI_Recv, and
- * the time of a block of 1 MiB in a stream of MPI_Isend, and of MPI_Put into a window, 16 blocks at
- * a time. */
-#define _GNU_SOURCE /* processors of processes */
+ * Prints a line "<figure> <nanoseconds>" for each figure. The figures are the time of a round trip of
+ * 8 bytes with MPI_Send and MPI_Recv, and the times of a block of 1 MiB in a stream of MPI_Isend and in
+ * a stream of MPI_Put into a window, with 16 blocks at a time. */
+#define _GNU_SOURCE /* for the affinity of processes */
 #include <mpi.h>
 #include <sched.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ static void round_trips(int count) {
   }
 }
 
-/* Ends with an empty message from the receiver, which confirms that all blocks have arrived. */
+/* Sends blocks. Ends with an empty message from the receiver, which confirms that all have arrived. */
 static void sends(int count) {
   MPI_Request requests[UNDER_WAY];
   for (int done = 0; done < count; done += UNDER_WAY) {
@@ -42,7 +42,7 @@ static void sends(int count) {
   else MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD);
 }
 
-/* Meanwhile the other rank is inside MPI, waiting for an empty message. */
+/* Puts blocks. Meanwhile the other rank waits inside MPI for an empty message. */
 static void puts_of_blocks(int count) {
   if (rank == 1) {
     MPI_Recv(NULL, 0, MPI_BYTE, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -56,7 +56,7 @@ static void puts_of_blocks(int count) {
 }
 
 static void measure(const char *name, void (*figure)(int), int count) {
-  figure(count / 8 + 1); /* connections, buffers and pages */
+  figure(count / 8 + 1); /* sets up connections, buffers and pages */
   MPI_Barrier(MPI_COMM_WORLD);
   double start = MPI_Wtime();
   figure(count);
@@ -73,7 +73,7 @@ static void check(const char *where, char value) {
 }
 
 int main(int count, char **arguments) {
-  /* No rank outlives the launcher. */
+  /* The system kills this rank when the launcher ends. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   MPI_Init(&count, &arguments);
   int ranks;
@@ -91,7 +91,7 @@ int main(int count, char **arguments) {
   block = malloc(BLOCK);
   window_memory = malloc(BLOCK);
   if (!block || !window_memory) MPI_Abort(MPI_COMM_WORLD, 1);
-  /* Memory that MPI allocates would be shared between the ranks. */
+  /* The program allocates the window itself, because MPI would allocate memory that the ranks share. */
   MPI_Win_create(window_memory, BLOCK, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
   memset(block, 1 + rank, BLOCK);
   memset(window_memory, 0, BLOCK);

@@ -23,6 +23,7 @@ use crate::report;
 const RANKS: usize = 9;
 /// The memory for arrivals in jobs that stand for a job of two ranks.
 const MOST: &str = "64M";
+/// The memory for arrivals in jobs that stand for a large job.
 const LEAST: &str = "1M";
 /// The smallest acceptable rate with lanes, as a fraction of the rate with windows for two ranks.
 const TARGET: f64 = 0.8;

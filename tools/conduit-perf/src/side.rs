@@ -19,6 +19,8 @@ const MAGIC: u64 = u64::from_be_bytes(*b"CndtPrf1");
 /// The number of iterations between two checks of the clock in a spinning wait, which take about a
 /// millisecond.
 const SPINS_PER_CHECK: u32 = 1 << 20;
+/// The number of iterations between two checks of the clock in a yielding wait. They take less than
+/// a millisecond.
 const YIELDS_PER_CHECK: u32 = 1 << 10;
 
 /// The default time for which a side waits for another side.

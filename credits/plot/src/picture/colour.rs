@@ -29,6 +29,7 @@ const LESS: [RGBColor; 4] = [
     RGBColor(67, 147, 195),
     RGBColor(5, 48, 97),
 ];
+/// The colours from the initial loan to ever larger loans (the red half of `ColorBrewer`'s `RdBu`).
 const MORE: [RGBColor; 4] = [
     RGBColor(255, 255, 255),
     RGBColor(253, 219, 199),

@@ -1,4 +1,4 @@
-//! Messages through the agents of two nodes over shared memory. What is counted lasts from a
+//! Messages through the agents of two nodes over shared memory. Counts cover everything from a
 //! process's request to its completion. Each node is simulated, with one channel and the requests
 //! of one process.
 

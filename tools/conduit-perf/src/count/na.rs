@@ -1,5 +1,5 @@
 //! Messages between two NA classes over shared memory, through the interface that Mercury's plugin
-//! uses. What is counted lasts from the calls of the two sides to their completions.
+//! uses. Counts cover everything from the calls of the two sides to their completions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

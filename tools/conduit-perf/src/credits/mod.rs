@@ -47,6 +47,7 @@ pub(crate) struct Ratios {
     pub(crate) ratio: f64,
     /// The first quartile.
     pub(crate) quarter: f64,
+    /// The third quartile.
     pub(crate) three_quarters: f64,
 }
 

@@ -99,8 +99,9 @@ pub fn word(direction: Direction) -> impl Piece {
                 unsafe { mapped.write_volatile(value) };
             }),
             Direction::Out => alone(side, count, |_| {
-                // SAFETY: as above, the eight bytes are valid, aligned and not accessed by other
-                // sides. Any eight bytes are a valid number.
+                // SAFETY: `work` checked that the eight bytes are in the work area, which begins at
+                // a page, so they are aligned. No other side accesses the work area during this
+                // piece, and any eight bytes are a valid number.
                 let _ = unsafe { mapped.read_volatile() };
             }),
         }

@@ -3,9 +3,9 @@
 //!
 //! The queue is a ring of slots, each of which consists of a sequence word and a message. The
 //! producer writes the message and then, with release, the sequence number. The consumer spins on
-//! the next slot's sequence word. A few times per lap, the consumer publishes the number of
-//! messages that it has read in a separate word, which the producer reads only when it has run out
-//! of slots. There is no prefetching, no batching, and no flow control except the ring itself.
+//! the next slot's sequence word. A few times per lap, the consumer publishes in a separate word
+//! how many messages it has read. The producer reads that word only when no slot is free. There is
+//! no prefetching, no batching, and no flow control except the ring itself.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};

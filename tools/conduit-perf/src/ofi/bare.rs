@@ -351,8 +351,8 @@ impl Bare {
     ) -> Result<(), Error> {
         let context = self.context();
         if end == End::Sent {
-            // SAFETY: the endpoint is open, and `self.source` keeps the source valid until the
-            // completion.
+            // SAFETY: the endpoint is open. `source` points to the bytes of `self.source`, which
+            // stay valid until the completion because they live as long as the endpoint.
             self.submit(side, |bare| unsafe {
                 fi_write(
                     bare.ep,
@@ -388,8 +388,8 @@ impl Bare {
             context,
             data: 0,
         };
-        // SAFETY: the endpoint is open, and `self.source` keeps the source valid until the
-        // completion.
+        // SAFETY: the endpoint is open. `source` points to the bytes of `self.source`, which stay
+        // valid until the completion because they live as long as the endpoint.
         self.submit(side, |bare| unsafe {
             fi_writemsg(bare.ep, &message, FI_DELIVERY_COMPLETE | FI_COMPLETION)
         })?;

@@ -24,10 +24,11 @@ use crate::exchange::Exchange;
 type Ranks = Engine<Ofi<Seq>, Seq>;
 type Message<'a> = Call<'a, Ofi<Seq>, Seq>;
 
-/// The numbers of the handlers of shorts.
+/// The number of the handler of shorts.
 const PING: u8 = 128;
+/// The number of the handler of replies.
 const PONG: u8 = 129;
-/// The number of the handler of mediums, which replies to [`PONG`].
+/// The number of the handler of mediums.
 const PING_MEDIUM: u8 = 130;
 
 /// Wraps an error of the engine.
@@ -64,7 +65,7 @@ impl End {
         let ping_medium: Handler<Ofi<Seq>, Seq> = Handler::new(move |call: &Message<'_>| {
             add(&pinged[0]);
             if let Payload::Medium(payload) = call.payload() {
-                // The result is ignored for the same reason as above.
+                // The result is ignored for the same reason as that of `reply_short`.
                 let _ = call.reply_medium(PONG, &[], payload);
             }
         });
@@ -178,8 +179,8 @@ impl End {
                 {
                     self.engine.rma().wait(handle).map_err(failed)?;
                 }
-                // SAFETY: the source stays valid and is not written before the put's handle has
-                // been waited for, because `source` outlives this call.
+                // SAFETY: `source` keeps the bytes valid during this call, which waits for all
+                // handles before it returns, and nothing writes to them.
                 let put = unsafe {
                     self.engine.rma().put_nb_bulk(
                         1,

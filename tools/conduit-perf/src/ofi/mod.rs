@@ -42,6 +42,7 @@ use rows::{Endpoints, ROWS, Row};
 
 /// The number of jobs for each provider.
 const JOBS: usize = 9;
+/// The number of jobs for each provider in a quick measurement.
 const QUICK_JOBS: usize = 3;
 /// The first version of the library that can leave out its locks.
 const UNLOCKED: u32 = fi_version(1, 21);

@@ -21,6 +21,7 @@ const UNDER_WAY: u64 = 64;
 const EVENTS: u64 = 1 << 16;
 /// The table entry whose messages cause events at the target.
 const TOLD: ptl_pt_index_t = 3;
+/// The table entry whose messages cause no events at the target.
 const SILENT: ptl_pt_index_t = 4;
 
 /// Returns an error with this text.
@@ -46,6 +47,7 @@ pub(super) struct Bare {
     arrived: u64,
     /// The number of operations with completion events that have started.
     started: u64,
+    /// The number of these operations that have ended.
     ended: u64,
 }
 

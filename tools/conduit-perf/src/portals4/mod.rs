@@ -38,6 +38,7 @@ use bare::{Bare, Loop, failed};
 
 /// The number of jobs of each kind.
 const JOBS: usize = 9;
+/// The number of jobs of each kind in a quick measurement.
 const QUICK_JOBS: usize = 3;
 
 /// Conduit's setting that names the library. The bare loops use the same library.
