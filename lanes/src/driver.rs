@@ -39,8 +39,8 @@ pub struct Driver {
     pub tracker: Tracker,
     /// The settings.
     pub settings: Settings,
-    /// For tests, the number of uses after which each lane is recalled, whatever its weight. With
-    /// 0, lanes are not recalled for this reason.
+    /// For tests, the number of uses after which each lane is recalled, even if its peer has a high
+    /// weight. With 0, lanes are not recalled for this reason.
     force: u32,
     /// The number of uses of each owned or shared lane since it was opened, by slot.
     used: Box<[u32]>,

@@ -12,9 +12,9 @@ const _: () = assert!(size_of::<Tracker>() < 1024);
 
 /// A tracker of the weights of the peers with the most traffic, which needs constant memory.
 ///
-/// [`touch`](Self::touch) notes samples; [`progress`](Self::progress) ends a round, in which all
-/// weights decay by the same factor. A weight is thus a sum of samples that lose value with each
-/// round.
+/// [`touch`](Self::touch) notes samples, and [`progress`](Self::progress) ends a round. At the end
+/// of a round, all weights decay by the same factor. A weight is thus a sum of samples that lose
+/// value with each round.
 ///
 /// A full table uses Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
 /// and Top-k Elements in Data Streams", 2005): a newcomer takes over the row of the lightest peer

@@ -53,7 +53,8 @@ fn texts(svg: &str) -> Vec<Text> {
                 "end" => x - width,
                 other => panic!("{other}"),
             };
-            // Whatever the vertical anchor is, the text lies within its font size of `y`.
+            // With any vertical anchor, the text lies within its font size of `y`. The estimate is
+            // for a text that is centred there.
             let place = [left, y - size / 2.0, left + width, y + size / 2.0];
             Text { words, place }
         })

@@ -6,22 +6,26 @@ use sim::random::Rng;
 
 use crate::{Config, ConfigError};
 
-/// A communication pattern. Patterns repeat in every step; a *rotation* exchanges the partners.
+/// A communication pattern. Within a *rotation*, every step repeats the same pattern; the next
+/// rotation has different partners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// A 3-D torus, each rank sends to its six face neighbours; a rotation renumbers the ranks
+    /// A 3-D torus in which each rank sends to its six face neighbours; a rotation renumbers the
+    /// ranks
     Ghost,
-    /// Binomial trees: reduce to the root, broadcast from it; a rotation renumbers the ranks
+    /// Binomial trees, with a reduction to the root and a broadcast from it; a rotation renumbers
+    /// the ranks
     Tree,
-    /// Each rank sends to the next FAN ranks, one message each in turn; a rotation moves on by FAN
+    /// Each rank sends to the next FAN ranks, one message to each in turn; a rotation moves the
+    /// partners on by FAN
     Alltoall,
-    /// All ranks send to HOT ranks; a rotation moves these on
+    /// All ranks send to HOT ranks; a rotation makes the next ranks the hot ones
     Hotspot,
-    /// Each rank sends to the next FAN ranks at distances of GAP; a rotation moves on
+    /// Each rank sends to the next FAN ranks at distances of GAP; a rotation moves the partners on
     Chain,
-    /// Even ranks send to the next FAN odd ranks at distances of 2 GAP, odd ranks only poll; a
-    /// rotation moves on
+    /// Even ranks send to the next FAN odd ranks at distances of 2 GAP, and odd ranks only poll; a
+    /// rotation moves the partners on
     Oddpoll,
     /// Pairs of ranks send to each other; a rotation renumbers the ranks
     Pairs,

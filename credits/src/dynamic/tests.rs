@@ -492,7 +492,7 @@ fn whoever_can_be_lent_no_more_makes_nobody_be_asked() {
         max_per_peer: 20,
         ..tuning()
     };
-    // The bank is below its reserve: all but 10 of 810 are lent.
+    // The bank is below its reserve, because all but 10 of the 810 credits that may move are lent.
     let mut y = Rank::new(50, 0, 20, 10, pace);
     assert_eq!(serve_40(&mut y, true), []);
     let more = Tuning {

@@ -79,7 +79,7 @@ impl Upstream {
     }
 
     /// Handles the message by which a peer promotes this rank, which carries the peer's score.
-    /// Returns whether this rank has promoted the peer, too.
+    /// Returns whether this rank has promoted the peer as well.
     pub(crate) fn peer_promoted(&mut self, peer: u32, score: f64, moves: &mut Vec<Move>) -> bool {
         match self.rows.iter_mut().find(|row| row.peer == peer) {
             Some(row) => row.peers_score = score,

@@ -313,7 +313,7 @@ impl Lanes {
         }
     }
 
-    /// Recalls an open lane, whatever its weight. This is for tests.
+    /// Recalls an open lane, even if its peer has a high weight. This is for tests.
     pub fn recall_now(&mut self, slot: u16, act: &mut dyn FnMut(Action)) {
         let at = usize::from(slot);
         if self

@@ -123,7 +123,7 @@ impl Record {
         format!("{{\n{}  \"rows\": [\n    {rows}\n  ]\n}}\n", head.concat())
     }
 
-    /// For tests: compares the figures with those in the file of this name. If they differ and
+    /// Compares the figures with those in the file of this name, for tests. If they differ and
     /// `CONDUIT_TEST_WRITE` is in the environment, writes the new figures to the file, with today's
     /// date and this commit.
     ///

@@ -30,7 +30,7 @@ impl Report {
         self.failures.iter().map(|&(name, _)| name)
     }
 
-    /// For tests: checks the report and prints the extent of the search.
+    /// Checks the report and prints the extent of the search, for tests.
     ///
     /// # Panics
     /// Panics if a property is violated, or if an expected event never happened.

@@ -1,8 +1,8 @@
-/* Repeats operations of one rank on itself through the C headers, in sections whose instructions
- * are counted.
+/* Repeats operations of one rank on itself through the C headers, in sections whose
+ * instructions are counted.
  *
- * `count COUNT[,COUNT...]` prints the name of each operation, and runs one section per COUNT, in which
- * the operation is repeated that many times. */
+ * `count COUNT[,COUNT...]` prints the name of each operation, and runs one section per COUNT,
+ * in which the operation is repeated that many times. */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
 #include <gasnet_ratomic.h>
@@ -40,8 +40,8 @@ static void ping_medium(gex_Token_t token, void *data, size_t length) {
 /* Prevents the compiler from merging an operation with the next one. Costs no instruction. */
 #define FENCE() __asm__ volatile("" ::: "memory")
 
-/* Defines a function that repeats an operation. The arguments are in registers, as in a loop over an
- * array. */
+/* Defines a function that repeats an operation. The arguments are in registers, as in a loop
+ * over an array. */
 #define OPERATION(name, call)                               \
   static void name(unsigned long count) {                   \
     const gex_TM_t to = team;                               \
@@ -77,8 +77,8 @@ OPERATION(get_strided, gex_VIS_StridedGetBlocking(to, here, strides, rank, there
 OPERATION(put_indexed, gex_VIS_IndexedPutBlocking(to, rank, RANGES, remote_numbers, 8, RANGES, local_numbers, 8, 0))
 OPERATION(get_indexed, gex_VIS_IndexedGetBlocking(to, RANGES, local_numbers, 8, rank, RANGES, remote_numbers, 8, 0))
 
-/* Defines a function that repeatedly sends a request and waits until the handler of the request, or of
- * its reply, has run. */
+/* Defines a function that repeatedly sends a request and waits until the handler of the
+ * request, or of its reply, has run. */
 #define MESSAGE(name, request) OPERATION(name, const unsigned long before = handled; request; GASNET_BLOCKUNTIL(handled != before))
 MESSAGE(am_short, gex_AM_RequestShort0(to, rank, COUNT_SHORT, 0))
 MESSAGE(am_short_round_trip, gex_AM_RequestShort0(to, rank, PING_SHORT, 0))

@@ -1,8 +1,9 @@
-/* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface. The job has two
- * ranks, each on its own core, or more, in which case only collective operations are measured.
+/* Measures the cost of GASNet's calls, for any library with the GASNet-EX interface. The job
+ * has two ranks, each on its own core, or more, in which case only collective operations are
+ * measured.
  *
- * Prints a line "<figure> <bytes> <nanoseconds>" for each figure, with the median of some repetitions.
- * With `gasnet SECONDS`, a repetition takes about that many seconds. */
+ * Prints a line "<figure> <bytes> <nanoseconds>" for each figure, with the median of some
+ * repetitions. With `gasnet SECONDS`, a repetition takes about that many seconds. */
 #define _GNU_SOURCE /* for the affinity of threads */
 #include <gasnetex.h>
 #include <gasnet_coll.h>
@@ -20,7 +21,7 @@ enum { REPETITIONS = 9, SEGMENT = 1 << 22, RUNS = 64 };
 
 static gex_TM_t team;
 static gex_Rank_t me, peer, ranks;
-static char *here, *there; /* this rank's segment, and the peer's segment with its address at the peer */
+static char *here, *there; /* this rank's segment, and the peer's, with its address at the peer */
 static char *mapped;       /* this rank's mapping of the peer's segment, or NULL if there is none */
 static char *buffer;
 static volatile unsigned pongs, counted, told;
@@ -94,8 +95,8 @@ TRANSFERS(put8, gex_RMA_PutBlocking(to, rank, remote, local, 8, 0))
 TRANSFERS(put8_event, gex_Event_Wait(gex_RMA_PutNB(to, rank, remote, local, 8, GEX_EVENT_NOW, 0)))
 TRANSFERS(get8, gex_RMA_GetBlocking(to, local, rank, remote, 8, 0))
 TRANSFERS(get, gex_RMA_GetBlocking(to, local, rank, remote, length, 0))
-/* These atomics act on one number. If the peer is mapped, they are the processor's instruction, which
- * is measured without a library as well. */
+/* These atomics act on one number. If the peer is mapped, they are the processor's
+ * instruction, which is measured without a library as well. */
 TRANSFERS(fetch_add, gex_Event_Wait(gex_AD_OpNB_U64(counts, (uint64_t *)local, rank, remote, GEX_OP_FADD, 1, 0, 0)))
 TRANSFERS(add, gex_Event_Wait(gex_AD_OpNB_U64(counts, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
 TRANSFERS(add_double, gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, rank, remote, GEX_OP_ADD, 1, 0, 0)))
@@ -148,7 +149,8 @@ ROUND_TRIPS(short_round_trip, gex_AM_RequestShort0(team, peer, PING_SHORT, 0))
 ROUND_TRIPS(medium_round_trip, gex_AM_RequestMedium0(team, peer, PING_MEDIUM, buffer, bytes, GEX_EVENT_NOW, 0))
 ROUND_TRIPS(long_round_trip, gex_AM_RequestLong0(team, peer, PING_LONG, buffer, bytes, there, GEX_EVENT_NOW, 0))
 
-/* Defines a function that sends messages in one direction. It ends when the last one has been handled. */
+/* Defines a function that sends messages in one direction. It ends when the last one has been
+ * handled. */
 #define FLOOD(name, request)         \
   static void name(unsigned count) { \
     while (count--) request;         \

@@ -1,9 +1,9 @@
 /* Measures the cost of MPI's calls between two ranks, each on its own processor:
  * `mpi PROCESSOR0 PROCESSOR1 ROUND_TRIPS BLOCKS`.
  *
- * Prints a line "<figure> <nanoseconds>" for each figure. The figures are the time of a round trip of
- * 8 bytes with MPI_Send and MPI_Recv, and the times of a block of 1 MiB in a stream of MPI_Isend and in
- * a stream of MPI_Put into a window, with 16 blocks at a time. */
+ * Prints a line "<figure> <nanoseconds>" for each figure. The figures are the time of a round
+ * trip of 8 bytes with MPI_Send and MPI_Recv, and the times of a block of 1 MiB in a stream
+ * of MPI_Isend and in a stream of MPI_Put into a window, with 16 blocks at a time. */
 #define _GNU_SOURCE /* for the affinity of processes */
 #include <mpi.h>
 #include <sched.h>
@@ -28,7 +28,8 @@ static void round_trips(int count) {
   }
 }
 
-/* Sends blocks. Ends with an empty message from the receiver, which confirms that all have arrived. */
+/* Sends blocks. Ends with an empty message from the receiver, which confirms that all have
+ * arrived. */
 static void sends(int count) {
   MPI_Request requests[UNDER_WAY];
   for (int done = 0; done < count; done += UNDER_WAY) {
@@ -91,7 +92,8 @@ int main(int count, char **arguments) {
   block = malloc(BLOCK);
   window_memory = malloc(BLOCK);
   if (!block || !window_memory) MPI_Abort(MPI_COMM_WORLD, 1);
-  /* The program allocates the window itself, because MPI would allocate memory that the ranks share. */
+  /* The program allocates the window itself, because MPI would allocate memory that the ranks
+   * share. */
   MPI_Win_create(window_memory, BLOCK, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window);
   memset(block, 1 + rank, BLOCK);
   memset(window_memory, 0, BLOCK);

@@ -162,7 +162,7 @@ mod tests {
         let part = LIGHTEST + (1.0 - LIGHTEST) / 3.0;
         assert_eq!(scale.colour(4), mixed(&LESS, part));
         assert_eq!(scale.colour(16), mixed(&MORE, part));
-        // Loans beyond the range have colours, too.
+        // Loans beyond the range have colours as well.
         assert_eq!((scale.colour(0), scale.colour(400)), (LESS[3], MORE[3]));
         let flat = Scale::new((8, 8), 8);
         assert_eq!(flat.colour(8), WHITE);

@@ -299,7 +299,7 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// Returns about `count` round numbers from 0 to `end`.
+/// Returns about `count` round numbers from 0 to `end`. If `whole` is set, they are whole numbers.
 fn ticks(end: f64, count: u32, whole: bool) -> Vec<f64> {
     let rough = (end / f64::from(count)).max(f64::MIN_POSITIVE);
     let power = 10f64.powf(rough.log10().floor());

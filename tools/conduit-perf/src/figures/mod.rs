@@ -36,7 +36,8 @@ impl Job {
         }
     }
 
-    /// Returns the number of cores that the ranks may use; they use fewer if the machine has fewer.
+    /// Returns the maximum number of cores that the ranks use. They use fewer if the machine has
+    /// fewer.
     #[must_use]
     pub fn cores(self) -> usize {
         match self {
