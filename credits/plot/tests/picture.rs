@@ -53,8 +53,8 @@ fn texts(svg: &str) -> Vec<Text> {
                 "end" => x - width,
                 other => panic!("{other}"),
             };
-            // With any vertical anchor, the text lies within its font size of `y`. The estimate is
-            // for a text that is centred there.
+            // The top and the bottom are estimated as if the text were centred at `y`. With any
+            // vertical anchor, the text lies within its font size of `y`.
             let place = [left, y - size / 2.0, left + width, y + size / 2.0];
             Text { words, place }
         })

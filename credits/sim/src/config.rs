@@ -136,7 +136,7 @@ pub enum ConfigError {
     OutOfRange {
         /// The setting.
         setting: &'static str,
-        /// Its value.
+        /// The setting's value.
         value: f64,
         /// The accepted values.
         must: &'static str,

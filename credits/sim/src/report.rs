@@ -59,17 +59,17 @@ pub struct Step {
     pub step: u32,
     /// The time from the step's start until the last rank had all its replies.
     pub time_ns: u64,
-    /// Requests sent.
+    /// The number of requests sent.
     pub requests: u64,
-    /// System messages sent.
+    /// The number of system messages sent.
     pub system: u64,
     /// The number of replies that lent extra credits.
     pub grants: u64,
-    /// Extra credits lent.
+    /// The number of extra credits lent.
     pub granted: u64,
-    /// Credits given back.
+    /// The number of credits given back.
     pub returned: u64,
-    /// Requests that had to wait for credits.
+    /// The number of requests that had to wait for credits.
     pub stalls: u64,
     /// The average time for which a rank waited for credits in this step.
     pub stalled_ns: f64,
@@ -98,12 +98,12 @@ impl Step {
 
 /// The steps with the same partners.
 ///
-/// A rotation is at *rest* from the first step after which no credit moves and no peer is asked for
-/// any, provided that the busiest rank receives at least an epoch's worth of requests in the steps
-/// at rest. In a large job, some rank needs a few more credits for a long time. Therefore there is
-/// a weaker state as well: a rotation is *calm* from the first step after which, in every step,
-/// fewer than one in 1,000 requests brings credits and fewer than one system message is sent per
-/// 1,000 requests.
+/// A rotation is at *rest* from a step on if no credit moves and no peer is asked for any in that
+/// step and all later ones, and if the busiest rank receives at least an epoch's worth of requests
+/// in these steps. In a large job, some rank needs a few more credits for a long time. Therefore
+/// there is a weaker state as well: a rotation is *calm* from a step on if, in that step and each
+/// later one, fewer than one in 1,000 requests brings credits and fewer than one system message is
+/// sent per 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
     /// The number of the rotation, from 0.
@@ -125,19 +125,19 @@ pub struct Rotation {
     pub reference_ns: Option<f64>,
     /// The speed in the steps used for `time_ns`, relative to the speed without flow control.
     pub speed: Option<f64>,
-    /// Speed of the first step.
+    /// The speed in the first step.
     pub speed_first: Option<f64>,
     /// The speed over all steps.
     pub speed_all: Option<f64>,
-    /// System messages per 1,000 requests before the rotation is calm.
+    /// The number of system messages per 1,000 requests before the rotation is calm.
     pub system_adapting: f64,
-    /// System messages per 1,000 requests in the worst step.
+    /// The number of system messages per 1,000 requests in the worst step.
     pub system_worst: f64,
-    /// System messages per 1,000 requests when the rotation is calm.
+    /// The number of system messages per 1,000 requests when the rotation is calm.
     pub system_calm: Option<f64>,
-    /// Extra credits lent.
+    /// The number of extra credits lent.
     pub granted: u64,
-    /// Credits given back.
+    /// The number of credits given back.
     pub returned: u64,
     /// The number of requests per 1,000 that waited for credits, in the steps used for `time_ns`.
     pub stalls: f64,
@@ -150,9 +150,9 @@ pub struct Summary {
     /// The mean over the rotations of the speed at rest, relative to the speed without flow
     /// control.
     pub speed: Option<f64>,
-    /// Speed of the worst rotation.
+    /// The speed in the worst rotation.
     pub speed_worst: Option<f64>,
-    /// Speed of the first step after a change of the pattern, in the worst rotation.
+    /// The speed in the first step of the worst rotation.
     pub speed_first: Option<f64>,
     /// The number of steps until rest, or `None` if a rotation did not come to rest.
     pub steps_until_rest: Option<u32>,
@@ -162,21 +162,21 @@ pub struct Summary {
     pub steps_until_calm: Option<u32>,
     /// The number of epochs until calm.
     pub epochs_until_calm: Option<f64>,
-    /// System messages per 1,000 requests before calm.
+    /// The number of system messages per 1,000 requests before calm.
     pub system_adapting: f64,
-    /// System messages per 1,000 requests in the worst step.
+    /// The number of system messages per 1,000 requests in the worst step.
     pub system_worst: f64,
-    /// System messages per 1,000 requests when calm.
+    /// The number of system messages per 1,000 requests when calm.
     pub system_calm: Option<f64>,
-    /// Requests sent.
+    /// The number of requests sent.
     pub requests: u64,
-    /// System messages sent.
+    /// The number of system messages sent.
     pub system: u64,
-    /// Extra credits lent.
+    /// The number of extra credits lent.
     pub granted: u64,
-    /// Credits given back.
+    /// The number of credits given back.
     pub returned: u64,
-    /// Requests that had to wait for credits.
+    /// The number of requests that had to wait for credits.
     pub stalls: u64,
     /// The largest loan, or `None` without flow control.
     pub largest_loan: Option<u64>,
@@ -224,7 +224,7 @@ pub struct Report {
     pub rotations: Vec<Rotation>,
     /// The results by step.
     pub steps: Vec<Step>,
-    /// Static credits that are equally fast, if they were searched for and found.
+    /// The static credits that are equally fast, if they were searched for and found.
     pub equal_static: Option<EqualStatic>,
     /// The effort of the simulation. It varies, while everything else is the same in every run.
     pub effort: Effort,

@@ -17,7 +17,7 @@ use crate::limits::queue::checksum;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Seen {
-    /// Requests.
+    /// The number of requests.
     pub(crate) requests: AtomicU64,
     /// The sum of the requests' contents.
     pub(crate) sum: AtomicU64,
@@ -48,17 +48,17 @@ fn add(word: &AtomicU64, value: u64) {
 /// The handlers of the figures' messages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Messages {
-    /// Adds its argument to the sum, and replies.
+    /// Counts the request, adds its argument to the sum, and replies.
     pub(crate) ping: Short<(u64,)>,
-    /// Adds its argument to the sum, without a reply.
+    /// Counts the request and adds its argument to the sum, without a reply.
     pub(crate) count: Short<(u64,)>,
-    /// Adds the words of its payload to the sum, without a reply.
+    /// Counts the request and adds the words of its payload to the sum, without a reply.
     pub(crate) medium: Medium<()>,
     /// Replies with its payload.
     pub(crate) echo: Medium<()>,
-    /// Adds the number of bytes that landed to the sum, without a reply.
+    /// Counts the request and adds the number of bytes that landed to the sum, without a reply.
     pub(crate) long: Long<()>,
-    /// Reports that the other rank has seen a whole flood.
+    /// Counts the answer that says that the other rank has seen a whole flood.
     pub(crate) finished: Short<()>,
 }
 

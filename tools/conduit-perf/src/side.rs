@@ -38,7 +38,7 @@ struct Control {
     /// The number of arrivals at meetings since the start. Meeting number `n`, from 1, is over when
     /// it reaches `n * sides`.
     arrivals: Line,
-    /// 0, or the number of the side that ended the measurement plus 1.
+    /// The number of the side that ended the measurement plus 1, or 0 if no side has.
     aborted: Line,
     /// The values that side 0 distributed in the last two meetings, by the parity of the meeting's
     /// number.
