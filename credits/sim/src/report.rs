@@ -99,11 +99,11 @@ impl Step {
 /// The steps with the same partners.
 ///
 /// A rotation is at *rest* from a step on if no credit moves and no peer is asked for any in that
-/// step and all later ones, and if the busiest rank receives at least an epoch's worth of requests
-/// in these steps. In a large job, some rank needs a few more credits for a long time. Therefore
-/// there is a weaker state as well: a rotation is *calm* from a step on if, in that step and each
-/// later one, fewer than one in 1,000 requests brings credits and fewer than one system message is
-/// sent per 1,000 requests.
+/// step and all later ones, and if either these are all steps or the busiest rank receives at least
+/// an epoch's worth of requests in them. In a large job, some rank needs a few more credits for a
+/// long time. Therefore there is a weaker state as well: a rotation is *calm* from a step on if, in
+/// that step and each later one, fewer than one in 1,000 requests brings credits and fewer than one
+/// system message is sent per 1,000 requests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rotation {
     /// The number of the rotation, from 0.

@@ -30,14 +30,14 @@
 //! | figure | limit | target |
 //! |---|---|---|
 //! | `put`, `get`: blocking, 8 bytes, length known only at run time; `put-u64`, `get-u64`: of a number | a store or a load of a word through the same mapping | 1.3 × its time |
-//! | `put-nb`, `put-nbi`, `put-value`, `get-value`: started and waited for; `put-nbi-rate`: waited for at the end | the same | |
+//! | `put-nb`, `put-nbi`, `put-value`, `get-value`: started and waited for; `put-nbi-rate`: waited for at the end | a store or a load of a word through the same mapping | |
 //! | `fetch-add`: remote atomic | a `fetch_add` on the same word | |
-//! | `am-short-round-trip` | a cache line's round trip, by a line per direction and by one line | 1.5 × the former |
+//! | `am-short-round-trip` | a cache line's round trip, by one line for both directions | 1.5 × its time |
 //! | `am-short-flood`: one way, counted in the handler, under flow control | a queue of 64-byte slots | 0.25 of its rate |
-//! | `am-medium-flood`: the same, payload read in the handler | a queue whose slots carry the payload, read too | 0.77 of its rate |
+//! | `am-medium-flood`: one way, payload read in the handler | a queue whose slots carry the payload, which the consumer reads | 0.77 of its rate |
 //! | `put-bandwidth`, `get-bandwidth`, `am-long` from 64 KiB | a copy of the same number of bytes to the same destination | 0.9 of its bandwidth |
-//! | `barrier` of two ranks | a cache line's round trip by two lines | 1.5 × its time |
-//! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time |
+//! | `barrier` of two ranks | a cache line's round trip, by a line per direction | 0.75 × its time |
+//! | `one-core-am-round-trip`, `one-core-barrier`: both ranks on one core | two processes that yield to each other | 1.5 × its time, for the round trip only |
 //! | `crowd-barrier`: eight ranks on two cores | a counter that eight processes watch, yielding | 100 µs |
 //!
 //! Limits and figures work on the same bytes, which are those of the last rank's segment, mapped by
