@@ -213,7 +213,7 @@ pub enum Violation {
     UnexpectedGrant {
         /// The rank.
         peer: u32,
-        /// The number of extra credits.
+        /// The code of the extra credits, as in the credit byte.
         extra: u8,
     },
     /// A return gave back more credits than the peer has above the minimum.

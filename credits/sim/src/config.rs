@@ -156,7 +156,7 @@ pub enum ConfigError {
     /// There are more credits than can be counted.
     #[error("a rank has {total} credits, at most {} can be counted", u32::MAX)]
     TooManyCredits {
-        /// The total number of credits.
+        /// The total number of a rank's credits.
         total: u64,
     },
     /// The credits do not result in a plan of buffers.
@@ -221,8 +221,10 @@ impl Config {
         Some(Space::new(self.ranks, self.scale, credits, banked))
     }
 
+    /// Checks that the configuration can be simulated.
+    ///
     /// # Errors
-    /// Returns the first value that is out of range.
+    /// Returns an error for the first value that is out of range.
     pub fn check(&self) -> Result<(), ConfigError> {
         let in_range = |setting, value: u64, most: u64, must| {
             if (1..=most).contains(&value) {

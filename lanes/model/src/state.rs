@@ -121,7 +121,7 @@ pub struct State {
     pub(crate) happened: Happened,
     /// The number of failed connections.
     refusals: u8,
-    /// The rule that the last step violated.
+    /// The rule that the last step violated, if any.
     pub broken: Option<Broken>,
 }
 

@@ -133,8 +133,8 @@ pub fn calibrate(
     goal: Duration,
 ) -> Result<u64, Error> {
     /// The number of runs per count, of which the fastest is used. A single run may be slowed by
-    /// other processes. Its operations would seem to take long, and so few would be run later that
-    /// the result would mostly be the time of their start.
+    /// other processes. Operations would seem to take longer than they do, and later runs would
+    /// have so few that their start would dominate the result.
     const RUNS: usize = 3;
     /// The minimum number of operations, however long they take. With fewer, the result would
     /// mostly be the time of a run's start and end.

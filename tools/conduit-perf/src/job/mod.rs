@@ -31,7 +31,7 @@ const ORDER: &str = "RANK_OF_CONDUIT_PERF";
 /// The time limit of a job.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// The figures to measure.
+/// The options of a measurement of figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Whether to measure fewer and shorter rounds.
