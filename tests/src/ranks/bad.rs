@@ -1,4 +1,4 @@
-//! Calls that have to be refused, and their errors.
+//! Programs that make invalid calls and check the errors.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use conduit::{AtomicOp, Conduit, Error, Handlers, Par, ReduceOp, Seq, Short};
 
 use super::{SHARE, attached};
 
-/// Requires an error whose text has all of these words.
+/// Requires that the result is an error whose text contains all of these words.
 fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Result<()> {
     let error = match result {
         Err(error) => error.to_string(),
@@ -23,8 +23,8 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, words: &[&str]) -> Resu
     Ok(())
 }
 
-/// Requires that a call of a rank is refused, with an error that begins with the call's name and
-/// the calling rank.
+/// Requires that a rank's call is refused, with an error that begins with the names of the call and
+/// of the calling rank.
 macro_rules! refused {
     ($rank:ident.$call:ident$(::<$of:ty>)?($($argument:expr),* $(,)?), $words:expr $(,)?) => {{
         let begins = format!("{} on rank {}: ", stringify!($call), $rank.rank());
@@ -35,7 +35,7 @@ macro_rules! refused {
     }};
 }
 
-/// Makes calls with wrong arguments. The job continues after each.
+/// Makes calls with invalid arguments. The job continues after each of them.
 pub(super) fn calls() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let short = handlers.short(|_, ()| {});
@@ -143,7 +143,7 @@ pub(super) fn calls() -> Result<()> {
         refused(prepared.commit(medium, (), 11), &["payload", "10"])?;
     }
     let own = conduit.segment();
-    // SAFETY: all of them are refused.
+    // SAFETY: every call in this block is refused, so no slice is created.
     unsafe {
         refused(own.slice::<u64>(4, 1), &["aligned"])?;
         refused(own.slice::<u64>(0, usize::MAX), &["segment"])?;
@@ -159,14 +159,14 @@ pub(super) fn calls() -> Result<()> {
         &["Segment::atomic_get", "multiple of 8"],
     )?;
     refused!(conduit.end_region(), &["region"])?;
-    // The refused calls have no effect on these.
+    // The refused calls above have not disturbed the job: valid calls still succeed.
     conduit.put(0, rank as usize * SHARE, &1u64)?;
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }
 
-/// Runs ranks whose second handler differs between rank 1 and the others; `what` selects the
-/// difference.
+/// Registers a second handler on rank 1 that differs from the other ranks' second handler. `what`
+/// selects the difference.
 pub(super) fn handlers_differ(what: &str) -> Result<()> {
     let job = conduit::start()?;
     let mut handlers = Handlers::<Seq>::new();
@@ -189,7 +189,7 @@ pub(super) fn handlers_differ(what: &str) -> Result<()> {
                 .medium(|_, (_,): (u64,), _: &[u32]| {}),
         ),
         (true, "kind") => drop(handlers.named("add").short(|_, (_,): (u64,)| {})),
-        // The same number of words.
+        // The handlers take different arguments that occupy the same number of words.
         (true, "arguments") => drop(
             handlers
                 .named("add")
@@ -207,19 +207,19 @@ pub(super) fn handlers_differ(what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Attaches a segment larger than the maximum: on all ranks, or on the last one only.
+/// Attaches a segment larger than the maximum, either on all ranks or only on the last one.
 pub(super) fn too_large(who: &str) -> Result<()> {
     let job = conduit::start()?;
     let most = job.max_segment();
     let too_large = job.rank() == job.size() - 1 || who == "all";
     let bytes = match (too_large, job.settings().job.max_segment) {
         (false, _) => 4096,
-        // As large as the setting allows.
+        // This is the largest segment that the setting allows.
         (true, Some(_)) => most,
         (true, None) => most + 1,
     };
     job.attach(Handlers::<Seq>::new(), bytes)
-        .context("as it should")?;
+        .context("the segment must be refused")?;
     Ok(())
 }
 
@@ -246,7 +246,7 @@ pub(super) fn start_twice() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// An action within a handler, on the thread that polls.
+/// A call to make within a handler, on the thread that polls.
 type Act = Box<dyn Fn() -> Result<(), Error>>;
 
 thread_local! {
@@ -269,8 +269,8 @@ fn wait_in<M: Mode>(what: &str, conduit: &Conduit<M>, ignore: Short<()>) -> cond
     }
 }
 
-/// Makes a call in a handler that would poll or wait, and returns its error. `what` is
-/// `call:request` or `call:reply`.
+/// Makes a call that would poll or wait from within a handler, and returns the call's error. `what`
+/// is `call:request` or `call:reply`, where the second word names the kind of handler.
 pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     let (what, place) = what.split_once(':').context("what:place")?;
     let (said, in_reply) = (Arc::new(OnceLock::new()), place == "reply");
@@ -305,7 +305,7 @@ pub(super) fn refused_in_handler<M: Mode>(what: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Polls or waits while a payload is prepared, and returns the error.
+/// Makes a call that polls or waits while a payload is prepared, and returns the call's error.
 pub(super) fn refused_while_prepared<M: Mode>(what: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let ignore = handlers.any_mode().short(|_, ()| {});
@@ -317,7 +317,7 @@ pub(super) fn refused_while_prepared<M: Mode>(what: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Tries in handlers the calls that a handler must not make.
+/// Makes the calls that are forbidden in handlers from within handlers.
 pub(super) fn in_handlers() -> Result<()> {
     static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
     let mut handlers = Handlers::<Par>::new();

@@ -1,4 +1,4 @@
-//! Every call of the API, between all ranks, with its result checked.
+//! A program that makes every call of the API between all ranks and checks each result.
 
 use anyhow::{Result, ensure};
 use conduit::threads::Mode;
@@ -6,7 +6,7 @@ use conduit::{AtomicOp, Block, Conduit, Handle, ReduceOp, Shape};
 
 use super::{SHARE, attached, messages, pattern, same};
 
-/// Runs all calls.
+/// Makes all calls.
 pub(super) fn all<M: Mode>() -> Result<()> {
     let (handlers, seen) = messages::handlers();
     let conduit = attached::<M>(handlers)?;
@@ -24,7 +24,7 @@ pub(super) fn all<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Returns the offset in others' segments that this rank puts to.
+/// Returns the offset in other ranks' segments at which this rank's share begins.
 fn share<M: Mode>(conduit: &Conduit<M>) -> usize {
     conduit.rank() as usize * SHARE
 }
@@ -43,7 +43,7 @@ fn about<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     }
     ensure!(conduit.segment().as_ptr().addr().is_multiple_of(4096));
     ensure!(conduit.max_medium() >= 512);
-    // SAFETY: it is not accessed yet.
+    // SAFETY: no rank accesses this rank's segment until the barrier below.
     let own = unsafe { conduit.segment().slice::<u8>(0, SHARE)? };
     ensure!(own.iter().all(|&byte| byte == 0), "a segment begins zeroed");
     conduit.barrier()?;
@@ -58,12 +58,12 @@ fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     conduit.barrier()?;
     let mut got = vec![0; SHARE];
     for peer in 0..size {
-        // The bytes that this rank's neighbour has put there.
+        // These are the bytes that this rank's neighbour has put at `peer`.
         let from = (rank + 1) % size;
         conduit.get(&mut got[..], peer, from as usize * SHARE)?;
         same("get", &got, &pattern(from, peer, SHARE))?;
     }
-    // Zero bytes, at the segment's end too.
+    // Transfers of zero bytes are accepted, even at the end of the segment.
     let len = conduit.segment_len(0)?;
     conduit.put(0, len, &[0u8; 0])?;
     conduit.get(&mut [0u8; 0][..], 0, len)?;
@@ -72,7 +72,7 @@ fn blocking<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         conduit.memset(peer, share(conduit), rank as u8 + 1, SHARE)?;
     }
     conduit.barrier()?;
-    // SAFETY: between barriers, without puts.
+    // SAFETY: the slice is used only between two barriers, and no rank puts between them.
     let own = unsafe { conduit.segment().slice::<u8>(0, size as usize * SHARE)? };
     for (from, bytes) in (1..).zip(own.chunks(SHARE)) {
         ensure!(bytes.iter().all(|&byte| byte == from), "memset");
@@ -95,7 +95,7 @@ fn handles<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             conduit.poll()?;
         };
         handles.push(immediate);
-        // SAFETY: `sources` lives until all handles have been waited for.
+        // SAFETY: `sources` lives, unchanged, until all handles have been waited for.
         handles
             .push(unsafe { conduit.put_nb_bulk(peer, at + 2048, source[2048..].as_ptr(), 2048)? });
         handles.push(conduit.memset_nb(peer, at + 4096, 9, 100)?);
@@ -110,7 +110,7 @@ fn handles<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     let mut got = vec![vec![0; 4096]; size as usize];
     let mut under_way = Vec::new();
     for (peer, got) in (0..).zip(&mut got) {
-        // SAFETY: `got` is neither moved nor read until the handle has been waited for.
+        // SAFETY: `got` is neither moved nor accessed until the handle has been waited for.
         under_way.push(unsafe { conduit.get_nb(got.as_mut_ptr(), peer, at, 4096)? });
     }
     for handle in under_way {
@@ -136,7 +136,7 @@ fn implicit<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         .collect();
     for (peer, source) in (0..).zip(&sources) {
         conduit.put_nbi(peer, at, &source[..1024])?;
-        // SAFETY: `sources` lives until the implicit puts have been waited for.
+        // SAFETY: `sources` lives, unchanged, until the implicit puts have been waited for.
         unsafe { conduit.put_nbi_bulk(peer, at + 1024, source[1024..].as_ptr(), 1024)? };
         conduit.memset_nbi(peer, at + 2048, 3, 8)?;
         conduit.put_value_nbi(peer, at + 2056, 77, 8)?;
@@ -145,7 +145,7 @@ fn implicit<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     conduit.wait_puts()?;
     let mut got = vec![vec![0; 2048]; size as usize];
     for (peer, got) in (0..).zip(&mut got) {
-        // SAFETY: `got` isn't touched until the implicit gets have been waited for.
+        // SAFETY: `got` is neither moved nor accessed until the implicit gets have been waited for.
         unsafe { conduit.get_nbi(got.as_mut_ptr(), peer, at, 2048)? };
     }
     conduit.try_gets()?;
@@ -198,7 +198,7 @@ fn values<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     Ok(())
 }
 
-/// Puts a matrix by columns and gets it in pieces, with all peers at once in a scope.
+/// Puts a matrix by columns and gets it in pieces. A scope does so with all peers at once.
 fn ranges<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     const ROWS: usize = 60;
     const COLUMNS: usize = 40;
@@ -213,7 +213,7 @@ fn ranges<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             .map(|(row, column)| of[row * COLUMNS + column])
             .collect()
     };
-    // The source is read by columns; at the target the last column becomes the first row.
+    // The source is read by columns. At the target, the last column becomes the first row.
     let counts = [ROWS, COLUMNS];
     let columns = Shape::Strided {
         strides: &[COLUMNS as isize, 1],
@@ -295,11 +295,12 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
             conduit.atomic(peer, at + 24, AtomicOp::Or, 1u32 << conduit.rank())?;
         }
         while conduit.compare_swap(peer, at + 32, 0u32, 1)? != 0 {
-            // An atomic on one's own memory may not poll, and the lock's holder may need this
-            // rank's polls.
+            // An atomic on a rank's own memory may return without polling, but the lock's holder
+            // may need this rank to poll.
             conduit.poll()?;
         }
-        // A simple spin lock; the count that it protects is not atomic.
+        // The loop above is a spin lock. The count that it protects is read and written by
+        // non-atomic calls.
         let count = conduit.get_value(peer, at + 40, 8)?;
         conduit.put_value(peer, at + 40, count + 1, 8)?;
         ensure!(conduit.atomic_fetch(peer, at + 32, AtomicOp::Set, 0u32)? == 1);
@@ -315,7 +316,7 @@ fn atomics<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     ensure!(conduit.get_value(rank, own_at + 24, 4)? == (1u64 << size) - 1);
     ensure!(
         conduit.get_value(rank, own_at + 40, 8)? == u64::from(size),
-        "the lock did not exclude others"
+        "two ranks held the lock at once"
     );
     conduit.barrier()?;
     Ok(())
@@ -334,9 +335,15 @@ fn barriers<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     if conduit.size() > 1 {
         ensure!(conduit.barrier_named(conduit.rank()).is_err(), "a mismatch");
     }
-    ensure!(conduit.barrier_wait(None).is_err(), "a wait without notify");
+    ensure!(
+        conduit.barrier_wait(None).is_err(),
+        "a wait without a notify succeeded"
+    );
     conduit.barrier_notify(None)?;
-    ensure!(conduit.barrier_notify(None).is_err(), "a second notify");
+    ensure!(
+        conduit.barrier_notify(None).is_err(),
+        "a second notify succeeded"
+    );
     conduit.barrier_wait(None)?;
     Ok(())
 }
@@ -345,7 +352,7 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let all = conduit.team();
     ensure!((all.rank(), all.size()) == (rank, size));
-    // All ranks but the last, in reverse order: by colors and by lists.
+    // Forms a team of all ranks but the last, in reverse order: once by colors and once by lists.
     let some = if size > 1 { size - 1 } else { 1 };
     let color = (rank < some).then_some(3);
     let members: Vec<u32> = (0..some).rev().collect();
@@ -379,7 +386,7 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
         team.reduce_all_with(&mut values, |one: u64, other: u64| one.max(other))?;
         ensure!(values == [u64::from(some - 1)]);
         team.barrier()?;
-        // Refused before anything is sent.
+        // The call is refused before anything is sent.
         ensure!(
             team.gather_all(&[rank], &mut vec![0; some as usize + 1])
                 .is_err()
@@ -393,7 +400,7 @@ fn teams<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
 fn credits<M: Mode>(conduit: &Conduit<M>) -> Result<()> {
     for peer in 0..conduit.size() {
         ensure!(conduit.send_credits(peer)? > 0);
-        // If receive space is scarce, peers may have revoked some by now.
+        // If receive space is scarce, peers may already have revoked some credits.
         conduit.revoked_credits(peer)?;
         conduit.credit_stalls(peer)?;
     }

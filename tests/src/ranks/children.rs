@@ -1,4 +1,5 @@
-//! Children that ranks create by `fork`: they can't use the job, and don't disturb the ranks.
+//! Ranks that create children by `fork`. The children can't use the job and don't disturb the
+//! ranks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,17 +11,17 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 
 use super::{SHARE, attached};
 
-/// How a child ends after it has tried all calls.
+/// How a child ends once it has tried all calls.
 const ENDS: [&str; 5] = ["drops", "finishes", "exits", "ends the job", "ends at once"];
-/// The exit code of children, except those that are asked for another.
+/// The exit code of a child, except in the cases that choose another one.
 const RIGHT: i32 = 5;
 const WRONG: i32 = 6;
 
-/// The number of requests, and of puts, to the next rank.
+/// The number of requests, and also of puts, that each rank sends to the next one.
 const FLOOD: u32 = 3000;
 
-/// Every rank floods the next one, and meanwhile creates children that try to use the network and
-/// end in every way. All messages still arrive, once each.
+/// Every rank floods the next one and meanwhile creates children, which try to use the network and
+/// then end in every possible way. Each message must still arrive exactly once.
 pub(super) fn children<M: Mode>() -> Result<()> {
     let (asked, answered) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut handlers = Handlers::<M>::new();
@@ -78,10 +79,11 @@ pub(super) fn children<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Forks. Returns `None` in the child, and the child's process id in the rank.
+/// Forks the process. Returns the child's process id in the rank, and `None` in the child.
 fn fork() -> Result<Option<Pid>> {
-    // SAFETY: the child allocates, which glibc and musl permit even if other threads of the rank
-    // hold the allocator's locks; it takes no other lock that they may hold.
+    // SAFETY: the child may allocate, because glibc and musl permit that even if other threads of
+    // the rank held the allocator's locks at the fork. The child takes no other lock that those
+    // threads may have held.
     let child = unsafe { libc::fork() };
     match Pid::from_raw(child) {
         None if child == 0 => Ok(None),
@@ -90,7 +92,7 @@ fn fork() -> Result<Option<Pid>> {
     }
 }
 
-/// Requires that every way of using the network is refused with the reason.
+/// Requires that every use of the network is refused with an error that names the fork.
 fn try_all<M: Mode>(conduit: &Conduit<M>, next: u32, ask: Short<(u32,)>) -> Result<()> {
     let (rank, process) = (conduit.rank(), std::process::id());
     let named = format!(" on rank {rank}: process {process} is a child of rank {rank} (fork)");
@@ -132,6 +134,6 @@ fn end_as<M: Mode>(conduit: Conduit<M>, end: &str, code: i32) -> ! {
         "ends the job" => conduit.exit(code),
         _ => {}
     }
-    // SAFETY: ends the child.
+    // SAFETY: `_exit` has no preconditions; it only ends the child.
     unsafe { libc::_exit(code) }
 }

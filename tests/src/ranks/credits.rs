@@ -1,4 +1,5 @@
-//! Credits that have to move: few credits, and partners that change.
+//! A program whose credits must move, because there are few of them and each rank's partners
+//! change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,16 +9,16 @@ use conduit::{AtomicOp, Conduit, Handlers, Seq};
 
 use super::attached;
 
-/// The number of partners that each rank has, one after the other.
+/// The number of partners that each rank has, one after another.
 const PHASES: u32 = 6;
-/// The number of mediums to each partner.
+/// The number of mediums sent to each partner.
 const EACH: u64 = 300;
-/// The number of comparisons after which credits count as lost.
+/// The number of comparisons after which missing credits count as lost.
 const COMPARISONS: u32 = 1000;
 /// The maximum number of ranks.
 const RANKS: usize = 64;
 
-/// A rank's credits: in its bank, and lent to each peer.
+/// A rank's credits: those in its bank, and those lent to each peer.
 #[derive(Debug, PartialEq, Eq)]
 struct Credits {
     banked: u32,
@@ -38,8 +39,9 @@ impl Credits {
     }
 }
 
-/// Floods changing partners. Every message arrives once; no rank loses or gains credits; some
-/// credits move; and in the end each peer has the credits that this rank has lent to it.
+/// Floods changing partners. Every message must arrive once, no rank may lose or gain credits, some
+/// credits must move, and in the end each peer must hold exactly the credits that this rank has
+/// lent to it.
 pub(super) fn moving() -> Result<()> {
     let come: Arc<[[AtomicU64; 2]]> = (0..RANKS).map(|_| Default::default()).collect();
     let mut handlers = Handlers::<Seq>::new();
@@ -97,8 +99,9 @@ pub(super) fn moving() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Compares the credits that each rank has lent with those that its peers have, until they agree
-/// everywhere, because system messages may be in flight. Returns the number of comparisons.
+/// Compares the credits that each rank has lent with those that its peers hold. Repeats the
+/// comparison until all ranks agree, because messages that carry credits may still be in flight.
+/// Returns the number of comparisons.
 fn agree(conduit: &Conduit<Seq>) -> Result<u32> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let counter = size as usize * 8;

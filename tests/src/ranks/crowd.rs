@@ -1,5 +1,5 @@
-//! Many ranks over several hosts: barriers, messages from all to all, a flood from all to one, and
-//! sustained work.
+//! Programs for many ranks on several hosts: barriers, messages between all ranks, a flood from all
+//! ranks to one, and sustained work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,11 +10,11 @@ use conduit::{AtomicOp, Handlers, Seq};
 
 use super::{attached, pattern, same};
 
-/// The number of messages from each rank to each.
+/// The number of shorts that each rank sends to each rank.
 const TO_ALL: u64 = 20;
-/// The number of messages from each rank to the first.
+/// The number of mediums that each rank sends to the first rank.
 const TO_ONE: u64 = 400;
-/// Bytes of a message to the first.
+/// The payload bytes of a medium to the first rank.
 const LENGTH: usize = 4096;
 const BARRIERS: u32 = 20;
 
@@ -40,7 +40,8 @@ impl Come {
     }
 }
 
-/// Runs barriers, all to all, and all to one. The first rank prints how much memory the ranks used.
+/// Runs barriers, messages from all ranks to all, and messages from all ranks to the first. The
+/// first rank prints how much memory the ranks used.
 pub(super) fn crowd() -> Result<()> {
     let (shorts, mediums) = (Arc::new(Come::default()), Arc::new(Come::default()));
     let mut handlers = Handlers::<Seq>::new();
@@ -103,13 +104,14 @@ pub(super) fn crowd() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Runs puts, gets and barriers between all ranks for this many milliseconds and checks each.
+/// Runs puts, gets and barriers between all ranks for this many milliseconds, and checks each of
+/// them.
 pub(super) fn steady(milliseconds: &str) -> Result<()> {
     let time = Duration::from_millis(milliseconds.parse().context("milliseconds")?);
     let conduit = attached(Handlers::<Seq>::new())?;
     let (rank, size) = (conduit.rank(), conduit.size());
     let (begun, mut rounds) = (Instant::now(), 0u64);
-    // The word that signals the end, behind the data.
+    // The word at `end`, behind the data, signals the end of the run.
     const BYTES: usize = 1000;
     let (at, end) = (rank as usize * 1024, size as usize * 1024);
     conduit.barrier()?;
@@ -129,7 +131,7 @@ pub(super) fn steady(milliseconds: &str) -> Result<()> {
         let mut found = vec![0; BYTES];
         for peer in 0..size {
             conduit.get(&mut found[..], peer, at)?;
-            same("what was put", &found, &pattern(rank, peer, BYTES))?;
+            same("the bytes put", &found, &pattern(rank, peer, BYTES))?;
         }
         let mut over = 0u64;
         conduit.get(&mut over, rank, end)?;

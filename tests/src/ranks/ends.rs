@@ -1,4 +1,4 @@
-//! The ways in which jobs end.
+//! Programs that end their job in different ways.
 
 use std::cell::OnceCell;
 use std::io::{Read, Write};
@@ -14,8 +14,8 @@ use rustix::process::{Signal, getpid, kill_process};
 
 use super::attached;
 
-/// Rank 1 ends the job with the given code, while rank 0 computes and the others wait for it; rank
-/// 4 also waits for a reply.
+/// Rank 1 ends the job with the given code while rank 0 computes and the other ranks wait for it.
+/// Rank 4 also waits for a reply.
 pub(super) fn exit(code: &str) -> Result<()> {
     let code = code.parse().context("an exit code")?;
     let mut handlers = Handlers::<Seq>::new();
@@ -35,7 +35,7 @@ pub(super) fn exit(code: &str) -> Result<()> {
     Ok(())
 }
 
-/// Never polls again.
+/// Computes forever, without polling.
 pub(super) fn compute() {
     let mut number = 1u64;
     while std::hint::black_box(number) != 0 {
@@ -43,7 +43,7 @@ pub(super) fn compute() {
     }
 }
 
-/// A request's handler ends the job with code 9. It runs on the waiting thread.
+/// A request's handler, which runs on the waiting thread, ends the job with code 9.
 pub(super) fn exit_in_handler<M: Mode>() -> Result<()> {
     thread_local! {
         static EXIT: OnceCell<Box<dyn Fn(i32)>> = const { OnceCell::new() };
@@ -62,19 +62,20 @@ pub(super) fn exit_in_handler<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// The connection from the launcher is closed before `finish` needs an answer.
+/// The connection to the launcher is closed before `finish` needs an answer over it.
 pub(super) fn launcher_gone() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     let number = std::env::var("PMI_FD")?.parse()?;
-    // SAFETY: the launcher's socket, which this process keeps open until it ends.
+    // SAFETY: `number` is the descriptor of the launcher's socket, which this process keeps open
+    // until it ends.
     let socket = unsafe { BorrowedFd::borrow_raw(number) };
     let socket = UnixStream::from(socket.try_clone_to_owned()?);
     socket.shutdown(std::net::Shutdown::Read)?;
     Ok(conduit.finish()?)
 }
 
-/// Rank 1, or all ranks, leave without `finish`: by returning from `main`, or by `exit`. The others
-/// wait.
+/// Rank 1, or every rank, leaves without `finish`: it returns from `main` or calls `exit`. The
+/// other ranks, if there are any, wait.
 pub(super) fn leave(how: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     conduit.barrier()?;
@@ -88,8 +89,8 @@ pub(super) fn leave(how: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// All ranks communicate with all others. Then each sends its process id to the listener at a
-/// socket, and stays until the connection is closed.
+/// Each rank communicates with all others, sends its process id to the listener at the socket
+/// `socket`, and then keeps running until that connection is closed.
 pub(super) fn stay(socket: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     for peer in 0..conduit.size() {
@@ -104,26 +105,27 @@ pub(super) fn stay(socket: &str) -> Result<()> {
 }
 
 /// Rank 0 gets from and puts to rank 1, a megabyte at a time, while rank 2 is killed. When rank 0
-/// gets the error, its buffers are overwritten by another owner (`reused`) or freed (`freed`). The
-/// network must neither write to the memory in their place nor send its bytes.
+/// gets the error, its buffers are overwritten by another owner (`reused`) or freed (`freed`). From
+/// then on the network must neither write to that memory nor send bytes from it.
 pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     const BYTES: usize = 1 << 20;
-    /// The number of rounds before rank 2 is killed.
+    /// The number of rounds, each a get and a put, before rank 2 is killed.
     const ROUNDS: u32 = 3;
-    /// The new content of the buffers' memory.
+    /// The byte that the memory's next owner writes.
     const OTHERS: u8 = 0xA5;
-    /// How long rank 0 watches its memory for late messages, and how long rank 1 receives: a death
-    /// is noticed after about a second.
+    /// How long rank 0 watches its memory for late messages.
     const WHILE: Duration = Duration::from_secs(1);
+    /// How long rank 1 keeps receiving. A death is noticed after about a second.
     const ALL: Duration = Duration::from_secs(4);
     static SOON: AtomicBool = AtomicBool::new(false);
-    /// Whether rank 1 has left the barrier, which it can't without rank 2.
+    /// Whether rank 1 has left the barrier. It can't leave the barrier before rank 2 has entered
+    /// it.
     static READY: AtomicBool = AtomicBool::new(false);
     let mut handlers = Handlers::<Seq>::new();
     let ready = handlers.short(|_, ()| READY.store(true, Relaxed));
     let soon = handlers.short(|_, ()| SOON.store(true, Relaxed));
     let die = handlers.short(|_, ()| {
-        // This doesn't return.
+        // The call doesn't return, because the signal kills this process.
         let _ = kill_process(getpid(), Signal::KILL);
     });
     let conduit = conduit::start()?.attach(handlers, 2 * BYTES)?;
@@ -133,8 +135,8 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             let mut rounds = 0;
             let (mut source, mut destination) = (vec![1_u8; BYTES], vec![0_u8; BYTES]);
             let error = loop {
-                // It waits only the first time. On a busy system a rank may also be given up
-                // meanwhile.
+                // Only the first call waits. On a busy system, a rank may also be given up during
+                // that wait.
                 if let Err(error) = conduit.wait_until(|| READY.load(Relaxed)) {
                     break error;
                 }
@@ -160,7 +162,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             let others = [source, destination, vec![OTHERS; BYTES]];
             let failed = Instant::now();
             while failed.elapsed() < WHILE {
-                // It returns the same error.
+                // The call returns the same error again, so its result is ignored.
                 let _ = conduit.poll();
             }
             drop(conduit);
@@ -171,7 +173,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             println!("left alone after: {error}");
         }
         1 => {
-            // This fails if rank 0 has been given up, on a busy system.
+            // On a busy system, rank 0 may have been given up, so both calls may fail.
             let _ = conduit.request(0, ready, ());
             let _ = conduit.wait_until(|| SOON.load(Relaxed));
             let soon = Instant::now();
@@ -180,11 +182,12 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
             }
             let mut bytes = vec![0_u8; BYTES];
             let base = conduit.segment().as_ptr().wrapping_add(BYTES);
-            // SAFETY: the second half of this rank's segment, copied byte for byte.
+            // SAFETY: the source is the second half of this rank's segment, which is valid for
+            // `BYTES` bytes.
             unsafe { base.copy_to(bytes.as_mut_ptr(), BYTES) };
             ensure!(
                 !bytes.contains(&OTHERS),
-                "bytes of the memory's next owner were sent"
+                "bytes written by the memory's next owner were sent"
             );
             println!("got nothing of others");
         }
@@ -193,7 +196,7 @@ pub(super) fn killed_meanwhile(how: &str) -> Result<()> {
     Ok(())
 }
 
-/// A handler panics: on the main thread, or on one of several threads.
+/// A handler panics, either on the main thread or on one of several threads.
 pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     let mut handlers = Handlers::<Par>::new();
     let panics = handlers.short(|_, ()| panic!("a handler's last words"));
@@ -205,8 +208,8 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     if who == "threads" {
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                // One of them runs the panicking handler; all wait for a condition that never
-                // becomes true.
+                // One of the threads runs the panicking handler. All of them wait for a condition
+                // that never becomes true.
                 scope.spawn(|| {
                     if let Err(error) = conduit.wait_until(|| false) {
                         conduit::stderr::write_line(error);
@@ -219,14 +222,14 @@ pub(super) fn panic_in_handler(who: &str) -> Result<()> {
     Ok(())
 }
 
-/// All ranks finish, and then exit with this code.
+/// All ranks finish and then exit with this code.
 pub(super) fn exit_after_finish(code: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     conduit.finish()?;
     conduit.exit(code.parse()?)
 }
 
-/// Rank 1 ends the job as soon as it has attached, while others may still be attaching.
+/// Rank 1 ends the job as soon as it has attached, while other ranks may still be attaching.
 pub(super) fn exit_at_once(code: &str) -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     if conduit.rank() == 1 {

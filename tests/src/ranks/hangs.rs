@@ -1,4 +1,4 @@
-//! Ranks that wait in vain: mismatched barrier calls, and the report of a waiting rank.
+//! Programs whose ranks wait in vain, because of mismatched barrier calls or a stopped rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -9,8 +9,9 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::ends::compute;
 use super::{SHARE, attached};
 
-/// Rank 0 makes one call and the others another (`barrier:finish`): all get the error. Unless one
-/// of the calls is `finish`, the job continues normally.
+/// Rank 0 makes one call and the other ranks make another; `calls` names the two, as in
+/// `barrier:finish`. All ranks get an error. Unless one of the calls is `finish`, the job continues
+/// normally.
 pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {
     let Some((first, second)) = calls.split_once(':') else {
         bail!("not two calls: {calls}");
@@ -65,8 +66,8 @@ fn forever() -> ! {
     }
 }
 
-/// The last rank computes, or stops its process, while the others wait for it in a call. Each rank
-/// prints a line before.
+/// The last rank stops making calls, by computing or by stopping its process, while the others wait
+/// for it in a call. Before that, each rank prints a line.
 pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let ignore = handlers.any_mode().short(|_, ()| {});
@@ -86,13 +87,14 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     stderr::write_line("ready");
     if conduit.rank() == last {
         if ["get", "handle", "atomic", "compare_swap", "wait_puts"].contains(&call) {
-            // A computing rank may be served by a thread of the network, so this one is stopped.
+            // A thread of the network may serve a rank that computes, so this rank stops its
+            // process.
             kill_process(getpid(), Signal::STOP)?;
         }
         compute();
     }
     let mut bytes = [0_u8; 8];
-    // The last rank may still have served some.
+    // Repeats the call, because the last rank may have served some calls before it stopped.
     loop {
         match call {
             "get" => conduit.get(&mut bytes[..], last, 0)?,
@@ -119,8 +121,8 @@ pub(super) fn wait<M: Mode>(call: &str) -> Result<()> {
     }
 }
 
-/// Rank 0 waits in a barrier for the last rank, which sleeps, while the others keep sending to rank
-/// 0.
+/// Rank 0 waits in a barrier for the last rank, which sleeps. Meanwhile the other ranks keep
+/// sending to rank 0.
 pub(super) fn wait_in_traffic() -> Result<()> {
     let mut handlers = Handlers::<Seq>::new();
     let ignore = handlers.short(|_, ()| {});
@@ -139,7 +141,7 @@ pub(super) fn wait_in_traffic() -> Result<()> {
     }
 }
 
-/// Two threads of each rank wait, each for a different condition.
+/// Two threads of each rank wait, each for a condition of its own.
 pub(super) fn wait_threads() -> Result<()> {
     static ENDED: AtomicU32 = AtomicU32::new(0);
     let conduit = &attached(Handlers::<Par>::new())?;

@@ -1,4 +1,5 @@
-//! Histories of atomics of all ranks on one number, which one rank then checks.
+//! A program in which all ranks run atomics on one number. One rank then checks the resulting
+//! history.
 
 use anyhow::{Result, ensure};
 use conduit::threads::Mode;
@@ -10,28 +11,30 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{SHARE, attached};
 use crate::linear::{Event, is_linearizable};
 
-/// The atomics of a rank in a history: half of what the check accepts, with 4 ranks.
+/// The number of atomics that a rank adds to a history. With 4 ranks, a history has half as many
+/// events as the check accepts.
 const EACH: usize = 8;
 /// The number of histories of each type.
 const ROUNDS: usize = 12;
-/// The offset of the histories' numbers, in the first share of each segment: a cache line each.
+/// The offset of the histories' numbers within the first share of each segment. Each number has a
+/// cache line of its own.
 const NUMBERS: usize = SHARE / 2;
-/// The words of an event in the last share, where a rank keeps its own events.
+/// The number of words of an event in the last share, where a rank keeps its own events.
 const WORDS: usize = 6;
 
-/// Returns the time of the host's clock, which all ranks share.
+/// Returns the time of the host's monotonic clock, which all ranks share.
 fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns an operand: sums and products of a few small numbers differ in different orders, and
-/// aren't NaN.
+/// Returns an operand. Operands are few and small, so that different orders of operations give
+/// different results, none of which is NaN.
 fn operand(rng: &mut Rng) -> i8 {
     rng.i8(-3..9)
 }
 
-/// Runs one atomic of a drawn kind and way, and returns its event.
+/// Runs one atomic, whose operation and way of starting are drawn at random, and returns its event.
 fn act<M: Mode, T: Atom + From<i8>>(
     conduit: &Conduit<M>,
     (to, at): (Rank, usize),
@@ -112,12 +115,13 @@ fn histories<M: Mode, T: Atom + From<i8>>(
         );
         let mut seen = T::from_bits(0);
         let mut own = Vec::new();
-        // All ranks at once.
+        // After the barrier, all ranks run their atomics at once.
         conduit.barrier()?;
         for _ in 0..EACH {
             let event = act(conduit, (to, at), ops, &mut seen, &mut rng)?;
             own.extend(to_words(&event));
-            // The owner's own atomics may not poll, and its peers need its polls.
+            // An atomic of the owner may return without polling, but the owner's peers need it to
+            // poll.
             conduit.poll()?;
         }
         conduit.segment().put(kept, &own[..])?;
@@ -131,15 +135,15 @@ fn histories<M: Mode, T: Atom + From<i8>>(
             history.sort_by_key(|event| event.during);
             ensure!(
                 is_linearizable(ty, &history),
-                "{ty:?}: no order of {history:#?}"
+                "{ty:?}: no order explains {history:#?}"
             );
         }
     }
     Ok(())
 }
 
-/// Concurrent atomics of every kind, mapped and by message, of all ranks on one number have an
-/// order.
+/// Concurrent atomics of every kind that all ranks run on one number, mapped and by message, are
+/// linearizable.
 pub(super) fn atomics_are_linearizable<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let floats = [

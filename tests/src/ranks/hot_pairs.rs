@@ -1,5 +1,6 @@
-//! Pairs of ranks with much traffic, which change. Each message arrives once, and requests arrive
-//! in order. (A reply in the slot of its request may overtake those in rings.)
+//! A program in which pairs of ranks exchange much traffic, and the pairs change. Each message must
+//! arrive once, and requests must arrive in order. Replies may arrive out of order, because a reply
+//! in the slot of its request may overtake replies in rings.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,14 +10,15 @@ use conduit::{Handlers, Seq};
 
 use super::attached;
 
-/// The number of messages of a pair while it is hot.
+/// The number of requests of a pair while it is hot.
 const MESSAGES: u64 = 4000;
-/// One in this many of them is a medium, and one in this many gets a reply.
+/// One in this many requests is a medium.
 const MEDIUM: u64 = 7;
+/// One in this many requests gets a reply.
 const ANSWERED: u64 = 5;
 const LENGTH: usize = 700;
 
-/// The numbers received from one rank: each exactly once, perhaps in order.
+/// The numbers received from one rank. Each number arrives exactly once. Requests arrive in order.
 #[derive(Debug, Default)]
 struct Row {
     next: AtomicU64,
@@ -47,10 +49,11 @@ impl Row {
     }
 }
 
-/// In each of this many rounds every rank floods another one, which replies to some.
+/// Runs `rounds` rounds. In each of them, every rank floods one rank, which replies to some of the
+/// requests.
 pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
     let rounds: u64 = rounds.parse().context("a number of rounds")?;
-    // The number of ranks is not known yet.
+    // The maximum number of ranks. The tables are created before the actual number is known.
     const MOST: usize = 64;
     let rows = || Arc::new(std::array::from_fn::<Row, MOST, _>(|_| Row::default()));
     let (requests, answers) = (rows(), rows());
@@ -84,8 +87,8 @@ pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     ensure!(size as usize <= MOST, "at most {MOST} ranks");
     let (mut sent, mut asked) = ([0u64; MOST], [0u64; MOST]);
-    // A Latin square, so that every rank knows who floods whom; in some rounds all flood the same
-    // rank.
+    // The targets form a Latin square, so every rank knows which rank floods which. In one round of
+    // three, all ranks flood the same rank.
     let target = |rank: u32, round: u64| match round % 3 {
         0 => (round % u64::from(size)) as u32,
         _ => ((u64::from(rank) + 1 + round) % u64::from(size)) as u32,

@@ -1,4 +1,4 @@
-//! Active messages of all categories, between all ranks.
+//! Programs that send active messages of all categories between all ranks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use conduit::{Call, Conduit, Handlers, Long, Medium, Par, Seq, Short};
 
 use super::{SHARE, attached, pattern};
 
-/// The messages that this rank has received, and the handlers' names.
+/// The messages that this rank has received, and the handlers for the messages that it sends.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     count: Arc<Counts>,
@@ -34,17 +34,18 @@ impl Counts {
 
 /// The number of requests of each kind to every rank.
 const ROUNDS: u32 = 30;
-/// Bytes of a long reply.
+/// The payload bytes of a long reply.
 const REPLIED: usize = 500;
 
-/// Returns where the long replies of `from` land in the requester's segment: in the second half of
-/// its share for that rank, apart for each round, because messages have no order.
+/// Returns the offset in the requester's segment at which long replies from `from` land. The offset
+/// lies in the second half of the share for `from` and differs for each round, because messages
+/// have no order.
 fn replied_at(from: u32, number: u32) -> usize {
     const { assert!(ROUNDS as usize * REPLIED <= SHARE / 2) };
     from as usize * SHARE + SHARE / 2 + number as usize * REPLIED
 }
 
-/// Registers handlers that reply in kind, and one that doesn't.
+/// Registers handlers that reply in the request's category, and one that doesn't reply.
 pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     let count = Arc::new(Counts::default());
     let mut handlers = Handlers::new();
@@ -117,8 +118,8 @@ pub(super) fn handlers<M: Mode>() -> (Handlers<M>, Seen) {
     (handlers, seen)
 }
 
-/// Sends requests of each kind to every rank. The returned payloads have to live until all replies
-/// have arrived.
+/// Sends requests of each kind to every rank. The caller must keep the returned payloads until all
+/// replies have arrived.
 fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let at = rank as usize * SHARE;
@@ -145,7 +146,7 @@ fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
             conduit.request_long(to, seen.long, (to, number), &bytes[..len.min(4096)], at)?;
             payloads.push(pattern(rank, to, 2000));
             let source = payloads.last().map_or(&[][..], Vec::as_slice);
-            // SAFETY: the caller keeps `payloads` until all replies have arrived.
+            // SAFETY: the caller keeps `payloads`, unchanged, until all replies have arrived.
             unsafe {
                 conduit.request_long_async(
                     to,
@@ -161,8 +162,8 @@ fn send<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<Vec<Vec<u8>>> {
     Ok(payloads)
 }
 
-/// Sends requests of each kind to every rank, and waits until they and their replies have been
-/// handled.
+/// Sends requests of each kind to every rank, and waits until the requests and their replies have
+/// been handled.
 pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let payloads = send(conduit, seen)?;
@@ -185,7 +186,7 @@ pub(super) fn all<M: Mode>(conduit: &Conduit<M>, seen: &Seen) -> Result<()> {
     Ok(())
 }
 
-/// Messages sent before a rank quiesces or finishes have been handled when that call returns.
+/// When `quiesce` or `finish` returns, all messages sent before the call have been handled.
 pub(super) fn delivered<M: Mode>() -> Result<()> {
     const TIMES: u64 = 4;
     let (handlers, seen) = handlers();
@@ -207,7 +208,8 @@ pub(super) fn delivered<M: Mode>() -> Result<()> {
         conduit.quiesce()?;
         check(times)?;
         drop(payloads);
-        // The others have checked their counts before this rank sends more.
+        // The barrier keeps this rank from sending more before the others have checked their
+        // counts.
         conduit.barrier()?;
     }
     let payloads = send(&conduit, &seen)?;
@@ -217,7 +219,8 @@ pub(super) fn delivered<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// Handlers that run on after their replies have ended on all ranks too, on any thread.
+/// When `quiesce` or `finish` returns, handlers that continued after their reply have also ended,
+/// on all ranks and all threads.
 pub(super) fn delivered_whole() -> Result<()> {
     const ROUNDS: u64 = 200;
     const WORK: u32 = 2_000;
@@ -232,7 +235,8 @@ pub(super) fn delivered_whole() -> Result<()> {
                 std::hint::spin_loop();
             }
             let counter: &usize = counter.get().expect("set before the first request");
-            // SAFETY: an aligned word of this rank's segment, which is accessed only by atomics.
+            // SAFETY: the address is that of an aligned word in this rank's segment, which is
+            // accessed only by atomics.
             unsafe { AtomicU64::from_ptr(std::ptr::with_exposed_provenance_mut(*counter)) }
                 .fetch_add(1, Relaxed);
         }
@@ -272,7 +276,7 @@ pub(super) fn delivered_whole() -> Result<()> {
 }
 
 /// All ranks send as much as they can to all ranks, and every request gets a reply. Requests that
-/// wait for room must not hold back the replies that would make some.
+/// wait for room must not hold back the replies that would make room.
 pub(super) fn mutual() -> Result<()> {
     const EACH: u64 = 20_000;
     let mut handlers = Handlers::<Seq>::new();
@@ -294,7 +298,7 @@ pub(super) fn mutual() -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     conduit.barrier()?;
     for number in 0..EACH {
-        // Sometimes to itself.
+        // Some requests go to the sender itself.
         let step = 1 + number as u32 % size;
         conduit.request((rank + step) % size, request, (number,))?;
     }
@@ -310,7 +314,7 @@ pub(super) fn flood() -> Result<()> {
     let short = handlers.short({
         let count = count.clone();
         move |_, (number,): (u64,)| {
-            // Sometimes busy, so that requests pile up.
+            // The handler is busy in one call of 64, so that requests pile up.
             for _ in 0..if number % 64 == 0 { 20_000 } else { 0 } {
                 std::hint::spin_loop();
             }

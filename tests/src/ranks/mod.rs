@@ -1,7 +1,8 @@
-//! Programs on the Rust API that each rank of a job runs: the effects of every call, refused calls,
-//! the ends of jobs.
+//! Programs on the Rust API that each rank of a job runs. They test the effects of every call,
+//! refused calls, and the ways in which jobs end.
 //!
-//! A program gets the rest of the command line, and reports a failure by an error or a panic.
+//! A program gets the remaining arguments of the command line, and reports a failure by an error or
+//! a panic.
 
 mod bad;
 mod calls;
@@ -22,11 +23,12 @@ mod world;
 use anyhow::{Result, bail, ensure};
 use conduit::{Conduit, Par, ParSync, Seq, threads::Mode};
 
-/// The bytes of each rank's segment that are reserved for each rank.
+/// The number of bytes that each rank's segment reserves for each rank of the job.
 const SHARE: usize = 32 << 10;
 
-/// Runs a program, given its name, the threading mode (`seq`, `parsync`, `par`) if it is for all
-/// modes, and its arguments.
+/// Runs the program that the first argument names. Programs that exist in all threading modes take
+/// the mode (`seq`, `parsync` or `par`) as the second argument. The remaining arguments go to the
+/// program.
 pub fn run(arguments: &[String]) -> Result<()> {
     let Some((name, rest)) = arguments.split_first() else {
         bail!("usage: helper PROGRAM [MODE] [ARGUMENT]");
@@ -115,7 +117,7 @@ fn attached<M: Mode>(handlers: conduit::Handlers<M>) -> Result<Conduit<M>> {
     Ok(job.attach(handlers, bytes)?)
 }
 
-/// Returns the bytes that one rank writes for another.
+/// Returns the `len` bytes that rank `from` writes for rank `to`.
 fn pattern(from: u32, to: u32, len: usize) -> Vec<u8> {
     let seed = u64::from(from) << 32 | u64::from(to);
     let mut random = fastrand::Rng::with_seed(seed);

@@ -1,4 +1,4 @@
-//! One rank at a time sends much to another, and then the next one does; the messages are checked.
+//! A program in which ranks take turns at sending many messages to one rank, which checks them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,10 +8,11 @@ use conduit::{Handlers, Seq};
 
 use super::attached;
 
-/// The messages of each of the other ranks.
+/// The number of messages that each of the other ranks sends in a turn.
 const FEW: u64 = 20;
 
-/// In each turn another rank sends `messages` full mediums to rank 0, while all others send a few.
+/// Runs `turns` turns. In each of them, one rank sends `messages` full mediums to rank 0, while all
+/// others send a few. The sending rank changes with every turn.
 pub(super) fn partners(turns: &str, messages: &str) -> Result<()> {
     let turns: u32 = turns.parse().context("turns")?;
     let messages: u64 = messages.parse().context("messages")?;
@@ -50,6 +51,9 @@ pub(super) fn partners(turns: &str, messages: &str) -> Result<()> {
         conduit.wait_until(|| rank != 0 || has_all())?;
         conduit.barrier()?;
     }
-    ensure!(wrong.load(Relaxed) == 0, "changed or out of order");
+    ensure!(
+        wrong.load(Relaxed) == 0,
+        "a message was changed or arrived out of order"
+    );
     Ok(conduit.finish()?)
 }

@@ -1,5 +1,5 @@
-//! The programs behind `docs/semantics.md`: each tests some of its guarantees, between all pairs of
-//! ranks.
+//! The programs behind `docs/semantics.md`. Each tests some of the guarantees on that page, between
+//! all pairs of ranks.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -16,23 +16,23 @@ use conduit::{AtomicOp, Conduit, Handlers, Par, Rank, Short};
 
 use super::{SHARE, attached, pattern, same};
 
-/// The offset, in a rank's share of a segment, of words that others read: behind the data, a cache
-/// line for each.
+/// The offset, within a rank's share of a segment, of the words that other ranks read. They follow
+/// the data, and each has a cache line of its own.
 const WORDS: usize = SHARE - 16 * 64;
-/// The bytes of a put: more than a packet over UDP, and not a multiple of any unit.
+/// The length of a put in bytes: longer than a packet over UDP, and not a multiple of any unit.
 const DATA: usize = 5003;
 
-/// The bytes of a put that is longer than a chunk.
+/// The length in bytes of a put that is longer than a chunk.
 const MUCH: usize = 20_011;
 
 const _: () = assert!(MUCH < WORDS);
 
-/// Returns the offset in others' segments that `from` puts to.
+/// Returns the offset in other ranks' segments at which the share of `from` begins.
 fn share(from: Rank) -> usize {
     from as usize * SHARE
 }
 
-/// Returns the offset of a word of `from` in others' segments.
+/// Returns the offset in other ranks' segments of word `number` in the share of `from`.
 fn word(from: Rank, number: usize) -> usize {
     share(from) + WORDS + 64 * number
 }
@@ -46,23 +46,24 @@ impl Own {
         Ok(Self(conduit.segment().as_ptr().expose_provenance()))
     }
 
-    /// Returns a word of it, which a plain load reads without a call into Conduit.
+    /// Returns a word of this rank's segment. Reading it is a plain load, without a call into
+    /// Conduit.
     fn word(&self, offset: usize) -> &AtomicU64 {
         let at = std::ptr::with_exposed_provenance_mut(self.0 + offset);
-        // SAFETY: an aligned word of the segment, which lives until the process ends and is
-        // accessed only by words.
+        // SAFETY: `at` is the address of an aligned word in the segment, which lives until the
+        // process ends. The word is accessed only as a whole.
         unsafe { AtomicU64::from_ptr(at) }
     }
 
-    /// Returns its bytes there, read by plain loads.
+    /// Returns bytes of this rank's segment, read by plain loads.
     fn bytes(&self, offset: usize, len: usize) -> Vec<u8> {
         let first: *const u8 = std::ptr::with_exposed_provenance(self.0 + offset);
-        // SAFETY: in the segment, which lives until the process ends.
+        // SAFETY: the bytes lie in the segment, which lives until the process ends.
         let byte = |at| unsafe { first.add(at).read_volatile() };
         (0..len).map(byte).collect()
     }
 
-    /// Computes, without a call into Conduit, until a word has this value.
+    /// Computes, without a call into Conduit, until the word at `offset` has this value.
     fn compute_until(&self, offset: usize, value: u64) {
         while self.word(offset).load(Acquire) != value {
             std::hint::spin_loop();
@@ -70,27 +71,27 @@ impl Own {
     }
 }
 
-/// Returns the rank this many places further.
+/// Returns the rank that follows this one by `places`, counting modulo the number of ranks.
 fn after<M: Mode>(conduit: &Conduit<M>, places: u32) -> Rank {
     (conduit.rank() + places) % conduit.size()
 }
 
-/// Returns all ranks, this one last, so that other ranks do not delay a rank that sends only to
-/// itself.
+/// Returns all ranks in the order in which this rank sends to them. This rank is the last one, so
+/// that sending to itself doesn't delay sending to the others.
 fn everyone<M: Mode>(conduit: &Conduit<M>) -> impl Iterator<Item = Rank> + use<M> {
     let (rank, size) = (conduit.rank(), conduit.size());
     (1..=size).map(move |step| (rank + step) % size)
 }
 
-/// Sends a reply and requires success; in a handler a panic ends the job with an error.
+/// Sends a reply and panics if that fails. In a handler, a panic ends the job with an error.
 fn reply<M: Mode>(call: &conduit::Call<'_, M>, handler: Short<(u32,)>, number: u32) {
     call.reply(handler, (number,)).expect("the first reply");
 }
 
 // ---- order of messages ----------------------------------------------------------------------
 
-/// With `CONDUIT_SHUFFLE`, requests of one rank to one peer are handled in another order than they
-/// were sent.
+/// With `CONDUIT_SHUFFLE`, a peer handles requests of one rank in an order other than the one in
+/// which they were sent.
 pub(super) fn requests_are_shuffled<M: Mode>() -> Result<()> {
     const ROUNDS: usize = 12;
     const BURST: u32 = 32;
@@ -115,7 +116,7 @@ pub(super) fn requests_are_shuffled<M: Mode>() -> Result<()> {
     let conduit = attached(handlers)?;
     let mut out_of_order = vec![[0; 4]; conduit.size() as usize];
     for round in 0..ROUNDS {
-        // One kind only, and all kinds mixed.
+        // Each round sends either one kind of request or all kinds mixed.
         let kind = round % 4;
         for to in everyone(&conduit) {
             for number in 0..BURST {
@@ -148,12 +149,13 @@ pub(super) fn requests_are_shuffled<M: Mode>() -> Result<()> {
     let seen = out_of_order.iter().flatten().all(|&rounds| rounds > 0);
     ensure!(
         seen,
-        "out of order, by source and kind: {out_of_order:?} of {ROUNDS} rounds"
+        "rounds out of order, by source and kind: {out_of_order:?} of {ROUNDS}"
     );
     Ok(conduit.finish()?)
 }
 
-/// A request sent after the reply to an earlier one has arrived is handled after that one.
+/// If a request is sent after the reply to an earlier request has arrived, it is handled after that
+/// earlier request.
 pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 40;
     let replied = Arc::new(AtomicU32::new(0));
@@ -165,14 +167,14 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     let last = Arc::new(Mutex::new(vec![0; 64]));
     let follows = move |from: Rank, number: u32| {
         let mut last = last.lock().expect("no panic");
-        assert_eq!(number, last[from as usize] + 1, "of rank {from}");
+        assert_eq!(number, last[from as usize] + 1, "a request of rank {from}");
         last[from as usize] = number;
     };
     let short = handlers.any_mode().short({
         let follows = follows.clone();
         move |call, (number,): (u32,)| {
             reply(call, done, number);
-            // After the reply, because the handler ends before another begins.
+            // Counts only after the reply, because the handler must end before another one begins.
             follows(call.source(), number);
         }
     });
@@ -185,7 +187,7 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
     let conduit = attached(handlers)?;
     for to in everyone(&conduit) {
         for number in 1..=ROUNDS {
-            // A medium of more than one packet, and shorts that would overtake it.
+            // Mediums of more than one packet alternate with shorts, which would overtake them.
             match number % 2 {
                 0 => conduit.request(to, short, (number,))?,
                 _ => conduit.request_medium(to, medium, (number,), &[0; 6000][..])?,
@@ -199,7 +201,7 @@ pub(super) fn replies_make_an_order<M: Mode>() -> Result<()> {
 
 // ---- data and its notification --------------------------------------------------------------
 
-/// How data is put and waited for.
+/// How data is put, and how its completion is waited for.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Blocking,
@@ -220,8 +222,8 @@ const WAYS: [Way; 6] = [
 ];
 
 impl Way {
-    /// Puts the data, and returns when it is at the target. The source is overwritten then, if the
-    /// call permits that.
+    /// Puts the data and returns when it is at the target. Overwrites the source as soon as the
+    /// call permits.
     fn put<M: Mode>(self, conduit: &Conduit<M>, to: Rank, at: usize, data: &[u8]) -> Result<()> {
         let mut source = data.to_vec();
         match self {
@@ -255,13 +257,13 @@ impl Way {
     }
 }
 
-/// Data that was put and waited for is visible to a rank that sees a later put, atomic or request
-/// of the same rank.
+/// If a rank puts data and waits for the put, the data is visible to any rank that sees a later
+/// put, atomic or request of the first rank.
 ///
-/// `news`: `put`, `atomic` or `request`.
+/// `news` is `put`, `atomic` or `request`.
 pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
     const ROUNDS: u64 = 30;
-    // Each length in each way.
+    // Each length is used in each way.
     let len = |round: u64| {
         if (round / 2).is_multiple_of(2) {
             DATA
@@ -301,7 +303,8 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
             let round = u64::from(places) * 1000 + round;
             let way = WAYS[round as usize % WAYS.len()];
             let data = pattern(rank, round as u32, len(round));
-            // Before the put, because the atomic's round trip would give the put time to arrive.
+            // The atomic precedes the put, because its round trip would otherwise give the put time
+            // to arrive.
             let atomic = conduit.atomic_nb(to, word(rank, 1), AtomicOp::Set, round)?;
             conduit.wait(atomic)?;
             way.put(&conduit, to, share(rank), &data)?;
@@ -326,22 +329,25 @@ pub(super) fn data_then_news<M: Mode>(news: &str) -> Result<()> {
                 conduit.wait_until(|| segment.word(word(from, 0)).load(Acquire) == round)?;
                 let found = segment.bytes(share(from), len(round));
                 let set = segment.word(word(from, 1)).load(Relaxed);
-                ensure!(set == round, "the atomic of round {set} in round {round}");
+                ensure!(
+                    set == round,
+                    "found the atomic of round {set} in round {round}"
+                );
                 same(
                     &format!("{way:?}, round {round}"),
                     &found,
                     &pattern(from, round as u32, len(round)),
                 )?;
             }
-            // The data of the next round may be put now.
+            // After the barrier, the data of the next round may be put.
             conduit.barrier()?;
         }
     }
     Ok(conduit.finish()?)
 }
 
-/// Data that was put and waited for is also visible to a third rank, which is notified by a message
-/// and gets it.
+/// If a rank puts data and waits for the put, the data is also visible to a third rank that gets it
+/// after a message has notified it.
 pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 30;
     let told = Arc::new(AtomicU32::new(0));
@@ -353,8 +359,8 @@ pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     let conduit = attached(handlers)?;
     let (rank, size) = (conduit.rank(), conduit.size());
     for places in 1..size {
-        // This rank puts to one rank and notifies another; the rank that notifies this one has put
-        // to a third.
+        // This rank puts to rank `to` and notifies rank `third`. The rank that notifies this one
+        // has put to rank `at_of`.
         let (to, third) = (after(&conduit, places), after(&conduit, 1));
         let from = after(&conduit, size - 1);
         let at_of = (from + places) % size;
@@ -373,7 +379,7 @@ pub(super) fn data_for_a_third<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A rank's own get, atomic and put see the data that it has put and waited for.
+/// A rank's own gets, atomics and puts see the data that the rank has put and waited for.
 pub(super) fn own_operations<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let rank = conduit.rank();
@@ -390,17 +396,17 @@ pub(super) fn own_operations<M: Mode>() -> Result<()> {
             same("get", &got, &expected)?;
             conduit.put(to, word(rank, 1), &round)?;
             let before = conduit.atomic_fetch(to, word(rank, 1), AtomicOp::Add, 1000u64)?;
-            ensure!(before == round, "{before} before the atomic");
+            ensure!(before == round, "the atomic found {before}");
             ensure!(conduit.get_value(to, word(rank, 1), 8)? == round + 1000);
         }
     }
     Ok(conduit.finish()?)
 }
 
-/// An aligned word that is put, or changed by an atomic, is never seen partially changed: not by a
-/// load, a get or an atomic.
+/// If an aligned word is put, or changed by an atomic, no load, get or atomic sees it partially
+/// changed.
 ///
-/// `target`: whether the rank that owns the word `computes` or `polls` meanwhile.
+/// `target` tells whether the rank that owns the word `computes` or `polls` meanwhile.
 pub(super) fn words_are_whole<M: Mode>(target: &str) -> Result<()> {
     const ROUNDS: u64 = 300;
     let conduit = attached::<M>(Handlers::new())?;
@@ -409,7 +415,7 @@ pub(super) fn words_are_whole<M: Mode>(target: &str) -> Result<()> {
     /// Requires that the value is whole, and returns whether it is the last one.
     fn check(seen: u64) -> Result<bool> {
         let whole = (seen as u32).is_multiple_of(7) && seen >> 32 == u64::from(seen as u32);
-        ensure!(whole, "{seen:#x} was seen");
+        ensure!(whole, "a partially changed word was seen: {seen:#x}");
         Ok(seen as u32 == 7 * ROUNDS as u32)
     }
     for writes in 0..conduit.size() {
@@ -450,13 +456,14 @@ pub(super) fn words_are_whole<M: Mode>(target: &str) -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Atomics of all ranks on one integer, including those of its owner, are atomic.
+/// Atomics that all ranks, including the owner, run on one integer are atomic with respect to each
+/// other.
 pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
     const BOUTS: u64 = 15;
     const EACH: u64 = 20;
     const ROUNDS: u64 = BOUTS * EACH;
     let conduit = attached::<M>(Handlers::new())?;
-    // All ranks at once, on the same integers.
+    // All ranks run their atomics on the same integers at once.
     for _ in 0..BOUTS {
         conduit.barrier()?;
         for to in (0..conduit.size()).flat_map(|to| [to; EACH as usize]) {
@@ -468,7 +475,8 @@ pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
                     break;
                 }
                 seen = found;
-                // The owner's own atomics may not poll, and its peers need its polls.
+                // An atomic of the owner may return without polling, but the owner's peers need it
+                // to poll.
                 conduit.poll()?;
             }
         }
@@ -485,11 +493,11 @@ pub(super) fn atomics_are_atomic<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A payload may be changed when the call returns; the data of a long is in the segment when its
-/// handler runs.
+/// The sender may change a payload as soon as the call returns. When the handler of a long runs,
+/// the payload is in the segment.
 pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
     const ROUNDS: u32 = 40;
-    /// The last is longer than a chunk: data and header travel apart.
+    /// The last length is longer than a chunk, so its data and header travel separately.
     const LENGTHS: [usize; 4] = [0, 40, 1500, 20_000];
     const _: () = assert!(LENGTHS[2] + LENGTHS[3] < SHARE);
     let (own, handled) = (
@@ -527,7 +535,8 @@ pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
             conduit.request_medium(to, medium, (round,), &payload[..])?;
             payload.fill(0xEE);
             let mut payload = pattern(conduit.rank(), round, len);
-            // Longs of concurrent rounds must not overlap.
+            // The longs of two successive rounds may be in flight at once, so they must not
+            // overlap.
             let at = share(conduit.rank()) + (round as usize % 2) * LENGTHS[2];
             conduit.request_long(to, long, (round,), &payload[..], at)?;
             payload.fill(0xEE);
@@ -542,8 +551,8 @@ pub(super) fn payloads_are_delivered_whole<M: Mode>() -> Result<()> {
 
 // ---- guarantees of calls --------------------------------------------------------------------
 
-/// After a barrier, everything is visible that any rank stored in its segment, or put and waited
-/// for, before it.
+/// After a barrier, everything is visible that any rank stored in its segment before the barrier,
+/// or put and waited for.
 pub(super) fn a_barrier_covers_stores_and_puts<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let own = Own::of(&conduit)?;
@@ -568,14 +577,14 @@ pub(super) fn a_barrier_covers_stores_and_puts<M: Mode>() -> Result<()> {
             let stored = conduit.get_value(from, word(from, 0), 8)?;
             ensure!(stored == u64::from(round), "{stored} stored on rank {from}");
         }
-        // Before any rank puts the next round's data.
+        // The barrier ends the checks before any rank puts the next round's data.
         conduit.barrier()?;
     }
     Ok(conduit.finish()?)
 }
 
-/// When `quiesce` returns, all messages that any rank sent before it have been handled, to the end
-/// of their handlers. It is also a barrier.
+/// When `quiesce` returns, the handlers of all messages that any rank sent before the call have run
+/// to their end. `quiesce` is also a barrier.
 pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
     const ROUNDS: u64 = 10;
     let (own, replies) = (
@@ -589,7 +598,7 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
             replies.fetch_add(1, Relaxed);
         }
     });
-    // Counts after the reply, because a handler may run on.
+    // The handler counts after its reply, because it may continue to run then.
     let count = {
         let own = own.clone();
         move |work: u32| {
@@ -640,15 +649,15 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
                     "{handled} messages handled on rank {peer}"
                 );
                 let put = segment.word(word(peer, 3)).load(Relaxed);
-                ensure!(put == round, "{put} put by rank {peer}");
+                ensure!(put == round, "found the put of round {put} by rank {peer}");
             }
-            // Before any rank sends more.
+            // The barrier ends the checks before any rank sends more.
             conduit.barrier()?;
         }
         Ok(())
     };
     body()?;
-    // The same for the last messages.
+    // `finish` gives the same guarantee for the last messages.
     for to in everyone(&conduit) {
         conduit.request(to, short, (0,))?;
     }
@@ -661,7 +670,7 @@ pub(super) fn quiesce_covers_messages<M: Mode>() -> Result<()> {
     Ok(())
 }
 
-/// The same while another thread polls, and therefore runs handlers.
+/// `quiesce` covers all messages even while other threads poll, and therefore run handlers.
 pub(super) fn quiesce_covers_other_threads() -> Result<()> {
     const ROUNDS: u64 = 50;
     let own = Arc::new(OnceLock::<Own>::new());
@@ -672,7 +681,8 @@ pub(super) fn quiesce_covers_other_threads() -> Result<()> {
         move |call, (work,): (u32,)| {
             reply(call, done, work);
             for _ in 0..work {
-                // The other threads run meanwhile, and may take this for quiescence.
+                // The other threads run now. If one of them is in `quiesce`, it must not take this
+                // pause for quiescence.
                 std::thread::yield_now();
             }
             let own = own.get().expect("set before the first request");
@@ -731,19 +741,19 @@ fn with_pollers(
 
 // ---- progress --------------------------------------------------------------------------------
 
-/// Puts, gets and atomics complete while their target computes and makes no call.
+/// Puts, gets and atomics complete while their target computes without making any call.
 pub(super) fn a_computing_target<M: Mode>() -> Result<()> {
     let conduit = attached::<M>(Handlers::new())?;
     let own = Own::of(&conduit)?;
     own.word(word(0, 5)).store(77, Relaxed);
     conduit.barrier()?;
-    // One rank after the other makes the calls.
+    // The ranks make the calls one after another.
     for works in 0..conduit.size() {
         if conduit.rank() != works {
             own.compute_until(word(works, 0), 1);
             let found = own.bytes(share(works), DATA);
             same(
-                "put meanwhile",
+                "the bytes put while the target computes",
                 &found,
                 &pattern(works, conduit.rank(), DATA),
             )?;
@@ -766,7 +776,8 @@ pub(super) fn a_computing_target<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A rank's operations are sent although it computes after starting them, and makes no call.
+/// The operations that a rank has started are sent even if the rank then computes and makes no
+/// call.
 pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
     let handled = Arc::new(AtomicU32::new(0));
     let mut handlers = Handlers::<M>::new();
@@ -792,7 +803,7 @@ pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
             let handle = conduit.put_nb(to, share(rank), &pattern(rank, 0, DATA)[..])?;
             conduit.request(to, short, (0,))?;
             conduit.request_medium(to, medium, (0,), &[0; 8000][..])?;
-            // Until the target has all of it, and signals that by a put.
+            // Computes until the target has all the data, which the target signals by a put.
             own.compute_until(word(to, 4), 1);
             conduit.wait(handle)?;
         } else if rank == to {
@@ -807,8 +818,8 @@ pub(super) fn a_computing_initiator<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Handlers run only in calls into Conduit: none on a computing rank, whatever has arrived; all on
-/// the thread of the call.
+/// Handlers run only in calls into Conduit, on the thread of the call. None runs on a rank that
+/// computes, whatever has arrived there.
 pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
     let seen = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
     let mut handlers = Handlers::<M>::new();
@@ -849,8 +860,8 @@ pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
                     for number in 0..5 {
                         conduit.request(to, request, (number,))?;
                     }
-                    // If nothing polls for the target this is sent as a message, and completes by
-                    // itself.
+                    // If nothing polls for the target, the put is sent as a message and completes
+                    // without further calls.
                     conduit.put(to, word(sends, 0), &1u64)
                 })?;
             }
@@ -869,7 +880,7 @@ pub(super) fn handlers_run_in_calls<M: Mode>() -> Result<()> {
         calls(&|| conduit.quiesce())?;
         let ran = seen.lock().expect("no panic").len();
         ensure!(ran == expected, "{ran} handlers ran, expected {expected}");
-        // Before the next rank sends.
+        // The barrier ends the checks before the next rank sends.
         calls(&|| conduit.barrier())?;
     }
     let this = std::thread::current().id();
@@ -890,11 +901,12 @@ thread_local! {
 
 // ---- threads ---------------------------------------------------------------------------------
 
-/// Of several threads in calls, at most one runs a request handler and at most one runs a reply
-/// handler at a time; no other thread runs handlers.
+/// If several threads are in calls, at most one of them at a time runs a request handler, and at
+/// most one at a time runs a reply handler. Threads outside calls never run handlers.
 pub(super) fn one_handler_at_a_time() -> Result<()> {
     const ROUNDS: u32 = 25;
-    /// The number of threads in handlers of a kind, and all threads that have run them.
+    /// The number of threads that are in handlers of one kind, and the ids of all threads that have
+    /// run them.
     #[derive(Default)]
     struct Inside {
         now: AtomicU32,
@@ -973,8 +985,8 @@ pub(super) fn one_handler_at_a_time() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Each thread has its own implicit operations, access regions and scopes: the waits of others
-/// neither end nor disturb them.
+/// Each thread has its own implicit operations, access regions and scopes. Waiting on another
+/// thread neither ends nor disturbs them.
 pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
     const THREADS: u32 = 3;
     const LEN: usize = 3000;
@@ -997,7 +1009,8 @@ pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
                     }
                     _ => conduit.scope(|scope| scope.put(to, at, &data[..]))?,
                 }
-                // SAFETY: `got` isn't touched until the implicit gets have been waited for.
+                // SAFETY: `got` is neither moved nor accessed until the implicit gets have been
+                // waited for.
                 unsafe { conduit.get_nbi(got.as_mut_ptr(), to, at, LEN)? };
                 conduit.wait_gets()?;
                 same("get", &got, &data)?;

@@ -1,12 +1,12 @@
-//! All operations at once, until a rank dies.
+//! A program that runs all operations at once until a rank dies.
 
 use anyhow::{Result, bail};
 use conduit::{AtomicOp, Handlers, threads::Mode};
 
 use super::{SHARE, attached};
 
-/// Runs a storm of puts, gets, requests, atomics and barriers, drawn from a seed, or of only one
-/// kind if `only` names it. Never returns.
+/// Runs puts, gets, requests, atomics and barriers in an order drawn from a seed, or operations of
+/// only one kind if `only` names it. Never returns.
 pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
     let mut handlers = Handlers::<M>::new();
     let reply = handlers.any_mode().medium(|_, (), _: &[u8]| {});

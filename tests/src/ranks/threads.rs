@@ -1,4 +1,4 @@
-//! Several threads of a rank at once.
+//! A program in which several threads of each rank communicate at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use super::{SHARE, pattern, same};
 const THREADS: u32 = 4;
 const ROUNDS: u32 = 300;
 
-/// Several threads of each rank put, get, request, count and poll at once.
+/// Several threads of each rank put, get, send requests, add to counters and poll at once.
 pub(super) fn all_at_once() -> Result<()> {
     let mut handlers = Handlers::<Par>::new();
     let (requests, replies) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -32,7 +32,7 @@ pub(super) fn all_at_once() -> Result<()> {
         }
     });
     let job = conduit::start_as::<Par>()?;
-    // A share for each thread of each rank, and one more for counters.
+    // The segment has a share for each thread of each rank, and one more for counters.
     let bytes = (job.size() * THREADS + 1) as usize * SHARE;
     let conduit = job.attach(handlers, bytes)?;
     let results: Vec<Result<()>> = std::thread::scope(|scope| {

@@ -1,5 +1,5 @@
-//! The calls that handlers may make, typed messages, signals, collectives, and the end of a shared
-//! rank.
+//! Programs that test the calls that handlers may make, typed messages, signals, collectives, and
+//! how a shared rank ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,15 +13,16 @@ use conduit::{AtomicOp, Conduit, Handlers, Par, ReduceOp, Seq};
 
 use super::{SHARE, attached, pattern, same};
 
-/// The number of requests from each rank to each.
+/// The number of requests that each rank sends to each rank.
 const ROUNDS: u64 = 40;
 
-/// Handlers know rank, size and segment; count by atomics that are atomic with those of other
-/// ranks; read a long's bytes; and store into the segment. They capture nothing.
+/// Handlers get the rank, the size and the segment from the call, so they need not capture them.
+/// They count by atomics that are atomic with those of other ranks, read a long's payload, and
+/// store into the segment.
 pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
     let mut handlers = Handlers::<M>::new();
-    // Handlers and remote atomics count in word 0 of each rank's share; word 1 records the ranks
-    // that handlers have seen.
+    // Handlers and remote atomics add to word 0 of each rank's share. Word 1 records the ranks that
+    // handlers have seen.
     let count = handlers.any_mode().short(|call, (home,): (u32,)| {
         let at = call.source() as usize * SHARE;
         let segment = call.segment();
@@ -37,7 +38,7 @@ pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
         let mut bytes = vec![0; landed.length];
         landed.get(&mut bytes[..]).expect("as long as the payload");
         let expected = pattern(source, rank, landed.length);
-        // SAFETY: this share isn't written before the reply.
+        // SAFETY: no rank writes this share before the reply.
         let lent = unsafe { landed.bytes() }.expect("in the segment");
         let all = bytes == expected && lent == expected;
         let words = landed.to_vec::<u32>().expect("a whole number of words");
@@ -46,7 +47,7 @@ pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
             landed.get(&mut 1u8).err(),
             landed.to_vec::<[u8; 4096]>().err(),
         ];
-        let says = format!("not the payload's {} bytes", landed.length);
+        let says = format!("expected the payload's {} bytes", landed.length);
         let odd = refused
             .iter()
             .all(|error| (error.as_ref()).is_some_and(|error| error.to_string().contains(&says)));
@@ -79,7 +80,7 @@ pub(super) fn handlers_reach<M: Mode>() -> Result<()> {
         let expected = [2 * ROUNDS, 1 << 32 | u64::from(rank), 1];
         ensure!(
             words == expected,
-            "from rank {from}: {words:?}, not {expected:?}"
+            "from rank {from}: {words:?}, expected {expected:?}"
         );
     }
     Ok(conduit.finish()?)
@@ -103,8 +104,9 @@ conduit::args! {
     }
 }
 
-/// Typed payloads and arguments arrive unchanged; a payload is accepted up to the documented
-/// maximum, whatever the arguments; handlers of a `Seq` rank may hold values that aren't `Send`.
+/// Typed payloads and arguments arrive unchanged. A payload is accepted up to the documented
+/// maximum length, whatever the arguments. Handlers of a `Seq` rank may hold values that aren't
+/// `Send`.
 pub(super) fn typed() -> Result<()> {
     let edges = Rc::new(RefCell::new(Vec::new()));
     let insert = Rc::new(Cell::new(None));
@@ -168,7 +170,7 @@ pub(super) fn typed() -> Result<()> {
     );
     conduit.quiesce()?;
     let mut come = edges.take();
-    // The second message and its reply are not ordered.
+    // The second message and the reply to the first one have no order.
     come[2..].sort_by_key(|edge| edge.from != left);
     let expected = [
         edge(left, 0.5),
@@ -183,8 +185,8 @@ pub(super) fn typed() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// A rank that sees a signal sees the data, of any length, from all ranks at once; with every
-/// operation and type.
+/// A rank that sees a signal also sees its data. The data has any length, all ranks send at once,
+/// and the signals use every operation and type.
 pub(super) fn signals<M: Mode>() -> Result<()> {
     const LENGTHS: [usize; 6] = [0, 1, 100, 2000, 20_000, SHARE / 2 - 64];
     let conduit = attached(Handlers::<M>::new())?;
@@ -209,7 +211,8 @@ pub(super) fn signals<M: Mode>() -> Result<()> {
         }
         conduit.barrier()?;
     }
-    // Two signals to one number: it is complete when all have arrived, in any order.
+    // Several signals go to one number. The data is complete once all signals have arrived, in any
+    // order.
     for to in 0..size {
         conduit.put_signal(
             to,
@@ -231,7 +234,10 @@ pub(super) fn signals<M: Mode>() -> Result<()> {
     conduit.quiesce()?;
     let most = segment.atomic_get::<i64>(8)?;
     let expected = (i64::from(size) - 6).max(0);
-    ensure!(most == expected, "the largest is {most}, not {expected}");
+    ensure!(
+        most == expected,
+        "the largest is {most}, expected {expected}"
+    );
     let all = segment.atomic_get::<u32>(16)?;
     ensure!(all.count_ones() == size.min(32), "{all:#x} of {size}");
     let wrong = [
@@ -250,7 +256,7 @@ pub(super) fn signals<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Runs broadcasts and reductions of all forms, from every root, of few and many elements.
+/// Runs broadcasts and reductions of all forms, from every root, with few and with many elements.
 pub(super) fn collectives<M: Mode>() -> Result<()> {
     let conduit = attached(Handlers::<M>::new())?;
     let (rank, size) = (conduit.rank(), conduit.size());
@@ -281,7 +287,8 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
         floats == [f64::from(size * (size - 1) / 2), f64::from(size)],
         "{floats:?}"
     );
-    // The sum depends on the order of the additions, which is the same on all ranks.
+    // A float sum depends on the order of the additions, so that order must be the same on all
+    // ranks.
     for length in [1, 3000, 40_000] {
         let value = |at| [1e16, 1.0, -1e16][at % 3];
         let mut sums: Vec<f64> = (0..length).map(|at| value(at + rank as usize)).collect();
@@ -291,7 +298,7 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
         conduit.broadcast(0, &mut others[..])?;
         ensure!(own == others, "bits of {length} sums differ from rank 0's");
     }
-    // The rank with the largest value, as a pair.
+    // Finds the rank with the largest value, by reducing pairs of value and rank.
     let mut pairs = vec![[rank * 7919 % 31, rank]; 1000];
     conduit.reduce_all_with(&mut pairs, |one: [u32; 2], other| one.max(other))?;
     let largest = (0..size).map(|rank| [rank * 7919 % 31, rank]).max();
@@ -312,7 +319,8 @@ pub(super) fn collectives<M: Mode>() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Runs all collective operations at once, of all ranks and of every second one, and a put.
+/// Runs all collective operations of a team of all ranks and of a team of every second rank at
+/// once, together with a put.
 fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     let (rank, size) = (conduit.rank(), conduit.size());
     let all = conduit.team();
@@ -378,7 +386,7 @@ fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     let first = if rank == 0 { total } else { rank };
     ensure!(at_first.iter().all(|sum| *sum == first), "{}", at_first[0]);
     ensure!(&word == b"last");
-    // A refused operation is not waited for.
+    // The scope doesn't wait for an operation that was refused.
     let refused = conduit.scope(|scope| scope.team(&all)?.broadcast(size, &mut word));
     let text = refused.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
     ensure!(
@@ -388,8 +396,8 @@ fn together<M: Mode>(conduit: &Conduit<M>, length: usize) -> Result<()> {
     Ok(())
 }
 
-/// A rank in a static finishes while its other threads poll; later calls are refused, and the error
-/// names the call.
+/// A rank that is held in a static finishes while its other threads poll. Later calls are refused
+/// with an error that names the call.
 pub(super) fn finish_shared() -> Result<()> {
     static CONDUIT: OnceLock<Conduit<Par>> = OnceLock::new();
     static HANDLED: AtomicU32 = AtomicU32::new(0);
@@ -427,14 +435,14 @@ pub(super) fn finish_shared() -> Result<()> {
     Ok(())
 }
 
-/// An error of the condition ends the wait, which returns it.
+/// If the condition returns an error, the wait ends and returns that error.
 pub(super) fn condition_fails() -> Result<()> {
     let conduit = attached(Handlers::<Seq>::new())?;
     let far = conduit.segment_len(conduit.rank())?;
     let waited = conduit.wait_until(|| Ok(conduit.segment().atomic_get::<u64>(far)? == 1));
     let text = waited.map_or_else(|error| error.to_string(), |()| "accepted".to_owned());
     ensure!(text.starts_with("Segment::atomic_get on rank "), "{text}");
-    // The job continues.
+    // The job continues after the error.
     conduit.barrier()?;
     Ok(conduit.finish()?)
 }
