@@ -1,4 +1,4 @@
-//! Accepted operations that the inner network has not seen yet.
+//! Operations that [`Chaos`](super::Chaos) has accepted but not yet submitted to the inner network.
 
 use conduit_core::ni::{
     Atomic, Exchange, Get, Inject, MdId, Ni, NiError, PtIndex, Put, Rank, Submit,
@@ -6,11 +6,11 @@ use conduit_core::ni::{
 
 use super::State;
 
-/// The most operations deferred per target, so that a target that accepts none doesn't delay the
-/// others.
+/// The maximum number of operations deferred per target. The limit is per target so that a target
+/// that accepts none doesn't delay the others.
 const PER_TARGET: usize = 4;
 
-/// An operation; an inject carries a copy of its bytes.
+/// An operation of a rank. An inject carries a copy of its bytes.
 #[derive(Debug)]
 pub(super) enum Operation {
     Put(Put),
@@ -71,14 +71,14 @@ impl Operation {
         }
     }
 
-    /// Submits it to the network.
+    /// Submits the operation to the inner network.
     pub(super) fn submit<N: Ni>(&self, inner: &N) -> Result<Submit, NiError> {
         match self {
-            // SAFETY: the caller of `Chaos::put` leaves the source alone until the operation's
-            // event, which comes later.
+            // SAFETY: the caller of `Chaos::put` keeps the source valid and unchanged until the
+            // operation's event, which the inner network delivers only after this call.
             Self::Put(put) => unsafe { inner.put(put) },
-            // SAFETY: the caller of `Chaos::get` leaves the destination alone until the operation's
-            // event.
+            // SAFETY: the caller of `Chaos::get` keeps the destination valid and doesn't access it
+            // until the operation's event, which the inner network delivers only after this call.
             Self::Get(get) => unsafe { inner.get(get) },
             Self::Atomic(atomic) => inner.atomic(atomic),
             Self::Inject {
@@ -112,7 +112,7 @@ impl State {
         self.deferred.push(Deferred { operation });
     }
 
-    /// Returns whether an operation on this descriptor is deferred.
+    /// Returns whether a deferred operation uses this descriptor.
     pub(super) fn defers(&self, md: MdId) -> bool {
         let mut all = self.deferred.iter();
         all.any(|deferred| deferred.operation.md() == Some(md))
@@ -123,7 +123,7 @@ impl State {
         !self.abandoned || operation.md().is_none()
     }
 
-    /// Drops the deferred operations that read or write their caller's memory.
+    /// Drops the deferred operations that read or write their callers' memory.
     pub(super) fn forget_operations_with_memory(&mut self) {
         self.abandoned = true;
         self.deferred
@@ -140,8 +140,8 @@ impl State {
             }
             match deferred.operation.submit(inner) {
                 Ok(answer) => answer == Submit::Again,
-                // The operation was checked when it was accepted; a network that refuses it now
-                // violates the contract.
+                // The operation was checked when it was accepted. An inner network that refuses it
+                // now violates the contract.
                 Err(error) => panic!("refused after it was accepted: {error}"),
             }
         });

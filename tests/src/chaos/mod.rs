@@ -1,11 +1,12 @@
-//! Wraps any network and makes it as weak as the contract allows.
+//! A wrapper that makes any network as weak as the contract allows.
 //!
-//! [`Chaos`] wraps one rank's end. Driven by a seed, it refuses submissions that had room, accepts
-//! submissions and submits them to the network later and in another order, withholds and reorders
-//! events between polls, answers "in use" for no reason, and can hide windows and inject. It keeps
-//! the contract's guarantees: nothing is lost or duplicated, an entry is free after its last
-//! message, and every refusal ends. Code that works on a network and fails under chaos relies on
-//! more than the contract guarantees.
+//! [`Chaos`] wraps one rank's end of a network. Driven by a seed, it refuses submissions for which
+//! there is room, submits accepted operations to the network later and in another order, withholds
+//! and reorders events between polls, answers "in use" although nothing is in flight, and can hide
+//! windows and inject. It keeps the contract's guarantees: no message is lost or duplicated, an
+//! entry becomes free only after its last message, and a submission that is repeated is accepted
+//! eventually. Code that works on a network and fails under chaos relies on more than the contract
+//! guarantees.
 
 mod deferred;
 mod waiting;
@@ -26,17 +27,19 @@ use waiting::Waiting;
 /// How much disorder [`Chaos`] adds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disorder {
-    /// The same seed gives the same disorder, as long as calls come in the same order.
+    /// The seed of the random choices. The same seed gives the same disorder if calls come in the
+    /// same order.
     pub seed: u64,
-    /// Percentage of submissions refused with [`Submit::Again`] although there is room. Below 100.
+    /// The percentage of submissions refused with [`Submit::Again`] although there is room. Must be
+    /// below 100.
     pub again: u8,
-    /// Percentage of unlinks and releases answered with [`Unlink::InUse`] although nothing is in
-    /// flight. Below 100.
+    /// The percentage of unlinks and releases answered with [`Unlink::InUse`] although nothing is
+    /// in flight. Must be below 100.
     pub in_use: u8,
-    /// Percentage of submissions that take effect later.
+    /// The percentage of submissions that reach the inner network later.
     pub defer: u8,
-    /// The most polls for which an event is withheld; the number is drawn for each event. With 0,
-    /// the events of one poll are still reordered.
+    /// The maximum number of polls for which an event is withheld. The number is drawn for each
+    /// event. Even if it is 0, the events of one poll are reordered.
     pub withhold: u32,
     /// Whether peers' windows may be used.
     pub windows: bool,
@@ -45,7 +48,7 @@ pub struct Disorder {
 }
 
 impl Disorder {
-    /// A moderate amount of every kind of disorder, from this seed.
+    /// Returns a moderate amount of every kind of disorder, drawn from this seed.
     pub fn seeded(seed: u64) -> Self {
         Self {
             seed,
@@ -64,26 +67,27 @@ struct State {
     random: fastrand::Rng,
     queues: HashMap<u8, Waiting>,
     deferred: Vec<Deferred>,
-    /// Bytes of each descriptor, to check an operation before deferring it.
+    /// The length of each descriptor's memory in bytes, to check an operation before deferring it.
     mds: HashMap<MdId, usize>,
-    /// Entries that their owner has not unlinked.
+    /// The entries that their owner has not unlinked.
     entries: HashSet<MeId>,
     /// Whether operations on callers' memory have been abandoned.
     abandoned: bool,
 }
 
-/// One rank's end of a network, weakened. See the [module](self).
+/// One rank's end of a network, weakened as the [module](self) describes.
 #[derive(Debug)]
 pub struct Chaos<N> {
     inner: N,
     disorder: Disorder,
-    /// One per rank, and a last one for ranks outside the job.
+    /// One reach per rank, and a last one for ranks outside the job.
     reaches: Vec<Reach>,
     state: Mutex<State>,
 }
 
 impl<N: Ni> Chaos<N> {
-    /// Wraps one rank's end. Ranks of a job may share a seed: each draws its own numbers from it.
+    /// Wraps one rank's end of a network. The ranks of a job may share a seed, because each rank
+    /// draws its own numbers from it.
     pub fn new(inner: N, disorder: Disorder) -> Self {
         let reaches = (0..=inner.size())
             .map(|peer| {
@@ -116,7 +120,7 @@ impl<N: Ni> Chaos<N> {
         }
     }
 
-    /// Wraps all ranks of a job.
+    /// Wraps the ends of all ranks of a job.
     pub fn job(ranks: Vec<N>, disorder: Disorder) -> Vec<Self> {
         ranks
             .into_iter()
@@ -126,17 +130,17 @@ impl<N: Ni> Chaos<N> {
 
     /// Locks the state. The lock is never held while a sink runs or the inner network is polled.
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic in a failing case must not be hidden by a second one.
+        // Ignores poisoning, because a panic in a failing case must not be hidden by a second one.
         self.state.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    /// Refuses, defers or submits.
+    /// Refuses, defers or submits an operation.
     fn submit(&self, operation: Operation) -> Result<Submit, NiError> {
         let mut state = self.state();
         state.flush(&self.inner);
         let right = self.is_right(&state, &operation);
         if !right {
-            // The inner network reports what is wrong with it.
+            // The inner network reports what is wrong with the operation.
             return operation.submit(&self.inner);
         }
         if state.draw(self.disorder.again) {
@@ -150,8 +154,8 @@ impl<N: Ni> Chaos<N> {
         operation.submit(&self.inner)
     }
 
-    /// Returns whether the network will accept an operation sooner or later, so that it may be
-    /// deferred.
+    /// Returns whether the inner network is certain to accept the operation eventually. Only such
+    /// operations may be deferred.
     fn is_right(&self, state: &State, operation: &Operation) -> bool {
         let (target, index) = (operation.target(), operation.index());
         if target >= self.inner.size() || index.0 >= self.inner.limits().pt_indices {
@@ -231,8 +235,8 @@ impl<N: Ni> Ni for Chaos<N> {
         answer
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: the caller guarantees what the inner call requires; a deferred operation keeps
-        // the descriptor from being released.
+        // SAFETY: the caller guarantees what the inner call requires. The descriptor can't be
+        // released while a deferred operation uses it.
         let md = unsafe { self.inner.md_bind(base, len, eq) }?;
         self.state().mds.insert(md, len);
         Ok(md)

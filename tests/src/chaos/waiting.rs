@@ -1,12 +1,12 @@
-//! Events that the inner network has delivered and the user has not seen yet.
+//! Events that the inner network has delivered and [`Chaos`](super::Chaos) has not yet passed on.
 
 use conduit_core::ni::{EqId, Event};
 
 use super::State;
 use crate::held::Held;
 
-/// The most events kept per queue; beyond it the inner network keeps them and holds its senders
-/// back.
+/// The maximum number of events kept per queue. Once it is reached, the inner network keeps further
+/// events and holds their senders back.
 const KEPT: usize = 64;
 
 /// A queue's withheld events, in the order in which the inner network delivered them.
@@ -19,13 +19,13 @@ pub(super) struct Waiting {
 #[derive(Debug)]
 struct Withheld {
     held: Held,
-    /// The number of polls for which it is still withheld.
+    /// The number of further polls for which the event is withheld.
     polls: u32,
 }
 
 impl Waiting {
-    /// Starts a poll and returns how many events may be fetched, or `None` within a sink of this
-    /// queue.
+    /// Starts a poll and returns how many events may be fetched. Returns `None` if the caller is a
+    /// sink of this queue.
     pub(super) fn begin(&mut self) -> Option<u32> {
         if std::mem::replace(&mut self.polling, true) {
             return None;
@@ -44,8 +44,8 @@ impl Waiting {
         self.events.is_empty()
     }
 
-    /// Returns whether an event may overtake earlier ones. Only a Free may not overtake its entry's
-    /// messages.
+    /// Returns whether an event may overtake the events before it. Every event may, except that a
+    /// Free must not overtake its entry's messages.
     fn is_free_to_go(&self, at: usize) -> bool {
         let Event::Free { tag } = self.events[at].held.event() else {
             return true;
@@ -58,7 +58,7 @@ impl Waiting {
 }
 
 impl State {
-    /// Keeps the events of a poll of the inner network, each for a number of polls.
+    /// Keeps the events that a poll of the inner network returned, each for a number of polls.
     pub(super) fn keep(&mut self, eq: EqId, fresh: Vec<Held>, withhold: u32) {
         let Some(waiting) = self.queues.get_mut(&eq.0) else {
             return;
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Takes one of the due events, drawn at random.
+    /// Takes one event whose wait has ended, drawn at random.
     pub(super) fn take(&mut self, eq: EqId) -> Option<Held> {
         let waiting = self.queues.get_mut(&eq.0)?;
         let ready: Vec<_> = (0..waiting.events.len())

@@ -1,5 +1,5 @@
-//! Connections of a fabric. Each has its own queues, so its fragments have no order relative to
-//! those on the base path.
+//! Connections of a fabric. Each connection has its own queues, so its fragments have no order
+//! relative to fragments on the base path.
 
 use std::collections::VecDeque;
 
@@ -17,9 +17,9 @@ pub(super) struct Connection {
     is_begun: bool,
     /// The fragments that have not been transmitted yet.
     waiting: VecDeque<Waiting>,
-    /// By channel: fragments that the peer has not yet taken; fragments taken since the last
-    /// report.
+    /// The number of fragments that the peer has not yet taken, by channel.
     left: [u32; CHANNELS],
+    /// The number of fragments taken since the last report, by channel.
     taken: [u32; CHANNELS],
     channels: [Channel; CHANNELS],
 }
@@ -36,7 +36,7 @@ fn numbered(link: &mut FabricLink, number: u32) -> Option<&mut Connection> {
     connection.filter(|connection| connection.number == number)
 }
 
-/// Returns the channels of a connection, if this rank still has its end.
+/// Returns the channels of connection `number`, if this rank still has its end of that connection.
 pub(super) fn channels(link: &mut FabricLink, number: u32) -> Option<&mut [Channel; CHANNELS]> {
     numbered(link, number).map(|connection| &mut connection.channels)
 }
@@ -48,7 +48,7 @@ pub(super) fn take(link: &mut FabricLink, number: u32, channel: usize) {
     }
 }
 
-/// Drops the fragments whose payload has yet to be read.
+/// Drops the fragments whose payload has not been read yet.
 pub(super) fn abandon(link: &mut FabricLink) {
     if let Some(connection) = &mut link.connection {
         let before = connection.waiting.len();
@@ -74,7 +74,10 @@ impl FabricTransport {
 
     fn add(&mut self, peer: Rank, number: u32, is_begun: bool) {
         let limit = usize::from(self.disorder.connections);
-        assert!(self.connected() < limit, "more connections than {limit}");
+        assert!(
+            self.connected() < limit,
+            "a rank has more than {limit} connections"
+        );
         let connection = Connection {
             number,
             is_begun,

@@ -1,9 +1,9 @@
 //! Direct access over a fabric. The initiator's end of the fabric runs an operation some time after
-//! it was submitted, in any order, and reports its completion later still.
+//! its submission, in any order, and reports the completion later still.
 //!
-//! An atomic reads its word in one call and writes it in another. Between the two, only other
-//! atomics of the fabric are excluded. A store by a processor in between is lost, as may happen
-//! over a network.
+//! An atomic reads its word in one call and writes it in a later one. Between the two calls, only
+//! other atomics of the fabric are excluded. A store that a processor makes in between is lost, as
+//! may happen over a real network.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -21,12 +21,12 @@ pub(super) struct Exposed {
     remote: Remote,
     base: *mut u8,
     len: usize,
-    /// Offsets of integers that an atomic has read and not yet written.
+    /// Offsets of the integers that an atomic has read and not yet written.
     busy: Vec<usize>,
 }
 
-// SAFETY: the memory is valid in the whole process as long as it is listed, and is accessed through
-// raw pointers.
+// SAFETY: the memory is valid in the whole process while it is listed, and it is accessed only
+// through raw pointers.
 unsafe impl Send for Exposed {}
 
 /// A direct operation.
@@ -65,7 +65,7 @@ impl DirectOp {
 pub(super) struct Operation {
     peer: Rank,
     op: DirectOp,
-    /// The value that an atomic has read.
+    /// The value that an atomic has read, once it has read one.
     old: Option<u64>,
 }
 
@@ -80,7 +80,7 @@ pub(super) struct Completed {
     value: u64,
 }
 
-/// The progress of an operation.
+/// How far an operation has got.
 enum Step {
     Done(u64),
     Pending,
@@ -94,9 +94,11 @@ impl FabricTransport {
         let bytes: usize = exposed.iter().map(|exposed| exposed.len).sum();
         let limit = self.disorder.exposed_bytes;
         if bytes.saturating_add(len) > limit {
-            return Err(format!("{bytes} of {limit} bytes are exposed"));
+            return Err(format!(
+                "{bytes} of {limit} bytes are exposed"
+            ));
         }
-        // Choose unpredictable values, because networks assign keys and addresses as they like.
+        // These values are arbitrary, because real networks assign keys and addresses as they like.
         let key = 77 + 3 * exposed.len() as u64;
         let remote = Remote {
             key,
@@ -142,7 +144,7 @@ impl FabricTransport {
         self.completed.retain(|ended| ended.peer != peer);
     }
 
-    /// Drops the operations that access this rank's memory.
+    /// Drops the operations with a peer that access this rank's memory.
     pub(super) fn abandon_direct(&mut self, peer: Rank) {
         self.direct.retain(|operation| {
             operation.peer != peer || matches!(operation.op, DirectOp::Atomic(..))
@@ -155,7 +157,7 @@ impl FabricTransport {
             random.shuffle(&mut self.direct);
             random.shuffle(&mut self.completed);
         }
-        // Operations completed in an earlier call.
+        // Reports operations that an earlier call completed.
         while !self.completed.is_empty() && !self.chance(3) {
             if let Some(Completed { peer, token, value }) = self.completed.pop() {
                 handler.done(peer, token, value);
@@ -174,7 +176,7 @@ impl FabricTransport {
                     value,
                 }),
                 Step::Pending => pending.push(operation),
-                // The peer has ended without waiting for this operation.
+                // The peer has ended without waiting for this operation to complete.
                 Step::Gone => {
                     self.dead[peer as usize] = true;
                     self.drop_direct(peer);
@@ -186,7 +188,7 @@ impl FabricTransport {
         self.direct.append(&mut pending);
     }
 
-    /// Runs the operation, or a part of it.
+    /// Runs the operation or a part of it.
     fn execute(&self, operation: &mut Operation) -> Step {
         let (remote, length) = (operation.op.remote(), operation.op.length());
         let mut exposed = self.fabric.0[operation.peer as usize].exposed.lock();
@@ -203,15 +205,15 @@ impl FabricTransport {
             memory.len,
             operation.peer
         );
-        // SAFETY: the offset is within the memory, as checked above. The memory is valid as long as
-        // it is listed, and the list is locked.
+        // SAFETY: the offset lies within the memory, as checked above. The memory is valid while it
+        // is listed, and the list is locked here.
         let target = unsafe { memory.base.add(offset) };
         match operation.op {
-            // SAFETY: the target is valid for `length` bytes, and the submitter keeps
-            // `access.memory` valid until the operation has ended.
+            // SAFETY: `target` is valid for `length` bytes, and the submitter keeps `access.memory`
+            // valid until the operation has ended.
             DirectOp::Write(access) => unsafe { shared::copy(access.memory, target, length) },
-            // SAFETY: the target is valid for `length` bytes, and the submitter keeps
-            // `access.memory` valid until the operation has ended.
+            // SAFETY: `target` is valid for `length` bytes, and the submitter keeps `access.memory`
+            // valid until the operation has ended.
             DirectOp::Read(access) => unsafe { shared::copy(target, access.memory, length) },
             DirectOp::Atomic(_, atomic) => {
                 let NativeAtomic {
@@ -225,15 +227,17 @@ impl FabricTransport {
                 let Some(old) = operation.old else {
                     if !memory.busy.contains(&(offset / 8)) {
                         memory.busy.push(offset / 8);
-                        // SAFETY: the target is valid for `length` bytes and aligned.
+                        // SAFETY: `target` is valid for `length` bytes and aligned to `length`
+                        // bytes.
                         operation.old = Some(unsafe { load(target, ty) });
                     }
                     return Step::Pending;
                 };
-                // SAFETY: the target is valid for `length` bytes and aligned.
+                // SAFETY: `target` is valid for `length` bytes and aligned to `length` bytes.
                 unsafe { store(target, ty, atomic_result(op, ty, operand, comparand, old)) };
                 memory.busy.retain(|busy| *busy != offset / 8);
-                // Without `fetch` the value is arbitrary.
+                // Without `fetch`, the reported value is arbitrary, so a wrong one is returned on
+                // purpose.
                 return Step::Done(if atomic.fetch { old } else { !old });
             }
         }
@@ -270,7 +274,7 @@ unsafe fn store(target: *mut u8, ty: AtomicType, value: u64) {
 
 impl Drop for FabricTransport {
     fn drop(&mut self) {
-        // The lock waits for accesses in progress; the memory may be unmapped after this.
+        // Locking waits for accesses in progress. The memory may be unmapped after this call.
         self.fabric.0[self.rank as usize].exposed.lock().clear();
     }
 }

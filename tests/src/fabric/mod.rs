@@ -1,6 +1,7 @@
-//! A [`Transport`] between the ranks of one process, for tests: it delivers fragments without
-//! packets, loss or delay. A [`Disorder`] makes it use all the freedom that the contract gives a
-//! transport. It has [connections](conduit_portals::transport::Connect) if their number is set.
+//! A [`Transport`] between the ranks of one process, for tests. It delivers fragments without
+//! packets, loss or delay, unless a [`Disorder`] makes it use the freedom that the contract gives a
+//! transport. It has [connections](conduit_portals::transport::Connect) if the disorder allows
+//! some.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -25,11 +26,13 @@ use direct::{Completed, DirectOp, Exposed, Operation};
 /// How a fabric delays, reorders and refuses fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disorder {
-    /// Seed of the random choices; `None`: fragments are delivered at once and in order.
+    /// The seed of the random choices. If it is `None`, fragments are delivered at once and in
+    /// order.
     pub seed: Option<u64>,
-    /// One in this many sends is refused; 0: none.
+    /// One in this many sends is refused. If it is 0, none is.
     pub refuse: u32,
-    /// Maximum bytes of a payload delivered in one piece, and of the pieces of larger ones.
+    /// The maximum number of payload bytes that are delivered in one piece. Longer payloads are
+    /// delivered in pieces of this length.
     pub packet: usize,
     /// The maximum number of fragments that a link holds.
     pub link_fragments: usize,
@@ -37,11 +40,12 @@ pub struct Disorder {
     pub direct: bool,
     /// The fabric's native atomics.
     pub atomics: Atomics,
-    /// Maximum bytes of regions that a rank may expose, like a limit of locked memory.
+    /// The maximum number of bytes in all regions that a rank exposes, comparable to a limit of
+    /// locked memory.
     pub exposed_bytes: usize,
-    /// Maximum number of a rank's concurrent connections.
+    /// The maximum number of concurrent connections of a rank.
     pub connections: u16,
-    /// One in this many connections fails to be established; 0: none.
+    /// One in this many connections fails to be established. If it is 0, none fails.
     pub refuse_connections: u32,
 }
 
@@ -50,7 +54,8 @@ pub struct Disorder {
 pub enum Atomics {
     /// No atomics.
     None,
-    /// Addition and compare-and-swap on 64 bits, both fetching, as on InfiniBand.
+    /// Addition and compare-and-swap on 64 bits, both of which return the old value, as on
+    /// InfiniBand.
     Few,
     /// All atomics.
     All,
@@ -76,24 +81,24 @@ impl Default for Disorder {
 struct Packet {
     header: Vec<u8>,
     payload: Vec<u8>,
-    /// The sender's token, if its arrival is reported.
+    /// The sender's token, if the packet's arrival is to be reported.
     token: Option<u64>,
-    /// Whether it uses the command channel.
+    /// Whether the packet uses the command channel.
     tiny: bool,
-    /// The number of its connection, if it uses one.
+    /// The number of the connection that the packet uses, if it uses one.
     connection: Option<u32>,
 }
 
-/// Packets and reports for a rank that it has not yet received.
+/// Packets and reports that a rank has not received yet.
 #[derive(Debug, Default)]
 struct Inbox {
     packets: Vec<(Rank, Packet)>,
-    /// Peers and tokens of fragments that have arrived there.
+    /// The peer and the token of each fragment that has arrived at that peer.
     sent: Vec<(Rank, u64)>,
-    /// Peers, connection numbers and channels of fragments that the peer has taken.
+    /// The peer, the connection number and the channel of each fragment that the peer has taken.
     taken: Vec<(Rank, u32, usize)>,
     failures: Vec<(Rank, Failure)>,
-    /// Whether something in here wakes the rank.
+    /// Whether the inbox holds anything that wakes the rank.
     wakes: bool,
 }
 
@@ -101,12 +106,12 @@ struct Inbox {
 struct Port {
     inbox: Mutex<Inbox>,
     arrival: Condvar,
-    /// Memory for direct access. Locked during an access.
+    /// The memory for direct access. It is locked during an access.
     exposed: Mutex<Vec<Exposed>>,
 }
 
 impl Wait for Port {
-    /// Waits on a condition variable, so descriptors are ignored.
+    /// Waits on a condition variable, and therefore ignores the descriptor.
     fn wait(&self, _: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let mut inbox = self.inbox.lock();
         if !inbox.wakes {
@@ -131,14 +136,14 @@ impl Fabric {
         Self((0..ranks).map(|_| Arc::default()).collect())
     }
 
-    /// Returns a rank's end.
+    /// Returns the end of a rank.
     ///
     /// # Panics
     /// If there is no such rank.
     pub fn transport(&self, rank: Rank, disorder: Disorder) -> FabricTransport {
         assert!(
             (rank as usize) < self.0.len(),
-            "the rank isn't one of the fabric's"
+            "the fabric has no such rank"
         );
         let seed = disorder.seed.map(|seed| seed ^ u64::from(rank) << 32);
         FabricTransport {
@@ -153,7 +158,7 @@ impl Fabric {
         }
     }
 
-    /// Reports to all other ranks that this one has failed.
+    /// Reports to all other ranks that `rank` has failed.
     pub fn fail(&self, rank: Rank, failure: Failure) {
         for (peer, port) in (0..).zip(self.0.iter()) {
             if peer != rank {
@@ -170,7 +175,7 @@ struct Partial {
     place: u64,
     payload: Vec<u8>,
     token: Option<u64>,
-    /// Offsets of the missing pieces.
+    /// The offsets of the missing pieces.
     missing: Vec<usize>,
 }
 
@@ -181,8 +186,8 @@ struct Channel {
 }
 
 impl Channel {
-    /// Delivers some of a channel's packets. Returns the tokens of fragments that have arrived
-    /// completely.
+    /// Delivers some of a channel's packets. Returns the tokens of the fragments whose last piece
+    /// has arrived.
     fn deliver(
         &mut self,
         from: Rank,
@@ -198,7 +203,8 @@ impl Channel {
         };
         while steps > 0 {
             steps -= 1;
-            // Either the next fragment begins, or a piece of one that has begun is delivered.
+            // Each iteration either begins the next fragment or delivers a piece of a fragment that
+            // has begun.
             let next = match (&mut *random, channel.begun.is_empty()) {
                 (_, true) => true,
                 (Some(random), false) => random.bool(),
@@ -278,7 +284,7 @@ impl Waiting {
                 let payload = pieces.concat();
                 assert!(
                     header.len() + payload.len() <= MAX_TINY,
-                    "the fragment is too long for a tiny one"
+                    "the fragment is longer than a tiny one may be"
                 );
                 Self::Whole(Packet {
                     header,
@@ -300,7 +306,7 @@ impl Waiting {
         matches!(self, Self::Read { .. })
     }
 
-    /// Returns the packet to transmit, reading its bytes in pieces of at most `packet`.
+    /// Returns the packet to transmit. Its payload is read in pieces of at most `packet` bytes.
     fn read(self, peer: Rank, packet: usize, handler: &mut impl FragmentHandler) -> Packet {
         let (header, token, length) = match self {
             Self::Whole(packet) => return packet,
@@ -326,13 +332,13 @@ impl Waiting {
 
 #[derive(Debug, Default)]
 struct FabricLink {
-    /// To the peer: fragments not yet transmitted.
+    /// The fragments to the peer that have not been transmitted yet.
     waiting: VecDeque<Waiting>,
-    /// To the peer: fragments whose arrival is still to be reported.
+    /// The number of fragments to the peer whose arrival is still to be reported.
     unacknowledged: usize,
-    /// From the peer: the command and the data channel.
+    /// The command channel and the data channel from the peer.
     channels: [Channel; 2],
-    /// Tokens of arrived fragments, still to be reported.
+    /// The tokens of arrived fragments that are still to be reported.
     sent: VecDeque<u64>,
     connection: Option<Connection>,
 }
@@ -346,14 +352,15 @@ pub struct FabricTransport {
     random: Option<fastrand::Rng>,
     links: Box<[FabricLink]>,
     dead: Box<[bool]>,
-    /// Direct operations in flight.
+    /// The direct operations in flight.
     direct: Vec<Operation>,
-    /// Completed direct operations that are still to be reported.
+    /// The completed direct operations that are still to be reported.
     completed: Vec<Completed>,
 }
 
 impl FabricTransport {
-    /// Returns true once in this many calls on average, if there are random choices.
+    /// Returns true once in `one_in` calls on average. Always returns false if `one_in` is 0 or
+    /// nothing is random.
     fn chance(&mut self, one_in: u32) -> bool {
         match &mut self.random {
             Some(random) if one_in > 0 => random.u32(0..one_in) == 0,
@@ -379,7 +386,7 @@ impl FabricTransport {
             std::mem::replace(&mut *inbox, empty)
         };
         let any = !packets.is_empty() || !sent.is_empty() || !taken.is_empty();
-        // A peer that was given up isn't reported again.
+        // A peer that was given up earlier isn't reported again.
         for (from, packet) in packets {
             if self.dead[from as usize] {
                 continue;
@@ -389,7 +396,7 @@ impl FabricTransport {
                 None => Some(&mut link.channels),
                 Some(number) => connections::channels(link, number),
             };
-            // Packets of a connection that no longer exists are lost.
+            // The packets of a connection that no longer exists are lost.
             if let Some(channels) = channels {
                 channels[usize::from(!packet.tiny)]
                     .packets
@@ -420,8 +427,8 @@ impl FabricTransport {
         }
     }
 
-    /// Reports to a peer that its fragments have arrived, on a connection's channel if one is
-    /// given.
+    /// Reports to a peer that its fragments have arrived. The report names a channel of a
+    /// connection if `by` gives one.
     fn acknowledge(&self, peer: Rank, arrived: &[Option<u64>], by: Option<(u32, usize)>) {
         if arrived.is_empty() {
             return;
@@ -478,7 +485,7 @@ impl Transport for FabricTransport {
                 let arrived = channel.deliver(from as Rank, disorder.packet, random, handler);
                 self.acknowledge(from as Rank, &arrived, None);
             }
-            // Arrivals are reported late.
+            // With random choices, some arrivals are reported in a later call.
             while !self.links[from].sent.is_empty() && !self.chance(2) {
                 if let Some(token) = self.links[from].sent.pop_front() {
                     self.links[from].unacknowledged -= 1;
@@ -532,7 +539,7 @@ impl Transport for FabricTransport {
         let nothing = inbox.packets.is_empty() && inbox.sent.is_empty() && inbox.taken.is_empty();
         inbox.wakes = !nothing;
         drop(inbox);
-        // With random choices, some packets wait for the next call.
+        // With random choices, some packets remain for the next call.
         let waits = self.random.is_some() || !self.direct.is_empty() || !self.completed.is_empty();
         waits.then_some(Duration::from_millis(1))
     }

@@ -1,10 +1,10 @@
-//! The bytes of a segment that the operations of a round use.
+//! Claims: which bytes of a segment the operations of a round use.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
 use super::plan::CELLS;
 
-/// Ranges in use by writers and readers.
+/// The ranges of a segment that are in use, each by readers or by one writer.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Claims {
     ranges: Vec<(usize, usize, bool)>,
@@ -17,13 +17,14 @@ impl Claims {
         })
     }
 
-    /// Claims bytes for reading; others may read them too. Returns false if another operation
-    /// writes them.
+    /// Claims bytes for reading. Other operations may also read them. Returns false if another
+    /// operation writes any of them.
     pub(super) fn read(&mut self, at: usize, len: usize) -> bool {
         self.claim(at, len, false)
     }
 
-    /// Claims bytes for the exclusive use of one operation.
+    /// Claims bytes for the exclusive use of one operation. Returns false if another operation uses
+    /// any of them.
     pub(super) fn write(&mut self, at: usize, len: usize) -> bool {
         self.claim(at, len, true)
     }
@@ -42,25 +43,25 @@ impl Claims {
 enum Use {
     #[default]
     None,
-    /// Used by one rank, in the order of its calls.
+    /// One rank uses the integer, in the order of its calls.
     Alone {
         rank: u32,
         ty: AtomicType,
         open: bool,
     },
-    /// Used by any rank, with an operation that commutes.
+    /// Any rank may use the integer, but only with this operation, which commutes.
     Shared(AtomicOp, AtomicType),
 }
 
-/// The uses of a segment's integers.
+/// How each integer of a segment is used.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Cells([Use; CELLS]);
 
 impl Cells {
-    /// Claims an integer for an atomic. Returns whether its old value is known, or `None` if the
-    /// atomic conflicts with others.
+    /// Claims an integer for an atomic. Returns whether the atomic's old value is known, or `None`
+    /// if the atomic conflicts with others.
     ///
-    /// `ends_later`: no later operation is ordered with this atomic.
+    /// `ends_later` tells that no later operation is ordered after this atomic.
     pub(super) fn claim(
         &mut self,
         cell: usize,
@@ -71,7 +72,7 @@ impl Cells {
     ) -> Option<bool> {
         use AtomicOp::{Add, And, Max, Min, Or, Sub, Xor};
         let place = &mut self.0[cell];
-        // The sum of floats depends on the order of the additions.
+        // A sum of floats isn't exact, because it depends on the order of the additions.
         let exact = !(ty.is_float() && op.is_arithmetic());
         let commutes = exact && matches!(op, Add | Sub | And | Or | Xor | Min | Max);
         match *place {

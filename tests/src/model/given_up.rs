@@ -1,5 +1,5 @@
-//! Calls that fail while their operations are in flight: from then on the callers' memory may have
-//! another owner, and late messages must not touch it.
+//! Calls that fail while their operations are in flight. After the failure the callers' memory may
+//! have another owner, so late messages must not touch it.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,35 +25,36 @@ pub enum Cause {
     Panic,
 }
 
-/// The call that fails.
+/// The kind of call that fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A get of `LENGTH` bytes.
     Get,
-    /// A put of the same length.
+    /// A put of `LENGTH` bytes.
     Put,
 }
 
-/// The progress of a job.
+/// How far a job has got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     Start,
-    /// Rank 0 makes calls until one fails. Their target doesn't poll meanwhile.
+    /// Rank 0 makes calls until one of them fails. Their target doesn't poll meanwhile.
     Calls,
-    /// A call has failed, and its memory has another owner. The target polls again.
+    /// A call has failed, and its memory now has another owner. The target polls again.
     Failed,
     Over,
 }
 
-/// Longer than a chunk and a packet.
+/// The length of a transfer in bytes: longer than a chunk and than a packet.
 const LENGTH: usize = 100_000;
-/// The content of memory that has another owner.
+/// The byte that the memory's next owner writes.
 const OTHERS: u8 = 0xA5;
 const PANICS: u8 = 200;
 const UNREGISTERED: u8 = 201;
 
-/// Runs every cause with every call over a network, each twice: the memory is written by its next
-/// owner, or freed. AddressSanitizer or valgrind finds accesses to freed memory.
+/// Runs every cause with every call over a network. Each combination runs twice: once the memory's
+/// next owner writes to it, and once it is freed. AddressSanitizer or valgrind finds accesses to
+/// freed memory.
 ///
 /// # Panics
 /// If memory was touched after the failure, or no call failed.
@@ -90,7 +91,7 @@ pub fn check_given_up<N: Ni + 'static>(
 struct Case<'a> {
     cause: Cause,
     call: Call,
-    /// Whether another owner writes to the memory; otherwise it is freed.
+    /// Whether the memory's next owner writes to it. Otherwise the memory is freed.
     reused: bool,
     polls: u32,
     stage: &'a Cell<Stage>,
@@ -122,7 +123,8 @@ impl Case<'_> {
     }
 
     fn caller(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
-        // A first put, so that direct access is advertised where the network has it.
+        // Makes a first put, so that networks with direct access advertise it before the call that
+        // fails.
         let text = |error: conduit_core::kernel::Error| error.to_string();
         engine.rma().put(1, 0, &[1; 8]).map_err(text)?;
         self.stage.set(Stage::Calls);
@@ -145,14 +147,14 @@ impl Case<'_> {
         self.stage.set(Stage::Failed);
         for _ in 0..self.polls {
             engine.job().network().progress();
-            // The engine keeps returning its first error.
+            // The engine keeps returning its first error, so the result is ignored.
             let _ = engine.poll();
         }
         self.stage.set(Stage::Over);
         match buffer.iter().filter(|byte| **byte != OTHERS).count() {
             0 => Ok(()),
             changed => Err(format!(
-                "{changed} bytes were changed after the memory's next owner wrote them"
+                "the network changed {changed} bytes that the memory's next owner had written"
             )),
         }
     }
@@ -160,7 +162,7 @@ impl Case<'_> {
     fn target(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
         while self.stage.get() < Stage::Over {
             if self.stage.get() == Stage::Calls {
-                // Lets the other ranks run.
+                // Waiting lets the other ranks run.
                 engine.job().network().wait(Duration::ZERO);
             } else {
                 let _ = engine.poll();
@@ -170,18 +172,19 @@ impl Case<'_> {
             .memory()
             .segment()
             .map_err(|error| error.to_string())?;
-        // SAFETY: this rank's segment, which is not written any more.
+        // SAFETY: `base` points to this rank's segment, which is valid for `length` bytes and no
+        // longer written.
         let bytes = unsafe { std::slice::from_raw_parts(base, length) };
         match bytes.iter().filter(|byte| **byte == OTHERS).count() {
             0 => Ok(()),
             sent => Err(format!(
-                "{sent} bytes were sent that the source's next owner wrote"
+                "the network sent {sent} bytes that the source's next owner had written"
             )),
         }
     }
 
     fn third(&self, engine: &Engine<InTurn, Seq>) -> Result<(), String> {
-        /// Turns after which rank 0's operations are in flight.
+        /// The number of turns after which rank 0's operations are in flight.
         const TURNS: u32 = 300;
         while self.stage.get() < Stage::Calls {
             let _ = engine.poll();

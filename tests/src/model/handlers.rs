@@ -1,4 +1,4 @@
-//! The handlers of a rank under test: they check each message against the plan and record it.
+//! The handlers of a rank under test. They check each message against the plan and record it.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -11,27 +11,28 @@ use conduit_core::threads::Mode;
 use super::plan::{Part, Plan};
 use super::turns::InTurn;
 
-/// The handler of all requests.
+/// The index of the handler for all requests.
 pub(super) const REQUEST: u8 = 200;
-/// The handler of all replies.
+/// The index of the handler for all replies.
 pub(super) const REPLY: u8 = 131;
 
 /// The messages that a rank has received.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// By request: how often it arrived.
+    /// How many times each request has arrived, by the request's number.
     pub(super) requests: Vec<u8>,
-    /// By reply: how often it arrived.
+    /// How many times each reply has arrived, by the number of its request.
     pub(super) replies: Vec<u8>,
-    /// The number of requests without arguments, which are indistinguishable.
+    /// The number of requests without arguments that have arrived. Such requests are
+    /// indistinguishable.
     pub(super) bare: u32,
-    /// The numbers of all requests and replies.
+    /// The number of requests and the number of replies that have been handled.
     pub(super) handled: (u32, u32),
-    /// The errors found.
+    /// A description of each error found.
     pub(super) wrong: Vec<String>,
 }
 
-/// A [`Seen`] shared by a rank and its handlers.
+/// A [`Seen`] that a rank and its handlers share.
 #[derive(Debug, Clone)]
 pub(super) struct Log(Arc<Mutex<Seen>>);
 
@@ -49,7 +50,7 @@ impl Log {
     }
 }
 
-/// A handler's check of a message.
+/// A function with which a handler checks a message.
 type Check<M> = fn(&Call<'_, InTurn, M>, u32, &Plan, &mut Seen) -> Result<(), String>;
 
 /// Returns the handlers of `rank`.
@@ -161,16 +162,19 @@ fn check<M: Mode>(
                 .memory()
                 .segment()
                 .map_err(|error| error.to_string())?;
-            // SAFETY: the engine has checked the range against the segment; ranks take turns, and
-            // in the plan no other operation writes there in this round.
+            // SAFETY: the engine has checked that the range lies in the segment. Nothing writes the
+            // range while the slice lives, because ranks take turns and the plan has no other
+            // operation that writes there in this round.
             let bytes = unsafe { std::slice::from_raw_parts(base.add(offset), length) };
             same("long", &expected, bytes)
         }
-        (category, payload) => Err(format!("expected a {category}, found {payload:?}")),
+        (category, payload) => Err(format!(
+            "expected a {category}, found the payload {payload:?}"
+        )),
     }
 }
 
-/// Returns an error that says where the bytes differ, if they do.
+/// Returns an error that tells where the bytes differ, if they do.
 pub(super) fn same(what: &str, expected: &[u8], found: &[u8]) -> Result<(), String> {
     if expected == found {
         return Ok(());

@@ -1,11 +1,12 @@
-//! Random schedules of all operations over several ranks, against a reference model: a byte array
-//! for each rank.
+//! Random schedules of all operations over several ranks, checked against a reference model, which
+//! is a byte array for each rank.
 //!
-//! - [`schedule`]: random schedules. [`plan`]: the steps of a schedule that have one outcome, and
+//! - [`schedule`] draws random schedules.
+//! - [`plan`] selects the steps of a schedule that have only one possible outcome, and computes
 //!   that outcome.
-//! - [`turns`]: ranks that take turns, so that a schedule runs the same way each time.
-//! - [`given_up`]: operations in flight when a call fails.
-//! - [`check`]: runs a schedule over a network and reports differences from the model.
+//! - [`turns`] makes ranks take turns, so that a schedule runs the same way each time.
+//! - [`given_up`] tests operations that are in flight when a call fails.
+//! - [`check`] runs a schedule over a network and reports differences from the model.
 
 mod claims;
 pub mod given_up;
@@ -33,14 +34,15 @@ use turns::{InTurn, Meeting};
 
 use crate::sample::share;
 
-/// Bytes of a segment: more than the longest operation, few enough for operations to overlap.
+/// The length of a segment in bytes: more than the longest operation, but so few that operations
+/// overlap.
 const SEGMENT: usize = 16 << 10;
 /// Limits on the length of a schedule's run.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The most turns of all ranks together, far above what any schedule needs.
+    /// The maximum number of turns of all ranks together, far above what any schedule needs.
     pub turns: u64,
-    /// The number of polls after which all resources have been returned.
+    /// The number of polls within which all resources must have been returned.
     pub polls: u32,
 }
 
@@ -53,23 +55,24 @@ impl Limits {
         }
     }
 
-    /// For networks that progress with each poll.
+    /// The limits for networks that progress with each poll.
     pub const POLLS: Self = Self {
         turns: 100_000,
         polls: 2_000,
     };
-    /// For networks whose progress also takes time.
+    /// The limits for networks whose progress also takes time.
     pub const TIME: Self = Self {
         turns: 100_000_000,
         polls: 20_000_000,
     };
 }
 
-/// Draws schedules for three ranks and checks each: `cases` of them, or a quarter if samples are
-/// drawn, unless `PROPTEST_CASES` is set. Shrinks a failing schedule in at most `shrinks` attempts.
+/// Draws schedules for three ranks and checks each. Draws `cases` schedules, or a quarter of them
+/// if tests only draw samples, unless `PROPTEST_CASES` sets the number. Shrinks a failing schedule
+/// in at most `shrinks` attempts.
 ///
 /// # Panics
-/// If a schedule failed; the message has the smallest one found.
+/// If a schedule failed. The message contains the smallest failing schedule found.
 pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result<(), String>) {
     let default = ProptestConfig::default();
     let mut runner = TestRunner::new(ProptestConfig {
@@ -89,12 +92,12 @@ pub fn check_drawn(cases: u32, shrinks: u32, check: impl Fn(&Schedule) -> Result
     }
 }
 
-/// Runs a schedule on a network, whose ends are given by rank, in a threading mode. Depending on
-/// its seed, a schedule runs with or without checks (without them requests take their fast paths),
-/// and with or without shuffled requests.
+/// Runs a schedule on a network in a threading mode. `ends` holds the ranks' ends of the network.
+/// The seed of a schedule determines whether it runs with checks (without them, requests take their
+/// fast paths) and whether requests are shuffled.
 ///
 /// # Errors
-/// A difference from the model: in bytes, messages or barriers, or resources that aren't returned.
+/// A difference from the model in bytes, messages or barriers, or a resource that isn't returned.
 pub fn check<N: Ni + 'static, M: Mode>(
     schedule: &Schedule,
     settings: &Settings,
@@ -152,8 +155,9 @@ fn one_rank<M: Mode>(
             .map_err(|reason| format!("round {number}: {reason}"))?;
     }
     each_once(&engine, plan, &log)?;
-    // Operations in flight complete by themselves, and no other work is left. Two rounds, because
-    // in the first a rank may still ask ranks for credits that are quiet already.
+    // Waits until operations in flight have completed, which needs no other work. Does so twice,
+    // because during the first wait a rank may still ask for credits of ranks that are already
+    // quiet.
     for _ in 0..2 {
         let mut polls = 0;
         while !engine.is_quiet().map_err(text)? {
@@ -179,8 +183,9 @@ fn one_rank<M: Mode>(
 #[derive(Debug)]
 struct Credits {
     banked: u32,
-    /// Lent to each peer; `send`: lent by each peer.
+    /// The number of credits lent to each peer.
     lent: Vec<u32>,
+    /// The number of credits lent by each peer.
     send: Vec<u32>,
 }
 
@@ -195,8 +200,9 @@ impl Credits {
         })
     }
 
-    /// Checks the credits when all ranks are quiet: each peer has the credits that this rank has
-    /// lent to it, the total is unchanged, and without dynamic credits none has moved.
+    /// Checks the credits when all ranks are quiet. Each peer must have the credits that this rank
+    /// has lent to it, the total must be unchanged, and without dynamic credits none may have
+    /// moved.
     fn check(
         &self,
         at_first: &Credits,
@@ -238,7 +244,7 @@ impl Credits {
     }
 }
 
-/// Checks that every message for this rank has arrived once, and no other.
+/// Checks that every message to this rank has arrived once, and that no other message has arrived.
 fn each_once<M: Mode>(engine: &Engine<InTurn, M>, plan: &Plan, log: &Log) -> Result<(), String> {
     let rank = engine.rank();
     let seen = log.seen();

@@ -1,8 +1,9 @@
-//! The reference model: a byte array for each rank, modified by the schedule.
+//! The reference model: a byte array for each rank, which the schedule modifies.
 //!
-//! Operations of a round are not ordered, so operations that would conflict (a write with any other
-//! access to the same bytes) are left out of the plan. The remaining ones have one outcome: reads
-//! return the bytes from the beginning of the round, and after the round all writes are visible.
+//! The operations of a round have no order. The plan therefore leaves out operations that would
+//! conflict, that is, a write combined with any other access to the same bytes. The remaining
+//! operations have only one outcome: reads return the bytes from the beginning of the round, and
+//! all writes are visible after the round.
 
 use am::Category;
 use conduit_core::atomics::AtomicRequest;
@@ -19,11 +20,11 @@ pub const CELLS: usize = 16;
 /// The limits of the job under test.
 #[derive(Debug, Clone, Copy)]
 pub struct Allowed {
-    /// Bytes of a segment.
+    /// The length of a segment in bytes.
     pub segment: usize,
-    /// Bytes of a chunk.
+    /// The length of a chunk in bytes.
     pub chunk: usize,
-    /// Maximum bytes of a long reply.
+    /// The maximum length of a long reply in bytes.
     pub long_reply: usize,
 }
 
@@ -34,14 +35,14 @@ pub enum Source {
     Private(Vec<u8>),
     /// The rank's own segment.
     Own {
-        /// First byte.
+        /// The offset of the first byte.
         at: usize,
-        /// Bytes.
+        /// The number of bytes.
         len: usize,
     },
 }
 
-/// A step that has one outcome.
+/// A step that has only one outcome.
 #[derive(Debug, Clone)]
 #[expect(
     missing_docs,
@@ -73,7 +74,7 @@ pub enum Task {
         target: u32,
         at: usize,
         expected: Vec<u8>,
-        /// The offset in the rank's own segment, if it is the destination.
+        /// The offset in the rank's own segment, if the destination lies there.
         own: Option<usize>,
     },
     GetValue {
@@ -87,7 +88,7 @@ pub enum Task {
         at: usize,
         request: AtomicRequest,
         fetch: Fetch,
-        /// The old value, if only this rank uses the integer.
+        /// The old value, if it is known because only this rank uses the integer.
         expected: Option<u64>,
     },
     Request {
@@ -104,7 +105,7 @@ pub enum Task {
     Poll,
 }
 
-/// A request and its reply. Its number is its index in [`Plan::messages`].
+/// A request and its reply. The message's number is its index in [`Plan::messages`].
 #[derive(Debug, Clone, Copy)]
 #[expect(
     missing_docs,
@@ -117,7 +118,7 @@ pub struct Message {
     pub answer: Option<Part>,
 }
 
-/// A request or a reply.
+/// The content and the size of a request or a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -131,7 +132,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns its arguments: the message's number, then values derived from it.
+    /// Returns the message's arguments: its number, followed by values derived from the number.
     pub fn args(&self, message: u32, is_reply: bool) -> Vec<u32> {
         let mut random = random(message, is_reply);
         let first = message | u32::from(is_reply) << 31;
@@ -141,7 +142,7 @@ impl Part {
             .collect()
     }
 
-    /// Returns its payload.
+    /// Returns the message's payload.
     pub fn payload(&self, message: u32, is_reply: bool) -> Vec<u8> {
         let mut random = random(message.wrapping_add(1 << 20), is_reply);
         std::iter::repeat_with(|| random.u8(..))
@@ -157,19 +158,19 @@ fn random(message: u32, is_reply: bool) -> fastrand::Rng {
 /// A round of the plan.
 #[derive(Debug, Default)]
 pub struct Planned {
-    /// Each rank's tasks.
+    /// The tasks of each rank.
     pub tasks: Vec<Vec<Task>>,
     /// The value that each rank passes to the split barrier.
     pub values: Vec<Value>,
-    /// The barrier's outcome; `None` without values.
+    /// The barrier's outcome. `None` if no rank passes a value.
     pub outcome: Option<BarrierOutcome>,
-    /// Whether the round ends by quiescing.
+    /// Whether the round ends with a call of `quiesce`.
     pub quiesces: bool,
     /// The content of all segments after the round.
     pub memory: Vec<Vec<u8>>,
-    /// Requests that each rank has handled by the end of the round, since the start.
+    /// The number of requests that each rank has handled from the start to the end of this round.
     pub requests: Vec<u32>,
-    /// Replies, counted in the same way.
+    /// The number of replies that each rank has handled, counted in the same way.
     pub replies: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Turns the steps of a round into tasks with existing places and lengths, and without conflicts.
+//! Turns the steps of a round into tasks that have valid places and lengths and don't conflict.
 
 use am::{Category, limits};
 use conduit_core::atomics::AtomicRequest;
@@ -8,7 +8,7 @@ use super::claims::{Cells, Claims};
 use super::plan::{Allowed, CELLS, Message, Part, Source, Task};
 use super::schedule::{Action, Answer, Fetch, Sending, Step};
 
-/// The offset of the bytes for all operations other than atomics.
+/// The offset from which operations other than atomics use the segment.
 const DATA: usize = CELLS * 8;
 
 /// Plans the steps of a round.
@@ -25,10 +25,11 @@ pub(super) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Maps a number to a place in a segment for `len` bytes.
+    /// Maps a number to a place in a segment that has room for `len` bytes.
     fn at(&self, place: u16, len: usize) -> usize {
         let room = self.allowed.segment - DATA - len;
-        // Errors occur first at the ends of the range.
+        // An eighth of the numbers map to the two ends of the range, because errors occur there
+        // first.
         match place {
             0..=2047 => DATA,
             63_488.. => DATA + room,
@@ -52,7 +53,7 @@ impl Planner<'_> {
         self.before[rank as usize][at..at + len].to_vec()
     }
 
-    /// Returns the task of a step; `None` if it would conflict.
+    /// Returns the task of a step, or `None` if the task would conflict with others.
     pub(super) fn task(&mut self, rank: u32, step: &Step) -> Option<Task> {
         let target = u32::from(step.target) % self.ranks;
         let len = usize::from(step.len).min(self.allowed.segment - DATA);
@@ -181,7 +182,7 @@ impl Planner<'_> {
             op,
             ty,
             operand: u64::from(step.own) << 17 | u64::from(step.len),
-            // Half of the swaps succeed.
+            // Half of the swaps succeed if the old value is known.
             comparand: if step.len.is_multiple_of(2) {
                 old
             } else {
@@ -201,8 +202,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Returns a part within the limits; a long becomes a medium if its place in the segment is in
-    /// use.
+    /// Returns a part of a message that is within the limits. A long becomes a medium if its place
+    /// in the segment is in use.
     fn part(
         &mut self,
         rank: u32,
@@ -259,7 +260,7 @@ impl Planner<'_> {
                 usize::from(step.len).min(limits::max_medium(self.allowed.chunk, am::MAX_ARGS));
             return Task::Cancelled { target, len };
         }
-        // A message without arguments can't carry its number, so it is only counted.
+        // A message without arguments can't carry its number, so such messages are only counted.
         let can_be_bare = category == Category::Short && answer.is_none();
         let nargs = if can_be_bare { nargs } else { nargs.max(1) };
         let (request, _) = self.part(target, (category, nargs, step.len, step.place), usize::MAX);
@@ -272,7 +273,7 @@ impl Planner<'_> {
         if sending == Sending::InPlace && request.category == Category::Medium {
             request.len = request.len.min(limit);
         }
-        // The source of a long in place is free when the reply arrives.
+        // The source of a long in place may be reused only when the reply arrives.
         let needs_answer = sending == Sending::InPlace && request.category == Category::Long;
         let short = Answer {
             category: Category::Short,

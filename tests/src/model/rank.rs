@@ -13,7 +13,7 @@ use super::plan::{Plan, Planned, Source, Task};
 use super::schedule::{Fetch, Sending, Sync, Way};
 use super::turns::InTurn;
 
-/// The memory that an operation in flight uses, and the expected result of a get.
+/// The memory that an operation in flight uses, and the expected result if the operation is a get.
 #[derive(Debug)]
 struct Kept {
     memory: Vec<u8>,
@@ -40,20 +40,20 @@ impl Kept {
     }
 }
 
-/// A rank that runs its part.
+/// A rank that runs its part of a plan.
 pub(super) struct Rank<'a, M: Mode> {
     engine: &'a Engine<InTurn, M>,
     plan: &'a Plan,
     log: &'a Log,
     handles: Vec<Handle>,
     kept: Vec<Kept>,
-    /// Implicit operations with their classes.
+    /// The implicit operations in flight, with their classes.
     implicit: Vec<(Class, Kept)>,
-    /// Operations of the open access region, if there is one.
+    /// The operations of the open access region, if one is open.
     region: Option<Vec<Kept>>,
-    /// Sources of longs in place, kept until the round ends.
+    /// The sources of longs in place, which are kept until the round ends.
     longs: Vec<Vec<u8>>,
-    /// Whether the round's split barrier was notified, and waited for.
+    /// Whether the round's split barrier has been notified, and whether it has been waited for.
     barrier: (bool, bool),
 }
 
@@ -78,7 +78,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
     }
 
-    /// Runs a round, from its first task to the barrier after its check.
+    /// Runs a round, from its first task to the barrier that follows its check.
     pub(super) fn round(&mut self, round: &Planned) -> Done {
         let rank = self.engine.rank() as usize;
         self.barrier = (false, false);
@@ -117,15 +117,16 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
         self.longs.clear();
         let (base, len) = self.engine.memory().segment().map_err(text)?;
-        // SAFETY: the rank's own segment; ranks take turns, and it is not written between these two
-        // barriers.
+        // SAFETY: `base` points to the rank's own segment of `len` bytes, and no rank writes it
+        // between the two barriers.
         let segment = unsafe { std::slice::from_raw_parts(base, len) };
         same(
             "segment",
             &round.memory[rank],
             &segment[..round.memory[rank].len()],
         )?;
-        // Before the next barrier, because after it others may have begun the next round.
+        // This check precedes the next barrier, because other ranks may begin the next round after
+        // that barrier.
         self.all_handled(expected)?;
         self.note("the barrier after the check");
         self.meet()
@@ -135,7 +136,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         let seen = self.log.seen();
         if seen.handled != expected {
             return Err(format!(
-                "{:?} messages handled, expected {expected:?}",
+                "{:?} requests and replies handled, expected {expected:?}",
                 seen.handled
             ));
         }
@@ -165,7 +166,7 @@ impl<'a, M: Mode> Rank<'a, M> {
             self.barrier.0 = true;
             return self.engine.barriers().barrier_notify(value).map_err(text);
         }
-        // Waits in one half of the cases and tries in the other.
+        // Half of the cases wait for the barrier, and the other half try it repeatedly.
         let outcome = if self.handles.len().is_multiple_of(2) {
             self.engine.barriers().barrier_wait(value).map_err(text)?
         } else {
@@ -186,7 +187,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
     }
 
-    /// Repeats an immediate call until it has started the operation.
+    /// Repeats an immediate call until it has started its operation.
     fn ask<T>(&self, mut ask: impl FnMut() -> Result<Option<T>, Error>) -> Done<T> {
         loop {
             if let Some(started) = ask().map_err(text)? {
@@ -198,7 +199,7 @@ impl<'a, M: Mode> Rank<'a, M> {
 
     fn keep(&mut self, handle: Option<Handle>, kept: Kept) -> Done {
         self.handles
-            .push(handle.ok_or("not started, although the call may wait")?);
+            .push(handle.ok_or("the operation was not started, although the call may wait")?);
         self.kept.push(kept);
         Ok(())
     }
@@ -210,7 +211,7 @@ impl<'a, M: Mode> Rank<'a, M> {
         }
         started
             .then_some(())
-            .ok_or("not started, although the call may wait".to_owned())
+            .ok_or("the operation was not started, although the call may wait".to_owned())
     }
 
     fn task(&mut self, task: &Task, round: &Planned) -> Done {
@@ -303,7 +304,7 @@ impl<'a, M: Mode> Rank<'a, M> {
                 engine.rma().begin_region().map_err(text)?;
                 match engine.rma().begin_region() {
                     Err(Error::AccessRegion { .. }) => Ok(()),
-                    other => Err(format!("opening a second region gave {other:?}")),
+                    other => Err(format!("opening a second region returned {other:?}")),
                 }
             }
             Task::Sync(sync) => self.sync(sync),

@@ -1,4 +1,5 @@
-//! Random schedules: the actions of each rank, in rounds that end with a barrier.
+//! Random schedules. A schedule holds the actions of each rank in rounds, each of which ends with a
+//! barrier.
 
 use am::Category;
 use conduit_core::ni::{AtomicOp, AtomicType};
@@ -11,15 +12,16 @@ use proptest::prelude::*;
 pub enum Way {
     /// The call returns when the operation has ended.
     Blocking,
-    /// The call returns a handle; the source may be reused.
+    /// The call returns a handle. The source may be reused as soon as it returns.
     Handle,
-    /// The call returns a handle; the source is read until the operation is synchronised.
+    /// The call returns a handle. The source must not change until the operation is synchronised.
     Bulk,
-    /// One of the thread's implicit operations.
+    /// The call starts one of the thread's implicit operations.
     Implicit,
-    /// One of the thread's implicit operations, whose source is read until it is synchronised.
+    /// The call starts one of the thread's implicit operations. The source must not change until
+    /// the operation is synchronised.
     ImplicitBulk,
-    /// An immediate call, repeated until it returns a handle.
+    /// An immediate call, which is repeated until it returns a handle.
     Immediate,
 }
 
@@ -28,23 +30,23 @@ pub enum Way {
 pub struct Answer {
     /// The reply's category.
     pub category: Category,
-    /// Its arguments, 1 to 16.
+    /// The number of the reply's arguments, from 1 to 16.
     pub nargs: u8,
-    /// Payload bytes, within the limits.
+    /// The number of payload bytes, before it is reduced to the limits.
     pub len: u16,
-    /// The place of a long in the requester's segment.
+    /// The place of a long's payload in the requester's segment.
     pub place: u16,
 }
 
 /// How a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sending {
-    /// Waits for credits.
+    /// The call waits for credits.
     Plain,
-    /// An immediate call, repeated until the request is sent.
+    /// An immediate call, which is repeated until the request is sent.
     Immediate,
-    /// A long that returns before its payload has been read; a medium whose payload is prepared in
-    /// place.
+    /// If the request is a long, the call returns before the payload has been read. If it is a
+    /// medium, the payload is prepared in place.
     InPlace,
     /// A medium that is prepared and then cancelled.
     Cancelled,
@@ -53,21 +55,21 @@ pub enum Sending {
 /// How operations are synchronised in the middle of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// The oldest operation.
+    /// The oldest operation is waited for.
     One,
-    /// All that have ended, at least one.
+    /// At least one operation is waited for. All that have ended are then synchronised.
     Some,
-    /// All operations.
+    /// All operations are waited for.
     All,
-    /// The oldest operation, if it has ended.
+    /// The oldest operation is synchronised if it has ended.
     TryOne,
-    /// The operations that have ended.
+    /// The operations that have ended are synchronised.
     TrySome,
-    /// All operations, if they have ended.
+    /// All operations are synchronised if they have ended.
     TryAll,
-    /// Implicit operations of some classes.
+    /// The implicit operations of some classes are waited for.
     Implicit(Class),
-    /// All implicit operations, if they have ended.
+    /// All implicit operations are synchronised if they have ended.
     TryImplicit,
 }
 
@@ -80,7 +82,7 @@ pub enum Action {
     PutOwn(Way),
     /// Puts 1 to 8 bytes of a register.
     PutValue(Way),
-    /// Memset.
+    /// Sets bytes by a memset.
     Fill(Way),
     /// Gets into private memory.
     Get(Way),
@@ -92,18 +94,18 @@ pub enum Action {
     Atomic(AtomicOp, AtomicType, Fetch),
     /// A request.
     Request {
-        /// Its category.
+        /// The request's category.
         category: Category,
-        /// Its arguments.
+        /// The number of the request's arguments.
         nargs: u8,
-        /// How it is sent.
+        /// How the request is sent.
         sending: Sending,
-        /// Its reply.
+        /// The request's reply, if it gets one.
         answer: Option<Answer>,
     },
     /// Opens an access region, or closes the one that is open.
     Region,
-    /// Synchronises.
+    /// Synchronises operations.
     Sync(Sync),
     /// Notifies the round's split barrier, or waits for it.
     Barrier,
@@ -111,35 +113,36 @@ pub enum Action {
     Poll,
 }
 
-/// The old value's destination, and how the atomic is started.
+/// The destination of an atomic's old value, and how the atomic is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fetch {
-    /// The old value is returned.
+    /// The call waits and returns the old value.
     Value,
-    /// No old value; a blocking call.
+    /// The call waits and returns nothing.
     No,
-    /// No old value; a handle.
+    /// The call returns a handle. The old value is not fetched.
     Handle,
-    /// No old value; an implicit operation.
+    /// The call starts an implicit operation. The old value is not fetched.
     Implicit,
-    /// The old value is written to memory; a handle.
+    /// The call returns a handle. The old value is written to memory.
     HandleTo,
-    /// The same by an immediate call, repeated until it starts the operation.
+    /// Same as [`Self::HandleTo`], by an immediate call that is repeated until it starts the
+    /// operation.
     ImmediateTo,
-    /// The old value is written to memory; an implicit operation.
+    /// The call starts an implicit operation. The old value is written to memory.
     ImplicitTo,
 }
 
-/// An action with its numbers, which the planner maps to valid ones.
+/// An action with numbers, which the planner maps to valid values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
     /// The action.
     pub action: Action,
-    /// The target, modulo the ranks.
+    /// The target, to be taken modulo the number of ranks.
     pub target: u8,
-    /// The place in the target's segment.
+    /// The place in the target's segment, to be mapped to a valid offset.
     pub place: u16,
-    /// The place in the rank's own segment.
+    /// The place in the rank's own segment, to be mapped to a valid offset.
     pub own: u16,
     /// The length in bytes.
     pub len: u16,
@@ -148,25 +151,25 @@ pub struct Step {
 /// The ids that ranks pass to a split barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
-    /// No rank has one.
+    /// No rank passes an id.
     Anonymous,
-    /// All ranks have this one.
+    /// All ranks pass this id.
     Named(u32),
-    /// Rank 0 has none, all others have this one.
+    /// Rank 0 passes no id, and all other ranks pass this one.
     Mixed(u32),
-    /// Each rank has its own.
+    /// Each rank passes an id of its own.
     Mismatch,
 }
 
 impl Schedule {
-    /// Returns whether the threading mode is `Par` instead of `Seq`: in half of all schedules, with
-    /// and without checks.
+    /// Returns whether the threading mode is `Par` instead of `Seq`. Half of the schedules with
+    /// checks and half of those without use `Par`.
     pub fn is_parallel(&self) -> bool {
         self.seed & 2 != 0
     }
 
-    /// Returns whether requests are handled in an order drawn from the seed: in half of all
-    /// schedules of each of those kinds.
+    /// Returns whether requests are handled in an order drawn from the seed. Half of the schedules
+    /// with each combination of the other options are shuffled.
     pub fn is_shuffled(&self) -> bool {
         self.seed & 4 != 0
     }
@@ -175,11 +178,11 @@ impl Schedule {
 /// The steps between two barriers.
 #[derive(Debug, Clone)]
 pub struct Round {
-    /// Each rank's steps.
+    /// The steps of each rank.
     pub steps: Vec<Vec<Step>>,
-    /// The ids passed to its split barrier.
+    /// The ids that ranks pass to the round's split barrier.
     pub ids: Ids,
-    /// Whether it ends by quiescing instead of waiting for the expected messages.
+    /// Whether the round ends by quiescing instead of waiting for the expected messages.
     pub quiesces: bool,
 }
 
@@ -188,7 +191,7 @@ pub struct Round {
 pub struct Schedule {
     /// The number of ranks.
     pub ranks: u32,
-    /// Determines the order of turns and the ranks' options.
+    /// The seed, which determines the order of turns and the ranks' options.
     pub seed: u64,
     /// The rounds, in order.
     pub rounds: Vec<Round>,
@@ -309,8 +312,8 @@ fn ids() -> impl Strategy<Value = Ids> {
     ]
 }
 
-/// Returns a strategy for schedules for 2 to 4 ranks, of up to `rounds` rounds with up to `steps`
-/// steps of each rank.
+/// Returns a strategy for schedules for 2 to 4 ranks, with up to `rounds` rounds and up to `steps`
+/// steps of each rank in a round.
 pub fn schedules(rounds: usize, steps: usize) -> impl Strategy<Value = Schedule> {
     (2u32..=4).prop_flat_map(move |ranks| {
         let of_rank = vec(vec(step(), 0..=steps), ranks as usize);

@@ -1,6 +1,6 @@
-//! Ranks that take turns on one thread: each is a coroutine, and a seeded random choice selects the
-//! next one. A schedule of blocking calls therefore runs the same way each time, and a deadlock is
-//! found by counting turns instead of by time.
+//! Ranks that take turns on one thread. Each rank is a coroutine, and a seeded random choice
+//! selects the one that runs next. A schedule of blocking calls therefore runs the same way each
+//! time, and a deadlock is found by counting turns instead of measuring time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,33 +15,35 @@ use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use crate::any::AnyNi;
 
-/// For each collective call of job start: the ranks' contributions.
+/// The contributions of each rank to each collective call of job start.
 type Board = Rc<RefCell<Vec<Vec<Option<Vec<u8>>>>>>;
 
 /// A description of each rank's current action.
 type Doing = Rc<RefCell<Vec<String>>>;
 
-/// A rank's coroutine among those that take turns.
+/// The access of a rank's coroutine to its turns.
 #[derive(Debug, Clone, Copy)]
 struct Seat {
     yielder: *const Yielder<(), ()>,
 }
 
 impl Seat {
-    /// Lets another rank run, perhaps; returns at this rank's next turn.
+    /// Ends this rank's turn, so that another rank may run. Returns at this rank's next turn.
     fn pass(self) {
-        // SAFETY: the yielder lives as long as its coroutine's body runs, and a seat is used only
-        // in there: `run` passes it only to the body, and neither `InTurn` nor `Meeting` can leave
-        // it (they are its arguments, and not `Send`).
+        // SAFETY: the yielder lives while its coroutine's body runs, and a seat is used only within
+        // that body. `run` passes the seat only to the body, as a part of the arguments `InTurn`
+        // and `Meeting`, and neither of those can leave the body because they are not `Send`.
         unsafe { (*self.yielder).suspend(()) };
     }
 }
 
-/// Runs `f` once for each rank's end of a network, in turns, with at most `limit` turns together.
-/// The ends live until all ranks are done, because a rank may still send to one that is.
+/// Runs `f` once for each rank's end of a network. The ranks take turns, at most `limit` turns
+/// altogether. The ends live until all ranks are done, because a rank may still send to one that is
+/// done.
 ///
 /// # Errors
-/// The first rank's failure, or exceeding `limit`. The other ranks are then unwound.
+/// The failure of the first rank that fails, or a message that `limit` was exceeded. The other
+/// ranks are then unwound.
 pub fn run<N: Ni + 'static>(
     ends: Vec<N>,
     seed: u64,
@@ -93,12 +95,12 @@ pub fn run<N: Ni + 'static>(
         .map(|(rank, _)| format!("rank {rank} in {}", doing.borrow()[*rank as usize]))
         .collect();
     Err(format!(
-        "not finished after {limit} turns: {}",
+        "some ranks have not finished after {limit} turns: {}",
         ranks.join("; ")
     ))
 }
 
-/// Job start among ranks that take turns.
+/// The collective calls of job start, for ranks that take turns.
 #[derive(Debug)]
 pub struct Meeting {
     board: Board,
@@ -138,8 +140,8 @@ impl Bootstrap for Meeting {
 }
 
 impl Meeting {
-    /// Returns when all ranks have called it. `poll` has to poll, because others may need messages
-    /// that this rank has yet to forward.
+    /// Returns when all ranks have called `leave`. `poll` must poll the network, because other
+    /// ranks may need messages that this rank has yet to forward.
     pub fn leave(&mut self, mut poll: impl FnMut()) {
         self.meet(|_| poll());
     }
@@ -160,7 +162,7 @@ impl Meeting {
     }
 }
 
-/// A rank's end of a network that passes the turn with each poll.
+/// A rank's end of a network. Each poll of it ends the rank's turn.
 pub struct InTurn {
     inner: Rc<AnyNi>,
     seat: Seat,
@@ -168,13 +170,13 @@ pub struct InTurn {
 }
 
 impl InTurn {
-    /// Returns the network itself.
+    /// Returns the network that this value wraps.
     pub fn inner(&self) -> &AnyNi {
         &self.inner
     }
 
-    /// Sets the description of this rank's current action, for the message about a job that doesn't
-    /// finish.
+    /// Describes this rank's current action. The description appears in the error message if the
+    /// job doesn't finish.
     pub fn note(&self, what: String) {
         self.doing.borrow_mut()[self.inner.rank() as usize] = what;
     }
@@ -212,24 +214,24 @@ impl Ni for InTurn {
         self.inner.me_unlink(me)
     }
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError> {
-        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
-        // call requires.
+        // SAFETY: this method and the inner call have the same contract, so the caller guarantees
+        // what the inner call requires.
         unsafe { self.inner.md_bind(base, len, eq) }
     }
     fn md_release(&self, md: MdId) -> Result<Unlink, NiError> {
         self.inner.md_release(md)
     }
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError> {
-        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
-        // call requires.
+        // SAFETY: this method and the inner call have the same contract, so the caller guarantees
+        // what the inner call requires.
         unsafe { self.inner.put(put) }
     }
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError> {
         self.inner.inject(inject)
     }
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError> {
-        // SAFETY: this method's contract is that of the call, so the caller guarantees what the
-        // call requires.
+        // SAFETY: this method and the inner call have the same contract, so the caller guarantees
+        // what the inner call requires.
         unsafe { self.inner.get(get) }
     }
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
@@ -239,7 +241,7 @@ impl Ni for InTurn {
         self.inner.abandon();
     }
     fn ready(&self) -> Ready {
-        // The engine calls this with each poll.
+        // The turn passes here because the engine calls `ready` with each poll.
         self.seat.pass();
         self.inner.ready()
     }

@@ -7,7 +7,7 @@ use super::Group;
 use crate::conformance::World;
 use crate::conformance::entry::{managed, put_to};
 
-/// Rank 1 leaves with exit code 7 while the others wait for it.
+/// Rank 1 leaves with exit code 7 while the other ranks wait for it.
 pub(super) fn leave_early<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     if group.rank == 1 {
@@ -21,7 +21,7 @@ pub(super) fn never_end<N: Ni>(w: &mut World<N>) {
     w.until("the end of time", |_| false);
 }
 
-/// The last rank is killed while all others flood it.
+/// The last rank kills itself while all others flood it.
 pub(super) fn die_in_a_flood<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     let (rank, victim) = (group.rank, group.size - 1);
@@ -31,7 +31,8 @@ pub(super) fn die_in_a_flood<N: Ni>(w: &mut World<N>) {
     group.meet(w);
     if rank == victim {
         group.wait_puts(w, 100);
-        // A signal that runs no destructors. Sending it to one's own process can't fail.
+        // The process ends without running destructors. Sending a signal to one's own process can't
+        // fail.
         let _ = kill_process(getpid(), Signal::KILL);
     }
     for token in 0.. {

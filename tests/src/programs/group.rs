@@ -1,13 +1,14 @@
-//! All ranks of a program, and their barrier, made of the network's own messages.
+//! The group of all ranks of a program, and their barrier, which consists of the network's own
+//! messages.
 
 use conduit_core::ni::{Ack, MatchEntry, MeEvents, MeMemory, MeOptions, Ni, PtIndex, Put, Rank};
 
 use crate::conformance::entry::put_to;
 use crate::conformance::{Md, Seen, World};
 
-/// The index that meetings use; programs must not use it.
+/// The index that meetings use. Programs must not use it.
 const MEETING: PtIndex = PtIndex(2);
-/// The first token of meetings.
+/// The first token that meetings use.
 const TOKENS: u64 = 1 << 62;
 
 /// This rank's part in the meetings of a job.
@@ -15,14 +16,14 @@ const TOKENS: u64 = 1 << 62;
 pub struct Group {
     /// This rank.
     pub rank: Rank,
-    /// Ranks in the job.
+    /// The number of ranks in the job.
     pub size: u32,
     nothing: Md,
     meetings: u64,
 }
 
 impl Group {
-    /// Prepares for meetings. Each program calls this first.
+    /// Prepares for meetings. Each program must call `join` first.
     pub fn join<N: Ni>(w: &mut World<N>) -> Self {
         let rank = w.own_rank();
         let eq = w.queue(rank, 64);
@@ -48,13 +49,13 @@ impl Group {
         }
     }
 
-    /// Returns the other ranks, starting with the next one.
+    /// Returns the other ranks, starting with the rank that follows this one.
     pub fn others(&self) -> impl Iterator<Item = Rank> + use<> {
         let (rank, size) = (self.rank, self.size);
         (1..size).map(move |step| (rank + step) % size)
     }
 
-    /// Waits for all ranks. Their earlier effects are visible after it.
+    /// Waits until all ranks have called `meet`. What they did before the call is visible after it.
     pub fn meet<N: Ni>(&mut self, w: &mut World<N>) {
         self.meetings += 1;
         for peer in self.others() {
@@ -70,7 +71,7 @@ impl Group {
         for peer in self.others() {
             w.end_of(self.rank, TOKENS + u64::from(peer));
         }
-        // A fast rank may be at the next meeting already.
+        // Counts only this meeting's puts, because a fast rank may already be at the next meeting.
         let (meeting, peers) = (self.meetings, self.size as usize - 1);
         w.until("all ranks meet", |w| {
             w.count(self.rank, |event| {

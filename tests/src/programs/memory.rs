@@ -1,4 +1,4 @@
-//! Puts, gets, atomics and windows between processes.
+//! Programs that test puts, gets, atomics and windows between processes.
 
 use conduit_core::ni::{
     Atomic, AtomicOp, Capabilities, Get, MatchEntry, MeEvents, Ni, Outcome, Put, Region,
@@ -8,7 +8,8 @@ use super::Group;
 use crate::conformance::entry::{atomic_on, get_from, over, pattern, put_to};
 use crate::conformance::{Peek, World};
 
-/// Makes a region with an entry without events over all of it, ready on all ranks.
+/// Creates a region and an entry without events that covers all of it. Returns when the entries of
+/// all ranks are ready.
 fn share<N: Ni>(w: &mut World<N>, group: &mut Group, len: usize) -> Region {
     w.listen(group.rank);
     let region = w.region(group.rank, len);
@@ -21,7 +22,7 @@ fn share<N: Ni>(w: &mut World<N>, group: &mut Group, len: usize) -> Region {
     region
 }
 
-/// All ranks put into a piece of all ranks' regions.
+/// Every rank puts into a piece of every rank's region.
 pub(super) fn puts_between_all<N: Ni>(w: &mut World<N>) {
     const PIECE: usize = 10_000;
     let mut group = Group::join(w);
@@ -46,7 +47,7 @@ pub(super) fn puts_between_all<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// All ranks get all ranks' regions.
+/// Every rank gets the region of every rank.
 pub(super) fn gets_between_all<N: Ni>(w: &mut World<N>) {
     const LENGTH: usize = 60_000;
     let mut group = Group::join(w);
@@ -99,7 +100,7 @@ pub(super) fn windows<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// Checks that each rank has made this many additions to rank 0's counter.
+/// Checks that rank 0's counter has the sum of `each` additions by every rank.
 fn adds_up<N: Ni>(w: &mut World<N>, group: &mut Group, region: &Region, each: u64) {
     group.meet(w);
     if group.rank == 0 {
@@ -109,7 +110,7 @@ fn adds_up<N: Ni>(w: &mut World<N>, group: &mut Group, region: &Region, each: u6
     group.meet(w);
 }
 
-/// Additions of all ranks to one counter add up, each old value seen once.
+/// The additions of all ranks to one counter add up, and each old value is returned once.
 pub(super) fn atomics_add_up<N: Ni>(w: &mut World<N>) {
     const EACH: u64 = 500;
     let mut group = Group::join(w);
@@ -126,7 +127,7 @@ pub(super) fn atomics_add_up<N: Ni>(w: &mut World<N>) {
         if atomic.fetch {
             assert!(
                 last.is_none_or(|last| last < end.value),
-                "the fetched values only grow"
+                "the fetched values must grow"
             );
             last = Some(end.value);
         }
@@ -159,7 +160,7 @@ pub(super) fn compare_and_swap<N: Ni>(w: &mut World<N>) {
     adds_up(w, &mut group, &region, EACH);
 }
 
-/// Transfers of the largest messages, many of them in flight at once in both directions.
+/// Puts and gets of the maximum message length, many of them in flight at once in both directions.
 pub(super) fn large_transfers<N: Ni>(w: &mut World<N>) {
     const PIECES: usize = 32;
     let mut group = Group::join(w);
@@ -201,7 +202,7 @@ pub(super) fn large_transfers<N: Ni>(w: &mut World<N>) {
     }
     assert!(
         back.bytes() == bytes,
-        "the get returns the bytes that were put"
+        "the get must return the bytes that were put"
     );
     group.meet(w);
 }

@@ -1,4 +1,4 @@
-//! Messages between processes.
+//! Programs that test messages between processes.
 
 use conduit_core::ni::{Ack, Exchange, Inject, MatchEntry, Ni, Outcome, Put};
 
@@ -22,7 +22,7 @@ pub(super) fn hello<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// A token goes round a thousand times.
+/// The ranks pass a token round a thousand times.
 pub(super) fn token_ring<N: Ni>(w: &mut World<N>) {
     const ROUNDS: u64 = 1000;
     let mut group = Group::join(w);
@@ -82,8 +82,8 @@ pub(super) fn all_to_all<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// Sends `number` numbered messages with at most 64 in flight; `w` is polled only when the network
-/// or that limit holds back.
+/// Sends `number` numbered messages, of which at most 64 are in flight. `w` is polled only when the
+/// network refuses a message or that limit is reached.
 fn send_flood<N: Ni>(w: &mut World<N>, rank: u32, to: u32, number: u64) {
     let md = w.source(rank, &pattern(u64::from(rank) + 50, 40));
     let ended = |w: &World<N>| w.count(rank, |event| matches!(event, Seen::Send { .. })) as u64;
@@ -103,7 +103,7 @@ fn send_flood<N: Ni>(w: &mut World<N>, rank: u32, to: u32, number: u64) {
     w.forget(|event| matches!(event, Seen::Send { .. }));
 }
 
-/// Checks that each source's messages arrived complete and once.
+/// Checks that each source's messages arrived unchanged and once.
 fn check_flood<N: Ni>(group: &Group, w: &mut World<N>, sources: &[u32], number: u64) {
     let puts = group.wait_puts(w, sources.len() * number as usize);
     for &source in sources {
@@ -114,7 +114,7 @@ fn check_flood<N: Ni>(group: &Group, w: &mut World<N>, sources: &[u32], number: 
         numbers.sort_unstable();
         assert!(
             numbers.into_iter().eq(0..number),
-            "each once, from {source}"
+            "each message from {source} must arrive once"
         );
     }
 }
@@ -204,7 +204,7 @@ pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
     group.meet(w);
     let next = (rank + 1) % group.size;
     let (mut sent, mut under_way, mut taken) = (0, false, 0);
-    w.until("all is sent and taken", |w| {
+    w.until("all messages are sent and taken", |w| {
         let freed: Vec<_> = (w.events(rank))
             .filter_map(|event| match event {
                 Seen::Free { tag } => Some(*tag),
@@ -228,7 +228,7 @@ pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
         }
         if let Some(outcome) = done {
             under_way = false;
-            // All entries may be full for a moment.
+            // A message is dropped if all entries are full for a moment.
             sent += u64::from(outcome == Outcome::Done);
         }
         w.forget(|event| !matches!(event, Seen::Put(put) if put.tag >= 4));
@@ -244,7 +244,7 @@ pub(super) fn managed_for_ever<N: Ni>(w: &mut World<N>) {
     group.meet(w);
 }
 
-/// A message wakes a sleeping rank; nothing is lost, however sleep and message coincide.
+/// A message wakes a sleeping rank. No message is lost, however the sleep and the message coincide.
 pub(super) fn sleep_and_wake<N: Ni>(w: &mut World<N>) {
     let mut group = Group::join(w);
     w.listen(group.rank);
@@ -261,8 +261,9 @@ pub(super) fn sleep_and_wake<N: Ni>(w: &mut World<N>) {
         if group.rank == 0 {
             w.put(0, &put);
         }
-        // A minute at most, so that a lost wake-up makes the job exceed its time limit.
-        w.until("the message comes", |w| {
+        // The wait lasts a minute at most, so that a lost wake-up makes the job exceed its time
+        // limit.
+        w.until("the message arrives", |w| {
             let is_here = (w.puts(group.rank).iter())
                 .any(|put| !put.data.is_empty() && put.hdr_data == round);
             if !is_here {

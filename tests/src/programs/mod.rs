@@ -1,8 +1,9 @@
-//! Programs that each rank of a job runs in a process of its own, to test what a world within one
+//! Programs that each rank of a job runs in a process of its own. They test what a world within one
 //! thread can't show.
 //!
-//! A program gets a [`World`] with one seat, its own rank, and panics if something is wrong. It
-//! ends with a [`meet`](group::Group::meet), so that no rank leaves while peers still need it.
+//! A program gets a [`World`] with one seat, which is its own rank, and panics if something is
+//! wrong. It ends with a [`meet`](group::Group::meet), so that no rank leaves while its peers still
+//! need it.
 
 mod ends;
 mod group;
@@ -23,7 +24,7 @@ macro_rules! programs {
         /// The programs' names.
         pub const PROGRAMS: &[&str] = &[ $( stringify!($name) ),+ ];
 
-        /// Returns the program with a name.
+        /// Returns the program called `name`.
         pub fn by_name<N: Ni>(name: &str) -> Option<Program<N>> {
             match name {
                 $( stringify!($name) => Some($module::$name), )+

@@ -1,4 +1,4 @@
-//! The arrival of a message at its target, and the resulting events.
+//! The arrival of a message at its target, and the events that result.
 
 use std::ptr;
 
@@ -12,8 +12,8 @@ use super::memory::{apply, copy, read};
 use crate::held::Held;
 
 impl Fabric {
-    /// Runs a message at its target. Returns `None`, without any effect, if its index is not open
-    /// or its queue is full.
+    /// Runs a message at its target. If the message's index is not open or its queue is full,
+    /// returns `None` and has no effect.
     pub(super) fn arrive(
         &mut self,
         target: Rank,
@@ -55,7 +55,8 @@ impl Fabric {
                     return Some(ended(Outcome::OutOfRange, 0, 0));
                 }
             }
-            // Otherwise another network has used the entry, and the next iteration skips it.
+            // If the claim fails, another network has used the entry, and the next iteration skips
+            // it.
             if linked.claim.as_ref().is_none_or(Claim::take) {
                 break (at, room, offset, place);
             }
@@ -141,8 +142,8 @@ impl Fabric {
 
     fn own_event(&mut self, rank: Rank, eq: EqId, event: Event<'_>) {
         let queue = &mut self.node(rank).queues[usize::from(eq.0)];
-        // The contract makes this room the caller's responsibility; the oracle checks that the
-        // suite keeps it.
+        // The contract makes the caller responsible for this room. The oracle checks that the suite
+        // meets that duty.
         assert!(
             queue.own < queue.slots,
             "rank {rank} submitted more operations than its queue {} has room for",
@@ -156,7 +157,8 @@ impl Fabric {
         });
     }
 
-    /// Marks a queue as being polled; returns false if it doesn't exist or is already being polled.
+    /// Marks a queue as being polled. Returns false if the queue doesn't exist or is already being
+    /// polled.
     pub(super) fn begin_poll(&mut self, rank: Rank, eq: EqId) -> bool {
         let queue = self.node(rank).queues.get_mut(usize::from(eq.0));
         queue.is_some_and(|queue| !std::mem::replace(&mut queue.polling, true))
@@ -171,7 +173,8 @@ impl Fabric {
         queue.events.pop_front()
     }
 
-    /// Frees the room of a delivered event, and its entry if this was the last message.
+    /// Frees the room of a delivered event, and also its entry if this was the entry's last
+    /// message.
     pub(super) fn delivered(&mut self, rank: Rank, eq: EqId, queued: Queued) {
         let node = self.node(rank);
         let queue = &mut node.queues[usize::from(eq.0)];
@@ -217,7 +220,7 @@ fn ended(outcome: Outcome, length: usize, value: u64) -> End {
     }
 }
 
-/// Returns the event for a message that an entry has taken.
+/// Returns the event that reports a message taken by an entry.
 fn told_of<'a>(
     message: &Message,
     index: PtIndex,
@@ -255,8 +258,8 @@ fn told_of<'a>(
     }
 }
 
-/// Returns how many bytes an entry has from the place where a message goes (`None` if that place is
-/// outside), and the place.
+/// Returns how many bytes an entry has from a message's place onwards, and that place. The number
+/// is `None` if the place is outside the entry.
 fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
     match linked.entry.memory {
         MeMemory::Managed { bytes, .. } => {
@@ -268,30 +271,31 @@ fn room(linked: &Linked, offset: u64) -> (Option<usize>, u64) {
                 .and_then(|o| len.checked_sub(o));
             (left, offset)
         }
-        // The range is checked separately, because a message that doesn't fit is out of range.
+        // The range is checked separately, because the contract calls a message that doesn't fit
+        // out of range.
         MeMemory::Process { .. } => (Some(usize::MAX), offset),
         MeMemory::Nothing => (Some(0), offset),
     }
 }
 
-/// Copies bytes to or from this process's memory; returns false if it isn't accessible. For an
-/// atomic, only checks whether it is writable.
+/// Copies bytes to or from this process's memory. Returns false if that memory isn't accessible.
+/// For an atomic, only checks whether the memory is writable.
 fn in_process(kind: &Kind, address: u64, length: usize) -> bool {
     let this = process_memory::this();
-    // SAFETY: the initiator's side was checked against its descriptor, whose memory is live
-    // (`Ni::md_bind`).
+    // SAFETY: the initiator's side was checked against its descriptor, whose owner keeps the memory
+    // live (`Ni::md_bind`).
     let moved = unsafe {
         match kind {
             Kind::Put(from) => process_memory::write(this, address, *from, length),
             Kind::Get(to) => process_memory::read(*to, this, address, length),
-            // Alignment has been checked.
+            // The caller has checked the alignment.
             Kind::Atomic(_) => return process_memory::is_writable(address),
         }
     };
     moved.is_ok()
 }
 
-/// Applies the contract's matching rule.
+/// Applies the contract's matching rule: returns whether an entry takes a message.
 fn takes(linked: &Linked, message: &Message) -> bool {
     let entry = &linked.entry;
     let kind = match message.kind {

@@ -1,4 +1,4 @@
-//! The tables of all ranks: regions, queues, lists, descriptors.
+//! The tables of all ranks, which hold regions, queues, lists and descriptors.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,8 +10,8 @@ use conduit_core::ni::{
 use super::memory::{PAGE, Pages};
 use crate::held::Held;
 
-/// A message's operation at its target. The pointers are checked pieces of the initiator's
-/// descriptor.
+/// A message's operation at its target. The pointers are to pieces of the initiator's descriptor
+/// that have been checked.
 pub(super) enum Kind {
     Put(*const u8),
     Get(*mut u8),
@@ -27,7 +27,7 @@ pub(super) struct Message {
     pub(super) kind: Kind,
 }
 
-/// The end of a message's operation.
+/// How a message's operation ended.
 pub(super) struct End {
     pub(super) outcome: Outcome,
     pub(super) length: usize,
@@ -39,7 +39,7 @@ pub(super) struct End {
 pub(super) struct Queued {
     pub(super) held: Held,
     pub(super) from_peer: bool,
-    /// The managed entry that holds its data.
+    /// The managed entry that holds the event's data.
     pub(super) shows: Option<MeId>,
 }
 
@@ -47,9 +47,9 @@ pub(super) struct Queued {
 pub(super) struct Queue {
     pub(super) slots: usize,
     pub(super) events: VecDeque<Queued>,
-    /// The numbers of undelivered events from peers, and of those that end this rank's own
-    /// operations.
+    /// The number of undelivered events that peers caused.
     pub(super) from_peers: usize,
+    /// The number of undelivered events that end this rank's own operations.
     pub(super) own: usize,
     pub(super) polling: bool,
 }
@@ -58,9 +58,10 @@ pub(super) struct Queue {
 pub(super) struct Linked {
     pub(super) id: MeId,
     pub(super) entry: MatchEntry,
-    /// The used bytes of a managed entry.
+    /// The number of bytes of a managed entry that are in use.
     pub(super) used: usize,
-    /// For an entry shared with other networks: the claim without which it takes no message.
+    /// The claim of an entry that is shared with other networks. The entry takes a message only
+    /// with it.
     pub(super) claim: Option<Claim>,
 }
 
@@ -70,8 +71,8 @@ pub(super) struct Index {
     pub(super) list: Vec<Linked>,
 }
 
-/// A managed entry's messages that are still in a queue, and the destination of its Free event when
-/// none are left.
+/// The number of a managed entry's messages that are still in a queue, and the destination of the
+/// Free event that follows the last of them.
 #[derive(Debug, Default)]
 pub(super) struct Undelivered {
     pub(super) messages: usize,
@@ -123,7 +124,7 @@ fn exhausted(operation: &'static str, what: &'static str, limit: impl Into<u64>)
         operation,
         what,
         limit: limit.into(),
-        setting: "none: the reference network's limits are fixed",
+        setting: "none, because the reference network's limits are fixed",
     }
 }
 
@@ -324,13 +325,13 @@ impl Fabric {
 
     pub(super) fn md_release(&mut self, rank: Rank, md: MdId) -> Result<Unlink, NiError> {
         match self.node(rank).mds.remove(&md.0) {
-            // Nothing is ever in flight, because operations complete when they are submitted.
+            // Nothing is ever in flight, because operations complete as soon as they are submitted.
             Some(_) => Ok(Unlink::Done),
             None => Err(no_such("md_release", "memory descriptor", md.0)),
         }
     }
 
-    /// Returns a checked piece of a descriptor, and its queue.
+    /// Returns a piece of a descriptor that has been checked, and the descriptor's queue.
     pub(super) fn md_piece(
         &self,
         operation: &'static str,

@@ -1,4 +1,4 @@
-//! Regions of the reference network, and arithmetic on them.
+//! Regions of the reference network, and arithmetic on their bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -6,19 +6,19 @@ use conduit_core::ni::{Atomic, AtomicOp, AtomicType};
 
 pub(super) const PAGE: usize = 4096;
 
-/// Zeroed pages.
+/// Pages that are zeroed at first.
 #[derive(Debug)]
 pub(super) struct Pages {
     pub(super) base: *mut u8,
     pub(super) len: usize,
-    /// Whether they were allocated here; otherwise another owner keeps them.
+    /// Whether `Pages` allocated the memory itself. Otherwise another owner keeps it.
     own: bool,
 }
 
 impl Pages {
-    /// Allocates `len` zeroed bytes, a multiple of the page size and not 0.
+    /// Allocates `len` zeroed bytes. `len` must be a multiple of the page size and not 0.
     pub(super) fn new(len: usize) -> Self {
-        // SAFETY: `layout` has refused a length of 0.
+        // SAFETY: the layout's size is not 0, because `layout` panics for a length of 0.
         let base = unsafe { alloc_zeroed(layout(len)) };
         if base.is_null() {
             handle_alloc_error(layout(len));
@@ -43,8 +43,7 @@ impl Pages {
 impl Drop for Pages {
     fn drop(&mut self) {
         if self.own {
-            // SAFETY: `base` was returned by the allocator for this layout, and only this value
-            // frees it.
+            // SAFETY: the allocator returned `base` for this layout, and only this value frees it.
             unsafe { dealloc(self.base, layout(self.len)) }
         }
     }
@@ -55,10 +54,10 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, PAGE).expect("a length within the limits")
 }
 
-/// Copies bytes that may overlap, because a rank may put to itself.
+/// Copies bytes. The two ranges may overlap, because a rank may put to itself.
 pub(super) fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: both sides were checked against their region or descriptor, whose memory is live
-    // (`Ni::md_bind`).
+    // SAFETY: both sides were checked against their region or descriptor, whose owner keeps the
+    // memory live (`Ni::md_bind`).
     unsafe { from.copy_to(to, len) }
 }
 
@@ -94,7 +93,7 @@ macro_rules! apply {
     }};
 }
 
-/// Applies an arithmetic operation to a float, as bits, which the other operations use.
+/// Applies an arithmetic operation to floats. The operands are bits, as in the other operations.
 macro_rules! apply_float {
     ($float:ty, $bits:ty, $at:expr, $atomic:expr) => {{
         let a = <$float>::from_bits($atomic.operand as $bits);
@@ -121,7 +120,7 @@ macro_rules! apply_float {
     }};
 }
 
-/// Applies an atomic at a checked, aligned place, and returns the old value.
+/// Applies an atomic at `at`, which must be checked and aligned, and returns the old value.
 pub(super) fn apply(at: *mut u8, atomic: &Atomic) -> u64 {
     match atomic.ty {
         AtomicType::I32 => apply!(i32, at, atomic),

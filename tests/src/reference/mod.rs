@@ -1,8 +1,8 @@
-//! The simplest network that keeps the Ni contract: one process, one thread, and every operation
-//! completes at once.
+//! The simplest network that keeps the Ni contract. It has one process and one thread, and every
+//! operation completes at once.
 //!
-//! It is the suite's oracle, and its only goal is to be obviously correct. A case that fails here
-//! is a wrong case.
+//! The reference network is the suite's oracle, and its only goal is to be obviously correct. A
+//! case that fails here is wrong.
 
 mod arrive;
 mod fabric;
@@ -19,9 +19,11 @@ use conduit_core::ni::{
 
 use fabric::{Fabric, Kind, Message};
 
-/// Maximum bytes of a message, a managed message and an inject.
+/// The maximum length of a message in bytes.
 const MAX_MESSAGE: usize = 1 << 20;
+/// The maximum length of a managed message in bytes.
 const MAX_MANAGED: usize = 64 << 10;
+/// The maximum length of an inject in bytes.
 const INJECT: usize = 256;
 
 /// One rank's end of the reference network.
@@ -35,10 +37,11 @@ pub struct Reference {
     seen: Cell<Seen>,
 }
 
-/// Requests to this rank's end that leave no other trace.
+/// Counts of requests to this rank's end that leave no other trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Injected messages by [`Exchange`]: one-way, expecting a reply, replies.
+    /// The number of injected messages by [`Exchange`]: one-way messages, those that expect a
+    /// reply, and replies.
     pub injected: [u32; 3],
 }
 
@@ -48,7 +51,7 @@ impl Reference {
         Self::job_of(ranks, Capabilities::all())
     }
 
-    /// Creates the same with these capabilities of all peers.
+    /// Creates the ends of all ranks of a job, whose peers have these capabilities.
     pub fn job_of(ranks: u32, capabilities: Capabilities) -> Vec<Self> {
         let limits = Limits {
             pt_indices: 8,
@@ -81,19 +84,19 @@ impl Reference {
             .collect()
     }
 
-    /// Returns the same end with injects up to this size.
+    /// Returns this end with injects of up to `size` bytes.
     #[must_use]
     pub fn with_inject(mut self, size: usize) -> Self {
         self.reach.inject_size = size;
         self
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts at this moment.
     pub fn seen(&self) -> Seen {
         self.seen.get()
     }
 
-    /// Refuses a rank or index that doesn't exist, and lengths beyond the limits.
+    /// Refuses a rank or an index that doesn't exist, and a length beyond the limits.
     fn check(
         &self,
         operation: &'static str,
@@ -281,7 +284,7 @@ impl Ni for Reference {
         Ok(Submit::Posted)
     }
 
-    /// Every operation has ended when it was submitted.
+    /// Does nothing, because every operation has ended when its submission returns.
     fn abandon(&self) {}
 
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {
@@ -290,7 +293,7 @@ impl Ni for Reference {
         }
         let mut count = 0;
         while count < limit {
-            // Not borrowed while the sink runs, because the sink may call any method.
+            // The fabric isn't borrowed while the sink runs, because the sink may call any method.
             let Some(next) = self.fabric.borrow_mut().next_event(self.rank, eq) else {
                 break;
             };

@@ -23,18 +23,18 @@ impl<M: Mode> Rank<'_, M> {
             Source::Private(ref bytes) => (None, bytes.clone()),
         };
         let (base, len) = own.unwrap_or((memory.as_ptr().cast_mut(), memory.len()));
-        // SAFETY: these bytes of the segment, which are not written in this round, or private
-        // memory that is kept.
+        // SAFETY: the bytes are either a part of the segment that nothing writes in this round, or
+        // private memory that is kept.
         let bytes = unsafe { std::slice::from_raw_parts(base, len) };
-        // SAFETY, of all bulk calls: the same memory, kept until the operation has been
-        // synchronised.
+        // SAFETY: this holds for all bulk calls below. Their source is the same memory, which is
+        // kept until the operation has been synchronised.
         match way {
             Way::Blocking => engine.rma().put(target, at, bytes).map_err(text),
             Way::Handle => {
                 let handle = engine
                     .rma()
                     .put_nb(target, at, bytes, HANDLE, Blocking::Wait);
-                // The source is already free.
+                // The source may be reused already, so nothing needs to be kept.
                 self.keep(handle.map_err(text)?, Kept::nothing())
             }
             Way::Immediate => {
@@ -46,7 +46,8 @@ impl<M: Mode> Rank<'_, M> {
                 self.keep(Some(handle), Kept::nothing())
             }
             Way::Bulk => {
-                // SAFETY: see above.
+                // SAFETY: the source is kept until the operation has been synchronised, as stated
+                // above.
                 let handle = unsafe {
                     engine
                         .rma()
@@ -65,7 +66,8 @@ impl<M: Mode> Rank<'_, M> {
                 )
             }
             Way::ImplicitBulk => {
-                // SAFETY: see above.
+                // SAFETY: the source is kept until the operation has been synchronised, as stated
+                // above.
                 let started = unsafe {
                     engine
                         .rma()
@@ -101,20 +103,22 @@ impl<M: Mode> Rank<'_, M> {
         };
         let kept = |memory| Kept {
             memory,
-            // The bytes that arrive in the segment are checked when the round ends.
+            // The bytes of a get into the segment are checked when the round ends.
             expected: own.is_none().then(|| expected.to_vec()),
         };
-        // SAFETY, of all calls: these bytes of the segment, which no other operation uses in this
-        // round, or private memory that is kept until the operation has been synchronised.
+        // SAFETY: this holds for all calls below. The destination is either a part of the segment
+        // that no other operation uses in this round, or private memory that is kept until the
+        // operation has been synchronised.
         match way {
             Way::Blocking => {
-                // SAFETY: see above.
+                // SAFETY: no other operation uses the destination, as stated above.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(base, len) };
                 engine.rma().get(bytes, target, at).map_err(text)?;
                 kept(memory).check()
             }
             Way::Handle | Way::Bulk => {
-                // SAFETY: see above.
+                // SAFETY: the destination is kept until the operation has been synchronised, as
+                // stated above.
                 let handle = unsafe {
                     engine
                         .rma()
@@ -123,7 +127,8 @@ impl<M: Mode> Rank<'_, M> {
                 self.keep(handle.map_err(text)?, kept(memory))
             }
             Way::Immediate => {
-                // SAFETY: see above.
+                // SAFETY: the destination is kept until the operation has been synchronised, as
+                // stated above.
                 let handle = self.ask(|| unsafe {
                     engine
                         .rma()
@@ -132,7 +137,8 @@ impl<M: Mode> Rank<'_, M> {
                 self.keep(Some(handle), kept(memory))
             }
             Way::Implicit | Way::ImplicitBulk => {
-                // SAFETY: see above.
+                // SAFETY: the destination is kept until the operation has been synchronised, as
+                // stated above.
                 let started = unsafe {
                     engine
                         .rma()
@@ -143,7 +149,7 @@ impl<M: Mode> Rank<'_, M> {
         }
     }
 
-    /// Starts an atomic, whose old value is `expected` if that is known.
+    /// Starts an atomic. `expected` is its old value if that is known.
     pub(super) fn atomic(
         &mut self,
         (target, at): (u32, usize),
@@ -163,7 +169,7 @@ impl<M: Mode> Rank<'_, M> {
             expected,
         };
         let result = kept.memory.as_mut_ptr();
-        // SAFETY: memory that is kept until the operation has been synchronised.
+        // SAFETY: the destination is memory that is kept until the operation has been synchronised.
         let to = |completion, blocking| unsafe {
             engine
                 .atomics()
@@ -231,8 +237,8 @@ impl<M: Mode> Rank<'_, M> {
         }
         if sending == Sending::InPlace {
             let source = (payload.as_ptr(), payload.len());
-            // SAFETY: kept until the round ends, which is after the reply; in the plan each of
-            // these has one.
+            // SAFETY: the payload is kept until the round ends. The reply arrives before that,
+            // because every long in place has a reply in the plan.
             let sent = unsafe {
                 engine
                     .messages()

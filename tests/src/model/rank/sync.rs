@@ -31,7 +31,7 @@ impl<M: Mode> Rank<'_, M> {
                 let ended = engine.rma().wait_some(&mut self.handles).map_err(text)?;
                 self.count("wait_some", ended, under_way)?;
                 if under_way > 0 && ended == 0 {
-                    return Err("wait_some: no operation has ended".to_owned());
+                    return Err("wait_some returned before any operation had ended".to_owned());
                 }
                 self.drop_ended()
             }
@@ -53,7 +53,7 @@ impl<M: Mode> Rank<'_, M> {
                 let all = engine.rma().try_wait_all(&mut self.handles).map_err(text)?;
                 if all != (self.under_way() == 0) {
                     return Err(format!(
-                        "try_wait_all: {all}, {} under way",
+                        "try_wait_all returned {all} with {} operations under way",
                         self.under_way()
                     ));
                 }
@@ -74,7 +74,7 @@ impl<M: Mode> Rank<'_, M> {
         if self.region.is_some() {
             return match ended {
                 Err(Error::AccessRegion { .. }) => Ok(()),
-                other => Err(format!("synchronising in a region gave {other:?}")),
+                other => Err(format!("synchronising in a region returned {other:?}")),
             };
         }
         if !ended.map_err(text)? {
@@ -96,7 +96,7 @@ impl<M: Mode> Rank<'_, M> {
             .count()
     }
 
-    /// Checks that the handles that have ended are done, and no others.
+    /// Checks that the handles of the `ended` operations are done, and that no other handles are.
     fn count(&self, call: &str, ended: usize, before: usize) -> Done {
         let left = self.under_way();
         if left + ended == before || before == 0 && left == 0 {
