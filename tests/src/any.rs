@@ -1,8 +1,8 @@
-//! A network of any type, called through a table of functions.
+//! A network whose type is hidden behind a table of functions.
 //!
 //! The conformance suite and the engine's model are large and generic over the network. If they
 //! were compiled once per network, they would take two thirds of the compile time of all tests.
-//! With [`AnyNi`] they are compiled only once. The networks' own code is unchanged.
+//! With [`AnyNi`] they are compiled only once. The networks' own code is compiled as usual.
 
 use std::any::Any;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use conduit_core::ni::{
     Put, PutEvent, Rank, Reach, Ready, Region, RegionId, Sink, Submit, Unlink, Window,
 };
 
-/// A network of any type.
+/// A network of any type, called through a table of functions.
 pub struct AnyNi(Box<dyn Object>);
 
 impl AnyNi {
-    /// Hides the type of a network.
+    /// Wraps a network and hides its type.
     pub fn new(network: impl Ni + 'static) -> Self {
         Self(Box::new(network))
     }
 
-    /// Returns the network if it has this type.
+    /// Returns the wrapped network if it has this type.
     pub fn as_type<N: 'static>(&self) -> Option<&N> {
         self.0.any().downcast_ref()
     }
@@ -60,7 +60,8 @@ impl Sink for Forward<'_> {
     }
 }
 
-/// The methods of [`Ni`] that have no type parameters, each declared and forwarded twice.
+/// Forwards the methods of [`Ni`] that have no type parameters: from [`AnyNi`] to the trait
+/// `Methods`, and from there to the wrapped network.
 macro_rules! methods {
     (
         safe { $( fn $safe:ident($($name:ident: $type:ty),*) $(-> $result:ty)?; )* }
@@ -76,7 +77,8 @@ macro_rules! methods {
                 Ni::$safe(self, $($name),*)
             } )*
             $( unsafe fn $raw(&self, $($raw_name: $raw_type),*) -> $raw_result {
-                // SAFETY: the caller upholds the contract of the method of this name.
+                // SAFETY: the caller upholds the contract of this method, which is the contract of
+                // the method of the same name in `Ni`.
                 unsafe { Ni::$raw(self, $($raw_name),*) }
             } )*
         }
@@ -86,7 +88,8 @@ macro_rules! methods {
                 Methods::$safe(&*self.0, $($name),*)
             } )*
             $( unsafe fn $raw(&self, $($raw_name: $raw_type),*) -> $raw_result {
-                // SAFETY: the caller upholds the contract of the method of this name.
+                // SAFETY: the caller upholds the contract of this method, which is the contract of
+                // the method of the same name in `Methods`.
                 unsafe { Methods::$raw(&*self.0, $($raw_name),*) }
             } )*
             fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, mut sink: S) -> u32 {

@@ -1,5 +1,5 @@
-//! C and C++ programs compiled against the headers of `gasnet/include` and this workspace's C
-//! libraries.
+//! C and C++ programs, which are compiled against the headers of `gasnet/include` and linked with
+//! this workspace's C libraries.
 //!
 //! ```no_run
 //! use conduit_tests::c::{Build, Standard};
@@ -10,8 +10,8 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! Compilers and programs run as jobs with time limits. Their output is in a temporary folder that
-//! is removed with the [`Executable`].
+//! Compilers and programs run as jobs with time limits. An executable is in a temporary folder,
+//! which is removed with the [`Executable`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -23,25 +23,25 @@ use tempfile::TempDir;
 
 use crate::job::{Finished, Job};
 
-/// A language and its version.
+/// A language and the version of its standard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// Strict C99, by gcc.
+    /// Strict C99, compiled by gcc.
     C99,
-    /// C11 with GNU extensions, gcc's default.
+    /// C11 with GNU extensions, which older versions of gcc use by default.
     Gnu11,
-    /// Strict C++11, by g++.
+    /// Strict C++11, compiled by g++.
     Cxx11,
-    /// The part of strict C23 that gcc supports.
+    /// Strict C23, as far as gcc supports it.
     C23,
-    /// Strict C++17, by g++.
+    /// Strict C++17, compiled by g++.
     Cxx17,
-    /// Strict C++20, by g++.
+    /// Strict C++20, compiled by g++.
     Cxx20,
 }
 
 impl Standard {
-    /// The standards in which the headers have to compile without warnings.
+    /// The standards in which the headers must compile without warnings.
     pub const ALL: [Standard; 6] = [
         Self::C99,
         Self::Gnu11,
@@ -58,7 +58,8 @@ impl Standard {
         }
     }
 
-    /// Returns the flags for the version and for the language, which override a source's extension.
+    /// Returns the flags that select the standard and the language. The language overrides the one
+    /// that a source's file extension implies.
     fn flags(self) -> [&'static str; 3] {
         match self {
             Self::C99 => ["-std=c99", "-x", "c"],
@@ -71,21 +72,21 @@ impl Standard {
     }
 }
 
-/// The warnings that headers and programs are compiled with: all of them are errors.
+/// The flags for warnings in headers and programs. Every warning is an error.
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-pedantic", "-Werror"];
 
-/// Time limit for a compiler, which shares the processors with other tests.
+/// The time limit for a compiler, which shares the processors with other tests.
 const COMPILER_LIMIT: Duration = Duration::from_secs(1800);
 
-/// System libraries that a static library of Rust needs.
+/// The system libraries that a static Rust library needs.
 const SYSTEM_LIBRARIES: [&str; 4] = ["-lpthread", "-ldl", "-lrt", "-lm"];
 
-/// Returns the folder of the headers.
+/// Returns the folder that holds the headers.
 pub fn include() -> PathBuf {
     root().join("gasnet/include")
 }
 
-/// Returns the path of a file of `tests/c`.
+/// Returns the path of a file in `tests/c`.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(name)
 }
@@ -95,14 +96,14 @@ fn root() -> &'static Path {
     tests.parent().unwrap_or(tests)
 }
 
-/// Returns the words of a C text: names, keywords, numbers.
+/// Returns the words of a C text, which are names, keywords and numbers.
 pub fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| !word.is_empty())
 }
 
-/// Reads a table of the headers' names and the programs that use them. `0..16` in a name stands for
-/// each of these numbers.
+/// Reads a table that lists the headers' names and, for each name, the programs that use it.
+/// `0..16` in a name stands for each of these numbers in turn.
 ///
 /// # Panics
 /// If the file isn't such a table.
@@ -125,10 +126,10 @@ pub fn names(file: &Path) -> BTreeMap<String, String> {
     table
 }
 
-/// Checks that the table lists exactly the names that exist.
+/// Checks that `table` lists exactly the names in `there`.
 ///
 /// # Panics
-/// If it doesn't.
+/// If a name is missing from the table, or the table lists a name that doesn't exist.
 #[track_caller]
 pub fn all_listed(table: &BTreeMap<String, String>, there: &BTreeSet<String>) {
     let listed: BTreeSet<String> = table.keys().cloned().collect();
@@ -141,7 +142,7 @@ pub fn all_listed(table: &BTreeMap<String, String>, there: &BTreeSet<String>) {
     );
 }
 
-/// How to build a program.
+/// The options for building a program.
 #[derive(Clone, Debug)]
 pub struct Build {
     standard: Standard,
@@ -151,7 +152,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// Creates a build with the language, the headers' folder and the warnings only.
+    /// Creates a build that has only the language, the headers' folder and the warnings.
     pub fn new(standard: Standard) -> Self {
         let mut include_flag = OsString::from("-I");
         include_flag.push(include());
@@ -168,14 +169,14 @@ impl Build {
         }
     }
 
-    /// Adds a flag of the compiler.
+    /// Adds a flag for the compiler.
     #[must_use]
     pub fn flag(mut self, flag: impl Into<OsString>) -> Self {
         self.flags.push(flag.into());
         self
     }
 
-    /// Adds several flags, or `-DNAME` macros.
+    /// Adds several flags for the compiler, such as `-DNAME`.
     #[must_use]
     pub fn flags<F: Into<OsString>>(mut self, flags: impl IntoIterator<Item = F>) -> Self {
         self.flags.extend(flags.into_iter().map(Into::into));
@@ -189,7 +190,7 @@ impl Build {
         self
     }
 
-    /// Adds a library to link: the path of an archive, or `-lname`.
+    /// Adds a library to link, which is either the path of an archive or `-lname`.
     #[must_use]
     pub fn library(mut self, library: impl Into<OsString>) -> Self {
         self.libraries.push(library.into());
@@ -228,17 +229,17 @@ impl Build {
         }
     }
 
-    /// Checks for errors and warnings without writing any output.
+    /// Compiles the sources only to find errors and warnings, without writing any output.
     ///
     /// # Errors
-    /// An error or a warning of the compiler, whose text the error holds.
+    /// The error holds the text of an error or a warning that the compiler reported.
     pub fn check(&self) -> Result<()> {
         let mut arguments = self.compiler_arguments();
         arguments.push("-fsyntax-only".into());
         self.compile(arguments).map(drop)
     }
 
-    /// Returns the preprocessed text, or all macros if `-dM` is among the flags.
+    /// Returns the preprocessed text, or all macro definitions if `-dM` is among the flags.
     ///
     /// # Errors
     /// The preprocessor failed.
@@ -248,16 +249,16 @@ impl Build {
         Ok(self.compile(arguments)?.stdout)
     }
 
-    /// Compiles and links.
+    /// Compiles and links the program.
     ///
     /// # Errors
-    /// An error or a warning of the compiler or linker, whose text the error holds.
+    /// The error holds the text of an error or a warning that the compiler or the linker reported.
     pub fn executable(&self) -> Result<Executable> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("program");
         let mut arguments = self.compiler_arguments();
-        // The libraries that follow aren't sources, so make gcc derive the language from file names
-        // again.
+        // The libraries that follow aren't sources, so `-x none` makes gcc derive the language from
+        // file names again.
         arguments.extend(["-x", "none"].map(OsString::from));
         arguments.extend(self.libraries.iter().cloned());
         arguments.extend(SYSTEM_LIBRARIES.map(OsString::from));
@@ -278,13 +279,13 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// Returns the program's file.
+    /// Returns the path of the program's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns a job of this program alone, with these arguments. For a job of several ranks pass
-    /// [`Executable::path`] to [`Job::new`].
+    /// Returns a job that runs this program without a launcher, with these arguments. For a job of
+    /// several ranks, pass [`Executable::path`] to [`Job::new`].
     pub fn job<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Job {
         Job::alone(&self.path, arguments)
     }

@@ -9,16 +9,16 @@ use networks::composite::Composite;
 
 use crate::reference::Reference;
 
-/// The distribution of ranks over hosts.
+/// How the ranks are distributed over hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
-    /// Neighbours in the job share a host: 0 and 1, 2 and 3 …
+    /// Neighbours in the job share a host: ranks 0 and 1, ranks 2 and 3, and so on.
     Pairs,
-    /// Even ranks on one host, odd ranks on another.
+    /// Even ranks are on one host, and odd ranks are on another.
     Alternating,
-    /// Rank 0 on a host of its own, all others on one.
+    /// Rank 0 is on a host of its own, and all other ranks share a host.
     FirstAlone,
-    /// Each rank on a host of its own.
+    /// Each rank is on a host of its own.
     Alone,
 }
 
@@ -31,7 +31,7 @@ impl Hosts {
         Self::Alone,
     ];
 
-    /// Returns the host of a rank.
+    /// Returns the number of the host on which a rank runs.
     pub fn of(self, rank: Rank) -> u32 {
         match self {
             Self::Pairs => rank / 2,
@@ -41,7 +41,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the distribution's name, for names of tests.
+    /// Returns the distribution's name, which is used in names of tests.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pairs => "pairs",
@@ -52,8 +52,8 @@ impl Hosts {
     }
 }
 
-/// Starts all ranks of a job and returns their ends. `intra` starts the network of a host with the
-/// given number of ranks.
+/// Starts all ranks of a job and returns their ends. `intra` starts the intra-host network of a
+/// host with the given number of ranks.
 ///
 /// # Errors
 /// Returns the errors of `intra` and of the composite network.
@@ -65,10 +65,10 @@ pub fn job<Intra: Ni, M: Mode>(
     job_over(ranks, hosts, Capabilities::REMOTE_COMPLETION, intra)
 }
 
-/// Like [`job`], with an inter-host network of these capabilities.
+/// Same as [`job`], but the inter-host network has these capabilities.
 ///
 /// # Errors
-/// Those of [`job`].
+/// Same as [`job`].
 pub fn job_over<Intra: Ni, M: Mode>(
     ranks: u32,
     hosts: Hosts,

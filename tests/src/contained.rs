@@ -1,5 +1,5 @@
 //! Ranks as containers and batch systems run them: in namespaces of their own, and in a control
-//! group that limits memory.
+//! group that limits their memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Returns whether `unshare` of util-linux can make these namespaces here. If it cannot, prints a
-/// message.
+/// Returns whether util-linux's `unshare` can create these namespaces here. Prints a message if it
+/// can't.
 pub fn can_unshare(flags: &[&str]) -> bool {
     let mut unshare = Command::new("unshare");
     let unshare = unshare.args(flags).arg("true").stdin(Stdio::null());
@@ -25,7 +25,8 @@ pub fn can_unshare(flags: &[&str]) -> bool {
 pub struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
-    /// Makes a control group. If that is impossible here, prints a message and returns `None`.
+    /// Creates a control group whose processes may use `bytes` bytes of memory. If that is
+    /// impossible here, prints a message and returns `None`.
     pub fn new(bytes: u64) -> Option<Self> {
         static GROUPS: AtomicU32 = AtomicU32::new(0);
         let number = GROUPS.fetch_add(1, Ordering::Relaxed);
@@ -37,7 +38,7 @@ impl MemoryGroup {
         .into_iter()
         .find_map(|(root, limit)| {
             let group = Path::new(root).join(&name);
-            // On other file systems the path would be an ordinary folder.
+            // On other file systems, the path would be an ordinary folder.
             fs::metadata(Path::new(root).join("cgroup.procs")).ok()?;
             fs::create_dir(&group).ok()?;
             let group = Self(group);
@@ -45,12 +46,12 @@ impl MemoryGroup {
             Some(group)
         });
         if made.is_none() {
-            eprintln!("not tested: no control group that limits memory can be made here");
+            eprintln!("not tested: no control group that limits memory can be created here");
         }
         made
     }
 
-    /// Returns the arguments of `sh` that run a program in this group.
+    /// Returns the arguments with which `sh` runs a program in this group.
     pub fn within(&self, program: &str) -> Vec<String> {
         let script = "echo $$ > \"$1/cgroup.procs\" && shift && exec \"$@\"";
         let group = self.0.to_string_lossy();
@@ -63,7 +64,7 @@ impl MemoryGroup {
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
         // A group can be removed only once its last process has ended, which may be a moment after
-        // the job's end.
+        // the end of the job.
         let begun = Instant::now();
         while fs::remove_dir(&self.0).is_err() && begun.elapsed() < Duration::from_secs(10) {
             std::thread::sleep(Duration::from_millis(10));

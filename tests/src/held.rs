@@ -1,9 +1,10 @@
-//! An event kept to be delivered later, with a copy of its data.
+//! Events that are kept, with a copy of their data, to be delivered later.
 
 use conduit_core::ni::{Event, PutEvent};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Sixteen bytes aligned to 16 bytes, as the contract requires of a managed entry's data.
+/// A block of 16 bytes with an alignment of 16 bytes, which the contract requires for the data of a
+/// managed entry.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable)]
 #[repr(C, align(16))]
 struct Block([u8; 16]);

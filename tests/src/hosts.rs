@@ -1,4 +1,4 @@
-//! Shared parts of the tests of jobs over several hosts.
+//! Code shared by the tests of jobs over several hosts.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -9,17 +9,17 @@ use crate::job::{Finished, Job};
 use crate::lan::{self, Lan};
 use crate::pace;
 
-/// Time limit of jobs of many ranks on few processors.
+/// The time limit for jobs with many ranks on few processors.
 const LONG: Duration = Duration::from_secs(1800);
-/// Settings of jobs in which no rank may be found silent, even if it is rarely scheduled.
+/// Settings for jobs in which no rank may be taken for silent, even if it is rarely scheduled.
 const ALL_LIVE: [(&str, &str); 2] = [
     ("CONDUIT_UDP_DEAD_TIME", "600000"),
     ("CONDUIT_OFI_DEAD_TIME", "600000"),
 ];
-/// The dead time of jobs in which a rank does fall silent, on an idle system.
+/// How long, on an idle system, a rank may be silent in jobs in which one does fall silent.
 pub const DEAD_TIME: Duration = Duration::from_secs(2);
 
-/// Runs a job with these settings and requires that it succeeds.
+/// Runs a job with these settings and panics if it fails.
 #[track_caller]
 pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
     let job = job.limit(LONG).envs(&ALL_LIVE).envs(settings);
@@ -28,7 +28,7 @@ pub fn succeeds(job: Job, settings: &[(&str, &str)]) -> Finished {
     finished
 }
 
-/// Returns hosts joined by a bridge, or `None` if they can't be made here.
+/// Returns `count` hosts joined by a bridge, or `None` if they can't be created here.
 pub fn hosts(count: u32) -> Option<Lan> {
     match lan::missing() {
         None => Some(Lan::of(count).expect("namespaces and a bridge")),
@@ -40,10 +40,10 @@ pub fn hosts(count: u32) -> Option<Lan> {
     }
 }
 
-/// Printed lines: rank, stream, text.
+/// The lines that a job prints, each with its rank and its stream.
 type Lines = Receiver<(usize, Stream, String)>;
 
-/// Starts a job on these hosts and waits until all its ranks have printed that they are ready.
+/// Starts a job on these hosts and waits until each rank has printed that it is ready.
 fn under_way(
     lan: &Lan,
     program: &str,
@@ -61,14 +61,14 @@ fn under_way(
         .quiet(true)
         .output(move |rank, stream, line| {
             let line = String::from_utf8_lossy(line).into_owned();
-            // The receiver lives until the job has ended.
+            // Sending succeeds, because the receiver lives until the job has ended.
             let _ = sender.send((rank, stream, line));
         });
     let job = job.envs(settings.iter().copied());
     let mut job = job.spawn().expect("the launcher starts");
     let mut ready = 0;
     while ready < ranks {
-        // Output is forwarded only during a wait for the job.
+        // The launcher's output is forwarded only while this process waits for the job.
         let ended = job.wait_for(Duration::from_millis(20));
         assert!(
             !ended.expect("the launcher works"),
@@ -98,15 +98,15 @@ fn end(job: RunningJob, lines: &Lines) -> (Outcome, Duration, Vec<String>) {
     (outcome, begun.elapsed(), lines.collect())
 }
 
-/// Jobs of four ranks on two hosts between which a failure occurs. If hosts can't be made here, the
-/// methods do nothing and return `None`.
+/// A job of four ranks on two hosts between which a failure occurs. If hosts can't be created here,
+/// the methods that return an option return `None`, and the others do nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Faulty {
-    /// The ranks' program.
+    /// The program that each rank runs.
     pub program: &'static str,
-    /// Settings that choose the network.
+    /// The settings that choose the network.
     pub network: &'static [(&'static str, &'static str)],
-    /// The name of the setting for the silence, in milliseconds, after which a rank is given up.
+    /// The setting for how many milliseconds a rank may be silent before it is given up.
     pub dead_time: &'static str,
 }
 
@@ -162,8 +162,8 @@ impl Faulty {
     /// Pulls a cable for a second. The job continues afterwards.
     pub fn pull_a_cable_for_a_second(&self) {
         let Some(lan) = hosts(2) else { return };
-        // The limit is far above a second, because the hosts also have to find each other's
-        // addresses again, which they try once a second.
+        // The limit is far above a second, because the hosts must also find each other's addresses
+        // again, and they try that only once a second.
         let (job, lines) = self.under_way(&lan, &["steady", "3000"], 10 * DEAD_TIME);
         lan.plug(1, false).expect("the cable is pulled");
         std::thread::sleep(Duration::from_secs(1));
@@ -176,13 +176,14 @@ impl Faulty {
         println!("{lines:?}");
     }
 
-    /// Pulls a cable. A rank ends with an error that names the silent rank. Returns how long that
-    /// took and what was printed.
+    /// Pulls a cable permanently. A rank must end with an error that names the silent rank. Returns
+    /// how long that took and what the ranks printed.
     pub fn pull_a_cable_for_ever(&self) -> Option<(Duration, String)> {
         self.cut_for_ever(|lan| lan.plug(1, false))
     }
 
-    /// Like [`pull_a_cable_for_ever`](Self::pull_a_cable_for_ever), but the interface is deleted.
+    /// Same as [`pull_a_cable_for_ever`](Self::pull_a_cable_for_ever), but deletes the interface
+    /// instead.
     pub fn delete_an_interface(&self) -> Option<(Duration, String)> {
         self.cut_for_ever(|lan| lan.delete_interface(1))
     }
@@ -193,11 +194,10 @@ impl Faulty {
     ) -> Option<(Duration, String)> {
         let lan = hosts(2)?;
         let (job, lines) = self.under_way(&lan, &["steady", "60000"], DEAD_TIME);
-        cut(&lan).expect("the hosts are cut apart");
+        cut(&lan).expect("the hosts are disconnected");
         let (outcome, time, lines) = end(job, &lines);
         let text = lines.join("\n");
-        // Either the closed connection of a rank or the end of its process reaches the launcher
-        // first.
+        // The launcher may notice the closed connection of a rank or the end of its process first.
         assert_eq!(outcome.exit_code, 1, "{outcome:?}, {text}");
         assert!(
             matches!(
@@ -212,12 +212,12 @@ impl Faulty {
     }
 }
 
-/// Kills a rank while others transfer megabytes over the network that these settings choose. The
-/// transfers must not touch memory that was given back because of the failure. The ranks ignore the
-/// launcher's `SIGTERM`, so that each detects the failure itself.
+/// Kills a rank while others transfer megabytes over the network that `settings` choose. The
+/// failure gives the transfers' memory back to its owners, after which no transfer may touch it.
+/// The ranks ignore the launcher's `SIGTERM`, so that each detects the failure itself.
 ///
 /// # Panics
-/// If a transfer touched that memory, or the job ended in another way.
+/// If a transfer touched memory that was given back, or the job ended in an unexpected way.
 #[track_caller]
 pub fn killed_meanwhile(program: &str, settings: &[(&str, &str)]) {
     for how in ["reused", "freed"] {
@@ -236,7 +236,7 @@ fn killed(program: &str, how: &str, settings: &[(&str, &str)]) {
         .timeout(Some(Duration::from_secs(60)))
         .quiet(true)
         .output(move |rank, _, line| {
-            // The receiver lives until the job has ended.
+            // Sending succeeds, because the receiver lives until the job has ended.
             let _ = sender.send((rank, String::from_utf8_lossy(line).into_owned()));
         });
     let with = |launch: Launch, (name, value): &(&str, &str)| launch.env(*name, *value);

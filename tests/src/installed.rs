@@ -1,5 +1,5 @@
-//! The C library as `cargo xtask install` installs it, for tests that build programs as users do:
-//! with pkg-config and with make fragments.
+//! The C library as `cargo xtask install` installs it. Tests use it to build programs as users do,
+//! with pkg-config or with make fragments.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -12,11 +12,12 @@ use xtask::{Install, Mode};
 
 use crate::job::{Finished, Job};
 
-/// Installs the debug build of all threading modes under a prefix in `folder`, once per process.
-/// The files of an earlier process are brought up to date, which takes only a moment.
+/// Installs the debug build of all threading modes under a prefix in `folder`, once per process. If
+/// the folder holds files of an earlier process, only outdated files are replaced, which takes only
+/// a moment.
 ///
 /// # Panics
-/// If it can't be built.
+/// If the library can't be built or installed.
 pub fn debug(folder: &str) -> &'static Prefix {
     static PREFIX: OnceLock<Prefix> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -24,43 +25,43 @@ pub fn debug(folder: &str) -> &'static Prefix {
     })
 }
 
-/// An installation.
+/// An installation of the C library.
 #[derive(Debug, Clone)]
 pub struct Prefix {
     root: PathBuf,
     debug: PathBuf,
 }
 
-/// The warnings that programs are built with: all of them are errors.
+/// The flags for warnings in programs. Every warning is an error.
 pub const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wundef", "-pedantic", "-Werror"];
 
-/// How a program is linked.
+/// The kind of library with which a program is linked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Link {
-    /// With the static library.
+    /// The static library.
     Static,
-    /// With the shared one.
+    /// The shared library.
     Shared,
 }
 
 impl Prefix {
     fn install(folder: &Path) -> Result<Self> {
         let root = folder.join("prefix");
-        // Test programs that run at the same time share the prefix.
+        // The lock is needed because test programs that run at the same time share the prefix.
         let lock = File::create(folder.join("prefix.lock"))?;
         flock(&lock, FlockOperation::LockExclusive)?;
         Self::options(&root).run()?;
         Ok(Self::at(root))
     }
 
-    /// Returns an existing installation.
+    /// Returns an existing installation. Calls that compile and link use its debug build.
     pub fn at(root: PathBuf) -> Self {
         let debug = root.join("debug");
         Prefix { root, debug }
     }
 
-    /// Returns the optimised build of an existing installation, for calls that compile and link;
-    /// its launchers are the same.
+    /// Returns an existing installation. Calls that compile and link use its optimised build. The
+    /// launchers are the same as those of [`at`](Self::at).
     pub fn optimised(root: PathBuf) -> Self {
         Prefix {
             debug: root.clone(),
@@ -68,7 +69,7 @@ impl Prefix {
         }
     }
 
-    /// Returns the options of the installation.
+    /// Returns the options with which the library is installed under `root`.
     pub fn options(root: &Path) -> Install {
         Install {
             modes: vec![Mode::Seq, Mode::Parsync, Mode::Par],
@@ -77,25 +78,25 @@ impl Prefix {
         }
     }
 
-    /// Returns the prefix.
+    /// Returns the prefix of the installation.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the debug build's own prefix.
+    /// Returns the prefix of the build that calls compile and link with.
     pub fn debug(&self) -> &Path {
         &self.debug
     }
 
-    /// Returns the path of a launcher.
+    /// Returns the path of the launcher `name`.
     pub fn launcher(&self, name: &str) -> PathBuf {
         self.root.join("bin").join(name)
     }
 
-    /// Returns the words of pkg-config's answer.
+    /// Runs pkg-config and returns the words that it prints.
     ///
     /// # Errors
-    /// There is no such package.
+    /// pkg-config failed, for example because there is no such package.
     pub fn pkg_config(&self, link: Link, arguments: &[&str]) -> Result<Vec<String>> {
         let folder = match link {
             Link::Static => "lib/pkgconfig",
@@ -120,11 +121,11 @@ impl Prefix {
             .collect())
     }
 
-    /// Builds `source` into `to` with pkg-config's flags for `package`. `compiler` holds the
-    /// compiler's name and the caller's own flags.
+    /// Builds `source` into `to` with the flags that pkg-config prints for `package`. `compiler`
+    /// holds the compiler's name and the caller's own flags.
     ///
     /// # Errors
-    /// The compiler or linker failed; the error has its text.
+    /// The compiler or the linker failed. The error holds the text that it printed.
     pub fn build(
         &self,
         link: Link,
@@ -157,10 +158,10 @@ impl Prefix {
             .map(drop)
     }
 
-    /// Checks for errors and warnings without writing any output.
+    /// Compiles `source` only to find errors and warnings, without writing any output.
     ///
     /// # Errors
-    /// An error or a warning of the compiler, whose text the error has.
+    /// The error holds the text of an error or a warning that the compiler reported.
     pub fn check(&self, package: &str, compiler: &[&str], source: &Path) -> Result<()> {
         self.compile(
             package,
@@ -173,23 +174,23 @@ impl Prefix {
     /// Compiles `source` to an object file.
     ///
     /// # Errors
-    /// The compiler failed; the error has its text.
+    /// The compiler failed. The error holds the text that it printed.
     pub fn object(&self, package: &str, compiler: &[&str], source: &Path, to: &Path) -> Result<()> {
         let words = ["-c".as_ref(), source.as_ref(), "-o".as_ref(), to.as_ref()];
         self.compile(package, compiler, &words).map(drop)
     }
 
-    /// Returns the preprocessed text.
+    /// Returns the preprocessed text of `source`.
     ///
     /// # Errors
-    /// The preprocessor failed; the error has its text.
+    /// The preprocessor failed. The error holds the text that it printed.
     pub fn preprocess(&self, package: &str, compiler: &[&str], source: &Path) -> Result<String> {
         let finished = self.compile(package, compiler, &["-E".as_ref(), source.as_ref()])?;
         Ok(finished.stdout)
     }
 
-    /// Calls the compiler with the package's flags, the caller's own, which take precedence, and
-    /// these words.
+    /// Calls the compiler with the package's flags, the caller's own flags, which take precedence,
+    /// and `words`.
     fn compile(&self, package: &str, compiler: &[&str], words: &[&OsStr]) -> Result<Finished> {
         let (program, flags) = compiler.split_first().context("a compiler")?;
         let mut all: Vec<OsString> = self
@@ -202,10 +203,10 @@ impl Prefix {
         succeeds(Job::alone(program, all))
     }
 
-    /// Runs make in `folder` on a makefile that includes the fragment and continues with this text.
+    /// Runs make in `folder`. Its makefile includes the fragment and continues with the given text.
     ///
     /// # Errors
-    /// Make failed; the error has its text.
+    /// Make failed. The error holds the text that it printed.
     pub fn make(
         &self,
         fragment: &str,
@@ -226,7 +227,7 @@ impl Prefix {
     }
 }
 
-/// Runs a command that has to succeed.
+/// Runs a command and requires that it succeeds.
 fn succeeds(job: Job) -> Result<Finished> {
     let finished = job.run()?;
     ensure!(finished.code == Some(0), "{finished:#?}");

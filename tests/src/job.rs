@@ -1,4 +1,4 @@
-//! Jobs of real processes: started with the launcher, limited in time, and always cleaned up.
+//! Jobs of real processes, which have a time limit and are always cleaned up.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -17,15 +17,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 
 use crate::pace;
 
-/// The time within which a job's left-over processes must end on an idle system.
+/// How long a process that outlives its job's launcher may take to end on an idle system.
 const SWEEP: Duration = Duration::from_secs(5);
-/// A variable in the environment of every process of a job, by which the process is found.
+/// The environment variable that marks every process of a job, so that the process can be found.
 const MARK: &str = "CONDUIT_TEST_JOB";
 
-/// Settings that run with the checks of a debug build, and without them as in an optimised one.
+/// Two environments: one with the checks of a debug build, and one without them, as in an optimised
+/// build.
 pub const CHECKS: [[(&str, &str); 1]; 2] = [[("CONDUIT_CHECKS", "1")], [("CONDUIT_CHECKS", "0")]];
 
-/// A job to be started.
+/// A job that has not been started yet.
 #[derive(Debug)]
 pub struct Job {
     command: Command,
@@ -36,14 +37,14 @@ pub struct Job {
 /// How a job ended.
 #[derive(Debug)]
 pub struct Finished {
-    /// The launcher's exit code (128 + signal if it was killed), or `None` if the time limit ended
-    /// it.
+    /// The launcher's exit code, which is 128 plus the signal if a signal killed it. `None` if the
+    /// time limit ended the launcher.
     pub code: Option<i32>,
-    /// Standard output of the ranks and the launcher.
+    /// What the ranks and the launcher wrote to standard output.
     pub stdout: String,
-    /// Standard error of the ranks and the launcher.
+    /// What the ranks and the launcher wrote to standard error.
     pub stderr: String,
-    /// The job's run time.
+    /// How long the job ran.
     pub time: Duration,
 }
 
@@ -64,8 +65,8 @@ impl Job {
         Self::of(command)
     }
 
-    /// Creates the job `program arguments…` without a launcher: a program that starts its ranks
-    /// itself, or that has none.
+    /// Creates the job `program arguments…`, which has no launcher. The program either starts its
+    /// ranks itself or has none.
     pub fn alone<A: AsRef<OsStr>>(
         program: impl AsRef<Path>,
         arguments: impl IntoIterator<Item = A>,
@@ -97,14 +98,14 @@ impl Job {
         self
     }
 
-    /// Sets these variables.
+    /// Sets several variables of the job's environment.
     #[must_use]
     pub fn envs(self, variables: &[(&str, &str)]) -> Self {
         let set = |job: Self, (name, value): &(&str, &str)| job.env(name, value);
         variables.iter().fold(self, set)
     }
 
-    /// Sets a time limit other than [`pace::HANG`].
+    /// Sets a time limit that replaces [`pace::HANG`].
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -113,7 +114,8 @@ impl Job {
 
     /// Starts the job.
     pub fn start(mut self) -> Result<Running> {
-        // Files instead of pipes, so that a left-over process can't block the test.
+        // The output goes to files instead of pipes, so that a left-over process can't block the
+        // test.
         let (stdout, stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
         self.command
             .stdout(stdout.try_clone()?)
@@ -135,7 +137,7 @@ impl Job {
         })
     }
 
-    /// Runs the job and requires this exit code and these words on standard error.
+    /// Runs the job and requires this exit code, and all of these words on standard error.
     ///
     /// # Panics
     /// If the job ends in another way or leaves something behind.
@@ -155,7 +157,7 @@ impl Job {
     }
 }
 
-/// A running job. Dropping it kills all its processes.
+/// A running job. Dropping a `Running` kills all processes of its job.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -173,19 +175,19 @@ impl Running {
         Pid::from_child(&self.child)
     }
 
-    /// Waits until `is_enough` accepts what the ranks and the launcher have written to standard
-    /// error so far, and returns that.
+    /// Waits until `is_enough` accepts the text that the ranks and the launcher have written to
+    /// standard error so far, and returns that text.
     ///
     /// # Errors
-    /// The job ended earlier or reached its limit; the error holds the text.
+    /// The job ended earlier or reached its time limit. The error holds the text.
     pub fn until(&mut self, is_enough: impl Fn(&str) -> bool) -> Result<String> {
         const PAUSE: Duration = Duration::from_millis(10);
         loop {
-            // Check this before reading the text, so that the text is complete if the job has
-            // ended.
+            // This check precedes the reading of the text, so that the text is complete if the job
+            // has ended.
             let ended = await_end(self.pid(), PAUSE)?;
             let mut bytes = vec![0; usize::try_from(self.stderr.metadata()?.len())?];
-            // The file's offset is shared with the ranks.
+            // The position is given explicitly, because the ranks share the file's offset.
             self.stderr.read_exact_at(&mut bytes, 0)?;
             let written = String::from_utf8_lossy(&bytes).into_owned();
             if is_enough(&written) {
@@ -199,8 +201,8 @@ impl Running {
         }
     }
 
-    /// Waits for the launcher's end, at most until the limit. Then nothing of the job may be left:
-    /// no process, and no file in `/dev/shm`.
+    /// Waits until the launcher ends, at most for the time limit. Nothing of the job may be left
+    /// then: no process, and no file in `/dev/shm`.
     ///
     /// # Errors
     /// Something was left behind, or a system call failed.
@@ -227,11 +229,11 @@ impl Running {
         })
     }
 
-    /// Fails if anything of the job is left after its launcher has ended.
+    /// Fails if anything of the job remains after its launcher has ended.
     fn check_sweep(&self) -> Result<()> {
         for pid in marked(&self.mark) {
-            // A left-over process may be about to end, because the launcher doesn't wait for
-            // processes that its ranks started.
+            // The launcher doesn't wait for processes that its ranks started, so such a process
+            // gets some time to end.
             let ended = await_end(pid, pace::scaled(SWEEP))?;
             ensure!(ended, "process {} is left behind", pid.as_raw_nonzero());
         }
@@ -242,7 +244,7 @@ impl Running {
 
     /// Kills every process of the job.
     fn sweep(&mut self) {
-        // Ignore errors, because the processes may have ended already.
+        // Errors are ignored, because the processes may have ended already.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let begun = Instant::now();
         loop {
@@ -267,7 +269,8 @@ impl Drop for Running {
     }
 }
 
-/// Waits at most `limit` for a process to end. Returns `false` if the process still runs.
+/// Waits at most `limit` for a process to end. Returns `false` if the process is still running
+/// then.
 fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
     let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => pidfd,
@@ -286,7 +289,8 @@ fn await_end(pid: Pid, limit: Duration) -> Result<bool> {
     }
 }
 
-/// Returns the processes that carry a job's mark. Zombies have no environment and don't count.
+/// Returns the processes that carry a job's mark. Zombies are not among them, because they have no
+/// environment.
 fn marked(mark: &str) -> Vec<Pid> {
     let wanted = format!("{MARK}={mark}").into_bytes();
     let Ok(processes) = std::fs::read_dir("/proc") else {
@@ -296,8 +300,8 @@ fn marked(mark: &str) -> Vec<Pid> {
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|pid: &i32| {
-            // The file is unreadable if the process is gone or belongs to another user. In both
-            // cases the process isn't this job's.
+            // The file can't be read if the process has ended or belongs to another user. In
+            // neither case is the process one of this job.
             let path = PathBuf::from(format!("/proc/{pid}/environ"));
             let environment = std::fs::read(path).unwrap_or_default();
             environment
@@ -308,7 +312,7 @@ fn marked(mark: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Returns the names in `/dev/shm` that could be this project's.
+/// Returns the names in `/dev/shm` that may be those of this project.
 pub fn shared_memory() -> BTreeSet<OsString> {
     let Ok(entries) = std::fs::read_dir("/dev/shm") else {
         return BTreeSet::new();
@@ -318,7 +322,7 @@ pub fn shared_memory() -> BTreeSet<OsString> {
         .map(|entry| entry.file_name())
         .filter(|name| {
             let name = name.to_string_lossy();
-            // Dragon's channels belong to other tests.
+            // Names of Dragon's channels begin with `Dconduit`. They belong to other tests.
             name.contains("conduit") && !name.starts_with("Dconduit")
         })
         .collect()

@@ -1,7 +1,8 @@
-//! Several hosts in one system: network namespaces, joined by a bridge in one more.
+//! Several hosts within one system. Each host is a network namespace, and a bridge in another
+//! namespace joins them.
 //!
-//! A guard process removes all of it whatever happens to the test: it waits for the end of a pipe
-//! that only the test's process holds open.
+//! A guard process removes the namespaces whatever happens to the test. It waits for the end of a
+//! pipe whose other end is open only in the test's process.
 
 use std::io::Read;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -13,18 +14,18 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::job::Job;
 use crate::pace;
 
-/// Hosts that each have one interface, `eth0`, on the same network.
+/// Hosts on one network. Each has one interface, `eth0`.
 #[derive(Debug)]
 pub struct Lan {
     name: String,
     hosts: u32,
     guard: Child,
-    /// Held open as long as the test runs.
+    /// The guard's input, which is held open while the test runs.
     alive: Option<ChildStdin>,
 }
 
-/// Ends the processes in the namespaces and removes the namespaces when its input ends. Its
-/// arguments are the names.
+/// The guard's script. When its input ends, it kills the processes in the namespaces and removes
+/// the namespaces, whose names are its arguments.
 const GUARD: &str = "
     cat > /dev/null
     for name in \"$@\"; do
@@ -34,15 +35,16 @@ const GUARD: &str = "
     exit 0
 ";
 
-/// Runs its arguments on the host of its rank; ranks are distributed in blocks. The first argument
-/// is the prefix of the names, the second the number of hosts.
+/// A script that runs a command on the host of the command's rank. Ranks are distributed in blocks.
+/// The first argument is the prefix of the namespaces' names, the second is the number of hosts,
+/// and the rest is the command.
 const ON_HOST: &str = "
     name=$1 hosts=$2
     shift 2
     exec ip netns exec \"$name.$((PMI_RANK * hosts / PMI_SIZE))\" \"$@\"
 ";
 
-/// Returns why namespaces can't be made here, or `None` if they can.
+/// Returns the reason why namespaces can't be created here, or `None` if they can be created.
 pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("network namespaces need root".to_owned());
@@ -53,14 +55,14 @@ pub fn missing() -> Option<String> {
     let made = ip(&["netns", "add", &probe]);
     let _ = ip(&["netns", "del", &probe]);
     made.err()
-        .map(|error| format!("no network namespaces here (ip of iproute2): {error:#}"))
+        .map(|error| format!("no network namespaces can be made here with ip: {error:#}"))
 }
 
 fn run(command: &str, arguments: &[&str]) -> Result<()> {
     text_of(command, arguments).map(drop)
 }
 
-/// Runs a command that has to succeed, and returns its standard output.
+/// Runs a command, requires that it succeeds, and returns its standard output.
 fn text_of(command: &str, arguments: &[&str]) -> Result<String> {
     let shown = || format!("{command} {}", arguments.join(" "));
     let output = Command::new(command)
@@ -82,10 +84,10 @@ fn ip(arguments: &[&str]) -> Result<()> {
 }
 
 impl Lan {
-    /// Makes this many hosts, joined by a bridge.
+    /// Creates this many hosts, joined by a bridge.
     ///
     /// # Errors
-    /// The system refused a step; what was made before is removed.
+    /// The system refused a step. Everything created before that is removed.
     pub fn of(hosts: u32) -> Result<Self> {
         static LANS: AtomicU32 = AtomicU32::new(0);
         let number = LANS.fetch_add(1, Ordering::Relaxed);
@@ -94,7 +96,8 @@ impl Lan {
         guard.args(["-c", GUARD, "guard"]);
         guard.args((0..hosts).map(|host| format!("{name}.{host}")));
         guard.arg(format!("{name}.lan"));
-        // Outside of the test's process group, so that a signal to the group doesn't end it.
+        // The guard leaves the test's process group, so that a signal to the group doesn't end the
+        // guard.
         std::os::unix::process::CommandExt::process_group(&mut guard, 0);
         let mut guard = guard
             .stdin(Stdio::piped())
@@ -122,7 +125,7 @@ impl Lan {
             let (name, port) = (self.host(host), format!("port{host}"));
             ip(&["netns", "add", &name])?;
             ip(&["-n", &name, "link", "set", "lo", "up"])?;
-            // Made within the namespaces, so that names can't collide.
+            // The interfaces are created within the namespaces, so that their names can't collide.
             ip(&[
                 "-n", &bridge, "link", "add", &port, "type", "veth", "peer", "name", "eth0",
                 "netns", &name,
@@ -137,19 +140,19 @@ impl Lan {
         Ok(())
     }
 
-    /// Returns the namespace of a host.
+    /// Returns the name of a host's namespace.
     pub fn host(&self, host: u32) -> String {
         format!("{}.{host}", self.name)
     }
 
-    /// Returns a job on these hosts, with consecutive ranks in blocks.
+    /// Returns a job on these hosts. Consecutive ranks are on the same host.
     pub fn job(&self, launcher: &str, ranks: u32, program: &str, arguments: &[&str]) -> Job {
         let wrapper = self.on_host(program);
         let wrapper: Vec<&str> = wrapper.iter().map(String::as_str).collect();
         Job::new(launcher, ranks, "sh", &[&wrapper, arguments].concat())
     }
 
-    /// Returns the arguments of `sh` that run a program on the host of its rank.
+    /// Returns the arguments with which `sh` runs a program on the host of its rank.
     pub fn on_host(&self, program: &str) -> Vec<String> {
         let hosts = self.hosts.to_string();
         ["-c", ON_HOST, "on_host", &self.name, &hosts, program]
@@ -157,11 +160,11 @@ impl Lan {
             .into()
     }
 
-    /// Makes `tc` of iproute2 disturb a host's outgoing packets as these words of `netem` say. An
-    /// empty list ends it.
+    /// Makes iproute2's `tc` disturb a host's outgoing packets as the words `how` tell `netem`. If
+    /// there are no words, the disturbance ends.
     ///
     /// # Errors
-    /// The system has no `netem`, or rejects the words.
+    /// The system has no `netem`, or `netem` rejects the words.
     pub fn disturb(&self, host: u32, how: &[&str]) -> Result<()> {
         let name = self.host(host);
         let device = ["dev", "eth0", "root"];
@@ -178,18 +181,18 @@ impl Lan {
     /// Pulls a host's cable, or plugs it in again.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused to change the state of the host's port.
     pub fn plug(&self, host: u32, plugged: bool) -> Result<()> {
         let (bridge, port) = (format!("{}.lan", self.name), format!("port{host}"));
         let state = if plugged { "up" } else { "down" };
         ip(&["-n", &bridge, "link", "set", &port, state])
     }
 
-    /// Gives a host an interface like those of container engines, a bridge with the same address on
-    /// each host, and leaves `eth0` only its IPv6 address.
+    /// Gives a host a bridge like those of container engines, which has the same address on every
+    /// host, and leaves `eth0` only its IPv6 address.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused a step.
     pub fn add_container_bridge(&self, host: u32) -> Result<()> {
         let name = self.host(host);
         let address = format!("10.78.0.{}/24", host + 1);
@@ -213,7 +216,7 @@ impl Lan {
         ] {
             ip(&[&["-n", &name], command].concat())?;
         }
-        // The bridge is up when its port is.
+        // The bridge comes up once its port is up.
         let end = Instant::now() + pace::HANG;
         let show = ["-n", &name, "-o", "link", "show", "docker0"];
         while !text_of("ip", &show)?.contains("state UP") {
@@ -226,7 +229,7 @@ impl Lan {
     /// Deletes a host's interface permanently.
     ///
     /// # Errors
-    /// The system's.
+    /// The system refused to delete the interface.
     pub fn delete_interface(&self, host: u32) -> Result<()> {
         ip(&["-n", &self.host(host), "link", "delete", "eth0"])
     }
@@ -234,7 +237,7 @@ impl Lan {
     /// Kills all processes of a host.
     ///
     /// # Errors
-    /// The system's, or the host has no processes.
+    /// The system refused to list or kill the processes, or the host has none.
     pub fn crash(&self, host: u32) -> Result<()> {
         let name = self.host(host);
         let output = Command::new("ip").args(["netns", "pids", &name]).output()?;
@@ -246,7 +249,7 @@ impl Lan {
             bail!("no process on {name}");
         }
         for pid in pids.into_iter().filter_map(rustix::process::Pid::from_raw) {
-            // It may have ended already.
+            // The error is ignored, because the process may have ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         Ok(())
@@ -255,16 +258,16 @@ impl Lan {
 
 impl Drop for Lan {
     fn drop(&mut self) {
-        // Closing the guard's input makes it clean up and exit.
+        // When its input is closed, the guard cleans up and exits.
         drop(self.alive.take());
         let _ = self.guard.wait();
     }
 }
 
-/// Returns the names of namespaces with this prefix, for tests of the guard.
+/// Returns the names of all namespaces with this prefix. Tests of the guard use them.
 ///
 /// # Errors
-/// The system's.
+/// The namespaces can't be listed.
 pub fn namespaces(prefix: &str) -> Result<Vec<String>> {
     let mut child = Command::new("ip")
         .args(["netns", "list"])

@@ -1,10 +1,10 @@
-//! Decides whether atomics on one number are linearizable (Herlihy and Wing, 1990): whether they
-//! can be ordered so that an operation that ended before another began comes before it, and each
-//! operation returns the value that the preceding ones left.
+//! Decides whether atomics on one number are linearizable (Herlihy and Wing, 1990). They are if
+//! they can be put into an order with two properties: if one operation ended before another began,
+//! it comes first, and each operation returns the value that the operations before it left.
 //!
-//! The search is that of Wing and Gong (1993), with Lowe's table of tried states (2017). The next
-//! operation is any that began before all other remaining ones ended; a tried state is identified
-//! by the set of completed operations and the number that they left.
+//! The search is that of Wing and Gong (1993), with Lowe's table of tried states (2017). At each
+//! step, the next operation may be any that began before all other remaining operations ended. A
+//! state is identified by the set of completed operations and the number that they left.
 
 use std::collections::HashSet;
 
@@ -15,20 +15,20 @@ use crate::conformance::arithmetic::model;
 /// One atomic as its rank saw it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Event {
-    /// The times at which the operation began and ended, on a clock that all ranks share.
+    /// The times at which the operation began and ended. The clock is the same for all ranks.
     pub(crate) during: (u64, u64),
-    /// The operation.
+    /// The kind of operation.
     pub(crate) op: AtomicOp,
-    /// Its operand, as bits.
+    /// The operand, as bits.
     pub(crate) operand: u64,
     /// The comparand of a compare-and-swap, as bits.
     pub(crate) comparand: u64,
-    /// The value that it found, if it fetches.
+    /// The value that the operation found, if it fetches.
     pub(crate) old: Option<u64>,
 }
 
-/// Returns whether these at most 64 atomics, on a number of this type that was 0, have such an
-/// order. No result may be a NaN, whose bits are unspecified.
+/// Returns whether the history is linearizable. It holds at most 64 atomics on a number of type
+/// `ty` that was 0 at first. No result may be a NaN, because the bits of a NaN are unspecified.
 pub(crate) fn is_linearizable(ty: AtomicType, history: &[Event]) -> bool {
     assert!(history.len() <= 64, "a set of operations is one word");
     let all = u64::MAX
@@ -80,24 +80,26 @@ mod tests {
     #[test]
     fn what_no_order_explains_is_found() {
         assert!(holds(&[]));
-        // Concurrent, so either order is possible.
+        // The two operations are concurrent, so they may have either order.
         assert!(holds(&[add((0, 9), 1, 2), add((0, 9), 2, 0)]));
         assert!(
             !holds(&[add((0, 9), 1, 0), add((0, 9), 2, 0)]),
-            "it loses an update"
+            "this history loses an update"
         );
         assert!(
             !holds(&[add((0, 4), 1, 2), add((5, 9), 2, 0)]),
-            "it began after the other one's end"
+            "the operation that found 2 began after the other one had ended"
         );
-        // A value that was already overwritten when the read began.
+        // A read may return a value that is overwritten while it runs, but not one that was
+        // overwritten before it began.
         let get = |during, old| Event {
             op: AtomicOp::Get,
             ..add(during, 0, old)
         };
         assert!(holds(&[add((0, 4), 1, 0), get((3, 9), 0)]));
         assert!(!holds(&[add((0, 4), 1, 0), get((5, 9), 0)]));
-        // Two reads that see a third operation in different orders.
+        // Two successive reads must agree with the order of the operation that is concurrent with
+        // both.
         let set = Event {
             op: AtomicOp::Set,
             old: None,
@@ -108,8 +110,8 @@ mod tests {
     }
 
     proptest! {
-        /// A history that was made in an order, with times around each step, has that order. With a
-        /// wrong old value it has none if all values are different.
+        /// If a history is made from an order, with times around each step, it is linearizable. It
+        /// no longer is if one old value is replaced by one that no step leaves.
         #[test]
         fn histories_of_an_order_hold_and_wrong_ones_don_t(
             steps in proptest::collection::vec((1_u64..1000, 0_u64..30, 0_u64..30), 1..40),

@@ -1,4 +1,4 @@
-//! NA's guarantees, as cases that every network passes.
+//! NA's guarantees, as cases that every network must pass.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,29 +10,30 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::pace;
 
-/// A network, as an info string names it on this host. `{}` stands for a port or name.
+/// A network, described by an info string for this host.
 #[derive(Debug, Clone, Copy)]
 pub struct Net {
-    /// Its name among the tests.
+    /// The network's name in the names of tests.
     pub name: &'static str,
-    /// The info string of a process at any address.
+    /// The info string for a process whose address may be any.
     pub info: &'static str,
-    /// If processes can restart at the same address, returns the info string for an address that
-    /// [`Addr`](na::Addr) has printed.
+    /// A function that returns the info string for an address that [`Addr`](na::Addr) has printed.
+    /// `None` if a process can't restart at the same address.
     pub again: Option<fn(&str) -> String>,
 }
 
-/// Returns the last part of an address, behind a colon or slash.
+/// Returns the part of an address that follows the last separator, which is a colon or a slash.
 fn last(address: &str, separator: char) -> &str {
     address.rsplit(separator).next().unwrap_or_default()
 }
 
-/// All networks.
+/// All networks that the cases run on.
 pub const NETS: [Net; 4] = [
     Net {
         name: "shm",
         info: "conduit+shm",
-        // The socket's name begins with the user id.
+        // The address holds the user id and a name, joined by a dot. The info string takes only the
+        // name.
         again: Some(|address| {
             let name = last(address, '/')
                 .split_once('.')
@@ -57,7 +58,7 @@ pub const NETS: [Net; 4] = [
     },
 ];
 
-/// Returns options with which all tests' processes trust each other.
+/// Returns options with which the processes of all tests trust each other.
 pub fn options() -> Options {
     Options {
         listen: true,
@@ -71,7 +72,7 @@ fn open(net: &Net) -> Result<Class> {
     Class::open(net.info, &options()).with_context(|| net.info.to_owned())
 }
 
-/// Two processes, of which the first has looked up the second.
+/// Two processes. The first one has looked up the second.
 struct Pair {
     a: Class,
     b: Class,
@@ -92,13 +93,13 @@ impl Pair {
         })
     }
 
-    /// Makes progress in both until an operation is done.
+    /// Makes progress in both processes until an operation is done.
     fn until<T>(&self, pending: Pending<T>) -> Result<T, Error> {
         both(&[&self.at_a, &self.at_b], || pending.is_done());
         pending.wait()
     }
 
-    /// Returns the address of the first process, as the second knows it.
+    /// Returns the address by which the second process knows the first one.
     fn greet(&self) -> Result<na::Addr> {
         let message = self.at_b.receive_unexpected()?;
         let sent = self
@@ -109,7 +110,8 @@ impl Pair {
     }
 }
 
-/// Makes progress in all contexts until `is_over` returns true, at most as long as a test may take.
+/// Makes progress in all contexts until `is_over` returns true. Panics after the time that a test
+/// may take.
 fn both(contexts: &[&Context], is_over: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + pace::HANG;
     while !is_over() {
@@ -124,12 +126,12 @@ fn both(contexts: &[&Context], is_over: impl Fn() -> bool) {
     }
 }
 
-/// A case of the suite.
+/// A case of the suite. It returns an error or panics if the network fails it.
 pub type Case = fn(&Net) -> Result<()>;
 
 macro_rules! cases {
     ($($name:ident),* $(,)?) => {
-        /// All cases.
+        /// All cases, with their names.
         pub const CASES: &[(&str, Case)] = &[$((stringify!($name), $name)),*];
     };
 }
@@ -189,7 +191,8 @@ fn messages_of_all_lengths_arrive(net: &Net) -> Result<()> {
 fn expected_messages_match_source_and_tag(net: &Net) -> Result<()> {
     let pair = Pair::new(net)?;
     let source = pair.greet()?;
-    // Some arrive before their receive is posted, some after; the tags are in any order.
+    // Some messages arrive before their receive is posted and some after it. The tags are used in
+    // any order.
     let early: Vec<_> = (0..4)
         .map(|tag| pair.at_b.send_expected(vec![tag as u8], (&source, 0), tag))
         .collect::<Result<_, _>>()?;
@@ -244,7 +247,8 @@ fn unexpected_messages_wait_for_receives(net: &Net) -> Result<()> {
             pair.at_a.send_unexpected(bytes, (&pair.to_b, 0), tag)
         })
         .collect::<Result<_, _>>()?;
-    // Nothing is received for a while, so the sender holds back what the receiver has no room for.
+    // Nothing is received at first, so the sender holds back the messages for which the receiver
+    // has no room.
     for _ in 0..200 {
         both(&[&pair.at_a, &pair.at_b], || true);
         pair.at_a.progress(Duration::ZERO);
@@ -284,7 +288,7 @@ fn several_messages_go_into_one_buffer(net: &Net) -> Result<()> {
     let to = sender.lookup(&receiver.own().to_string())?;
     let longest = receiver.max_unexpected_size();
     let mut buffer = vec![0u8; longest + 2999];
-    // SAFETY: the buffer outlives the operation, which has ended below.
+    // SAFETY: the buffer outlives the operation, which ends before this function returns.
     unsafe { receiver.receive_unexpected(0, 7, (buffer.as_mut_ptr(), buffer.len()), true)? };
     for tag in 0..4 {
         let _sent = at.send_unexpected(pattern(1000, tag as u8), (&to, 0), tag)?;
@@ -317,7 +321,7 @@ fn several_messages_go_into_one_buffer(net: &Net) -> Result<()> {
         ensure!(length == 1000 && buffer[offset..][..length] == pattern(1000, tag as u8));
         ensure!(
             last == (number == 2),
-            "only the last one has no room for another message of full length"
+            "only after the last message must the room be too small for one of full length"
         );
     }
     receiver.leave();
@@ -399,7 +403,7 @@ fn transfers_between_any_offsets(net: &Net) -> Result<()> {
             "get to {to}, {length} bytes"
         );
     }
-    // The other direction, and several at once.
+    // Now the second process gets from the first, several times at once.
     let back = here.handle()?;
     let into = pair.b.register(vec![0; BYTES], Rights::ReadOnly)?;
     let step = BYTES / 8;
@@ -430,7 +434,7 @@ fn transfers_of_many_segments(net: &Net) -> Result<()> {
     };
     let class = raw::Class::open(net.info, &options(), sink)?;
     let to = class.lookup(&pair.b.own().to_string())?;
-    // Segments of all sizes, among them empty ones.
+    // The segments have many different lengths, including 0.
     let lengths = [0usize, 1, 7000, 0, 33, 200_000, 5, 64 << 10, 4096];
     let mut parts: Vec<Vec<u8>> = (0u8..).zip(lengths).map(|(n, l)| pattern(l, n)).collect();
     let before: Vec<u8> = parts.concat();
@@ -441,7 +445,7 @@ fn transfers_of_many_segments(net: &Net) -> Result<()> {
             length: part.len(),
         })
         .collect();
-    // SAFETY: `parts` outlives it, and is read again only after all operations have ended.
+    // SAFETY: `parts` outlives `memory` and is accessed again only after all operations have ended.
     let memory = unsafe { class.memory(&segments, Rights::ReadWrite)? };
     let there = pair
         .b
@@ -460,12 +464,14 @@ fn transfers_of_many_segments(net: &Net) -> Result<()> {
         }
         count = wanted;
     };
-    // SAFETY: as above.
+    // SAFETY: the segments' memory stays valid and is not accessed until `until` has seen the put
+    // end.
     unsafe { class.put(0, 1, part(&memory, 0), part(&handle, 10), length, &to)? };
     until(1);
     ensure!(content(&there)?[10..] == before);
     there.write(0, &pattern(before.len() + 10, 99))?;
-    // SAFETY: as above.
+    // SAFETY: the segments' memory stays valid and is not accessed until `until` has seen the get
+    // end.
     unsafe { class.get(0, 2, part(&memory, 3), part(&handle, 4), length - 3, &to)? };
     until(2);
     let all = ended.lock().unwrap_or_else(|e| e.into_inner()).clone();
@@ -498,7 +504,7 @@ fn rights_and_bounds_are_enforced_at_the_target(net: &Net) -> Result<()> {
         for rights in [Rights::ReadOnly, Rights::WriteOnly] {
             let there = pair.b.register(vec![1; length], rights)?;
             let honest = there.handle()?;
-            // The target goes by its own record, not by the handle's contents.
+            // The target checks rights against its own record and ignores the rights in the handle.
             let mut forged = honest.to_bytes();
             forged[1] = 3;
             let forged = Handle::from_bytes(&forged)?;
@@ -525,7 +531,8 @@ fn rights_and_bounds_are_enforced_at_the_target(net: &Net) -> Result<()> {
             .at_a
             .put(part(&here, 1), part(&longer, 0), length as u64, &pair.to_b);
         ensure!(matches!(here_too, Err(Error::OutOfBounds { .. })));
-        // A handle of another process, a forged one, and a freed one.
+        // The next handles are refused: that of another process, a forged one, and one whose memory
+        // was taken back.
         ensure!(put(&here.handle()?) == Err(Error::NoSuchMemory));
         let mut forged = honest.to_bytes();
         forged[8] ^= 1;
@@ -552,7 +559,7 @@ fn every_operation_can_be_canceled(net: &Net) -> Result<()> {
     let expected = pair.at_a.receive_expected((&pair.to_b, 0), 5)?;
     let put = pair.at_a.put(all.0, all.1, all.2, &pair.to_b)?;
     let get = pair.at_a.get(all.0, all.1, all.2, &pair.to_b)?;
-    // Messages without a receiver wait for credits.
+    // Messages for which no receive is posted wait for credits.
     let sent: Vec<_> = (0..200)
         .map(|tag| {
             pair.at_a
@@ -579,7 +586,7 @@ fn every_operation_can_be_canceled(net: &Net) -> Result<()> {
         }
     }
     ensure!(canceled > 0);
-    // The session still works.
+    // The session works after the cancellations.
     let put = pair.at_a.put(all.0, all.1, all.2, &pair.to_b)?;
     pair.until(put)?;
     ensure!(content(&there)? == vec![7; 32 << 20]);
@@ -602,7 +609,7 @@ fn addresses_are_texts_and_bytes(net: &Net) -> Result<()> {
     ensure!(pair.to_b.to_bytes() == bytes && pair.a.address_of_bytes(&bytes)? == pair.to_b);
     ensure!(pair.to_b.clone() == pair.to_b && pair.to_b != pair.a.own());
     ensure!(!pair.to_b.is_own() && pair.a.own().is_own());
-    // The sender's address equals a looked-up one.
+    // The sender's address equals the address that a lookup returns.
     let source = pair.greet()?;
     ensure!(source == pair.b.lookup(&pair.a.own().to_string())?);
     Ok(())
@@ -627,7 +634,8 @@ fn wrong_addresses_and_handles_are_refused(net: &Net) -> Result<()> {
     }
     let bytes = class.own().to_bytes();
     for cut in 0..bytes.len() {
-        // Some prefixes of a name are names, and one of two parts is an address.
+        // Some prefixes of an address are valid addresses of other processes. On the network
+        // `conduit`, an address has two parts, of which the first alone still names this process.
         if let Ok(found) = class.address_of_bytes(&bytes[..cut]) {
             ensure!(!found.is_own() || net.name == "conduit");
         }
@@ -678,7 +686,7 @@ fn two_that_connect_at_once_have_one_session(net: &Net) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a context's descriptor becomes readable within a time.
+/// Returns whether a context's descriptor becomes readable within `limit`.
 fn is_readable(context: &Context, limit: Duration) -> Result<bool> {
     let descriptor = context.descriptor().context("it is not busy")?;
     let limit = Timespec::try_from(limit)?;
@@ -688,7 +696,7 @@ fn is_readable(context: &Context, limit: Duration) -> Result<bool> {
 fn the_descriptor_wakes(net: &Net) -> Result<()> {
     let pair = Pair::new(net)?;
     let source = pair.greet()?;
-    // A message of a peer wakes a sleeping process.
+    // A message from a peer wakes a sleeping process.
     for round in 0..20 {
         let message = pair.at_b.receive_unexpected()?;
         let sleeper = std::thread::scope(|scope| {
@@ -709,7 +717,7 @@ fn the_descriptor_wakes(net: &Net) -> Result<()> {
             });
             let sent = pair.at_a.send_unexpected(vec![round], (&pair.to_b, 0), 0)?;
             sent.wait()?;
-            // Acknowledgements and timers are handled by the sender.
+            // The sender keeps polling, because it must handle acknowledgements and timers.
             while !sleeper.is_finished() {
                 pair.at_a.progress(Duration::from_millis(1));
             }
@@ -720,7 +728,7 @@ fn the_descriptor_wakes(net: &Net) -> Result<()> {
         sleeper?;
         ensure!(message.wait()?.bytes == [round]);
     }
-    // An operation that ends in a call of another thread.
+    // An operation that ends in a call of another thread also wakes a sleeping process.
     while !pair.at_b.prepare_sleep() {
         pair.at_b.progress(Duration::ZERO);
     }
@@ -770,7 +778,7 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
         both(&[&at, &at_server], || sent.is_done() && message.is_done());
         ensure!(message.wait()?.bytes == [round]);
         sent.wait()?;
-        // A handle to the predecessor's memory doesn't open this server's memory.
+        // A handle to memory of the server's predecessor gives no access to the server's memory.
         let memory = server.register(vec![1; 10], Rights::ReadWrite)?;
         let local = client.register(vec![2; 10], Rights::ReadWrite)?;
         if let Some(stale) = &stale {
@@ -781,7 +789,8 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
         stale = Some(memory.handle()?);
         let answer = at.receive_expected((&to, 0), 1)?;
         drop((memory, at_server, server));
-        // Messages to a process that is gone are lost until the sender notices, as it has here.
+        // Messages to a process that has ended are lost until the sender notices the end. Here it
+        // notices through the receive, so the next round's message isn't lost.
         both(&[&at], || answer.is_done());
         ensure!(matches!(answer.wait(), Err(Error::Unreachable(_))));
         server = Class::open(&again(&name), &options())?;
@@ -792,7 +801,7 @@ fn a_restarted_server_is_found_at_its_address(net: &Net) -> Result<()> {
 
 fn strangers_with_another_key_are_not_heard(net: &Net) -> Result<()> {
     if net.info.contains("shm") || net.name == "conduit" {
-        // There the system identifies a process's user.
+        // These networks identify a process's user through the system, so they ignore the key.
         return Ok(());
     }
     let server = open(net)?;

@@ -1,17 +1,18 @@
-//! Samples of large sets of cases, for runs that have to be short.
+//! Samples of large sets of test cases, for runs that must be short.
 
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 
-/// The variable that holds the seed of a sample. Without it every case runs.
+/// The environment variable that holds the seed of a sample. If it isn't set, every case runs.
 pub const SEED: &str = "CONDUIT_TEST_SAMPLE";
 
-/// The variable that selects a sample of the conformance suite's tests: `COUNT,SEED`.
+/// The environment variable that selects a sample of the conformance suite's tests. Its value has
+/// the form `COUNT,SEED`.
 pub const CASES: &str = "CONDUIT_TEST_CASES";
 
-/// Keeps as many of these cases as the variable says, if it is set.
+/// Keeps only as many of these cases as [`CASES`] says, if that variable is set.
 ///
 /// # Panics
-/// If its value isn't two numbers.
+/// If the variable's value isn't two numbers.
 pub fn draw<T>(cases: &mut Vec<T>) {
     let Ok(text) = std::env::var(CASES) else {
         return;
@@ -21,7 +22,7 @@ pub fn draw<T>(cases: &mut Vec<T>) {
     cases.truncate(count.parse().expect("a count"));
 }
 
-/// Returns how many random cases to run: one `parts`-th of them if samples are drawn.
+/// Returns how many random cases to run: `cases`, or one `parts`-th of it if samples are drawn.
 pub fn share(cases: u32, parts: u32) -> u32 {
     match std::env::var_os(SEED) {
         Some(_) => cases.div_ceil(parts),
@@ -29,7 +30,8 @@ pub fn share(cases: u32, parts: u32) -> u32 {
     }
 }
 
-/// Returns whether a case is to run: one in `parts` is drawn. The same seed draws the same cases.
+/// Returns whether a case runs. If samples are drawn, one in `parts` cases does. The same seed
+/// draws the same cases.
 pub fn draws(case: impl Hash, parts: u64) -> bool {
     let Ok(seed) = std::env::var(SEED) else {
         return true;

@@ -1,4 +1,4 @@
-//! Reads the memory of another process, as a debugger or a core image shows it.
+//! Reads the memory of another process in the way that a debugger or a core image shows it.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -7,14 +7,15 @@ use std::os::unix::fs::FileExt;
 
 use anyhow::{Context, Result};
 
-/// The length of a pattern in bytes: sixteen bytes of a secret, or the hex digits of eight.
+/// The length of a pattern in bytes. A pattern is sixteen bytes of a secret, or the hex digits of
+/// eight bytes.
 const PIECE: usize = 16;
 
 /// A part of a process's memory.
 #[derive(Debug)]
 pub struct Mapping {
     range: Range<u64>,
-    /// Whether this part is left out of core images and zeroed in a child.
+    /// Whether this part of memory is left out of core images and zeroed in a child.
     pub guarded: bool,
 }
 
@@ -30,7 +31,7 @@ impl Mapping {
                     let flags: Vec<_> = first.into_iter().chain(words).collect();
                     if let Some(last) = all.last_mut() {
                         last.guarded = flags.contains(&"dd") && flags.contains(&"wf");
-                        // Device memory holds no program's data.
+                        // Device memory is left out, because it holds no data of programs.
                         if !flags.contains(&"rd") || flags.contains(&"io") {
                             all.pop();
                         }
@@ -50,9 +51,9 @@ impl Mapping {
         Ok(all)
     }
 
-    /// Reads the bytes of this part, without the pages that the process has never touched.
+    /// Reads the bytes of this part, except for pages that the process has never touched.
     pub fn read(&self, process: u32) -> Result<Vec<u8>> {
-        /// In `pagemap`: the page is in memory, or swapped out.
+        /// The bits of a `pagemap` entry that tell whether its page is in memory or swapped out.
         const THERE: u64 = 0b11 << 62;
         let open = |name| File::open(format!("/proc/{process}/{name}")).context(name);
         let (memory, map) = (open("mem")?, open("pagemap")?);
@@ -76,16 +77,16 @@ impl Mapping {
     }
 }
 
-/// The patterns to look for: any piece of a secret, raw and as hex digits.
+/// The patterns to look for, which are all pieces of a secret, both raw and as hex digits.
 #[derive(Debug, Default)]
 pub struct Patterns {
     pieces: HashSet<[u8; PIECE]>,
-    /// For each value of the first two bytes: whether a pattern begins with it.
+    /// Whether a pattern begins with given two bytes, by the value of those bytes.
     begins: Vec<bool>,
 }
 
 impl Patterns {
-    /// Makes the patterns of these bytes, leaving out pieces that look like zeros or small numbers.
+    /// Creates the patterns of a secret, except for pieces that look like zeros or small numbers.
     pub fn of(secret: &[u8]) -> Self {
         let mut patterns = Self {
             begins: vec![false; 1 << 16],
@@ -112,7 +113,7 @@ impl Patterns {
         self.pieces.insert(piece);
     }
 
-    /// Returns where patterns begin in some bytes.
+    /// Returns the offsets in `bytes` at which patterns begin.
     pub fn found_in(&self, bytes: &[u8]) -> Vec<usize> {
         let windows = bytes.windows(PIECE).enumerate();
         windows

@@ -1,5 +1,5 @@
-//! Slurm on the hosts of a [`Lan`]: each host is a node. The daemons run in the hosts' network
-//! namespaces, where all ports are free, and write into a temporary folder.
+//! Slurm on the hosts of a [`Lan`], where each host is a node. The daemons run in the hosts'
+//! network namespaces, in which all ports are free, and write into a temporary folder.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -14,14 +14,18 @@ use crate::job::Job;
 use crate::lan::Lan;
 use crate::pace;
 
-/// Time for all nodes to become idle on an idle system, where it usually takes a second.
+/// How long all nodes together may take to become idle on an idle system. They usually take a
+/// second.
 const START: Duration = Duration::from_secs(30);
 
-/// A daemon finds its node by the host name.
+/// A script that runs a command under a node's host name, because a daemon finds its node by that
+/// name.
 const ON_NODE: &str = r#"hostname "$0" && export SLURM_CONF="$1" && shift && exec "$@""#;
-/// `slurmd` always loads a plugin for control groups. This one also starts where there are none.
+/// The settings for control groups. `slurmd` always loads a plugin for them, and this plugin starts
+/// even where there are none.
 const CONTROL_GROUPS: &str = "CgroupPlugin=cgroup/v1\n";
-/// No authentication, no control groups, and nodes may claim more processors than they have.
+/// Slurm's settings. There is no authentication and no use of control groups, and nodes may claim
+/// more processors than they have.
 const SETTINGS: &str = "
 ClusterName=test
 SlurmctldHost=node0(10.78.0.1)
@@ -38,21 +42,22 @@ SlurmdParameters=config_overrides
 PartitionName=all Nodes=ALL Default=YES
 ";
 
-/// The daemons. Dropping this ends them and all processes that they started.
+/// Slurm's daemons. Dropping a `Slurm` ends them and all processes that they started.
 #[derive(Debug)]
 pub struct Slurm {
     daemons: Vec<Child>,
-    // Dropped before the folder, since that ends all processes that write into it.
+    // This field precedes `folder`, because dropping it ends all processes that write into the
+    // folder.
     lan: Lan,
     folder: TempDir,
 }
 
 impl Slurm {
-    /// Starts Slurm with `nodes` idle nodes of 16 processors each. Returns `None`, and prints the
-    /// reason, if Slurm isn't installed or hosts can't be made here.
+    /// Starts Slurm with `nodes` idle nodes of 16 processors each. If Slurm isn't installed or
+    /// hosts can't be created here, prints the reason and returns `None`.
     ///
     /// # Panics
-    /// If Slurm doesn't start, or isn't installed although `CONDUIT_TEST_SLURM` is set.
+    /// If Slurm doesn't start, or if it isn't installed although `CONDUIT_TEST_SLURM` is set.
     pub fn start(nodes: u32) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let installed =
@@ -95,7 +100,7 @@ impl Slurm {
         self.folder.path().join(name)
     }
 
-    /// Returns the arguments of `ip` that run a command on a node.
+    /// Returns the arguments with which `ip` runs a command on a node.
     fn on_node(&self, node: u32, command: &[&str]) -> Vec<String> {
         let (host, name) = (self.lan.host(node), format!("node{node}"));
         let settings = self.path("slurm.conf").to_string_lossy().into_owned();
@@ -131,10 +136,8 @@ impl Slurm {
         }
     }
 
-    /// Returns a job of `srun` in which a failed rank ends the others. `mpi` is Slurm's plugin for
-    /// the ranks' exchange of data: `pmi2`, `pmix` (only on one node, because the plugins of two
-    /// nodes of this machine would use the same folder) or `none`.
-    pub fn job(&self, mpi: &str, nodes: u32, ranks: u32, program: &[&str]) -> Job {
+    /// Returns a job of `srun`. If a rank fails, `srun` ends the other ranks.
+    pub fn job(&self, nodes: u32, ranks: u32, program: &[&str]) -> Job {
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
         let mpi = format!("--mpi={mpi}");
         let mut srun = vec!["srun", &mpi, "--kill-on-bad-exit"];
@@ -147,7 +150,7 @@ impl Slurm {
 impl Drop for Slurm {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // It may have ended already.
+            // The errors are ignored, because the daemon may have ended already.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

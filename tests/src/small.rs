@@ -1,4 +1,4 @@
-//! Small settings and memory, so that tests reach the limits.
+//! Settings with small limits, so that tests reach the limits.
 
 use conduit_core::settings::Settings;
 use conduit_shm::job::ShmConfig;
@@ -9,13 +9,14 @@ pub fn settings() -> Settings {
         chunk: 1024,
         sb_chunks: 64,
         rpl_chunks: 16,
-        // The other ranks progress with each poll, so there is no thread to yield to.
+        // Ranks never yield, because the other ranks run on the same thread and progress with each
+        // poll.
         spin: Some(u32::MAX),
         ..Settings::default()
     }
 }
 
-/// Returns settings with the least of everything that is accepted.
+/// Returns settings that all have the smallest accepted value.
 pub fn least() -> Settings {
     Settings {
         msg_limit: 12,
@@ -41,7 +42,7 @@ pub fn restless() -> Settings {
     }
 }
 
-/// Returns the network configuration that goes with [`settings()`].
+/// Returns the network configuration for jobs that use [`settings()`].
 pub fn network() -> ShmConfig {
     ShmConfig {
         region_bytes: 8 << 20,
@@ -52,7 +53,7 @@ pub fn network() -> ShmConfig {
     }
 }
 
-/// Returns the settings that change how the engine works over a network without windows.
+/// Returns settings that each make the engine work differently over a network without windows.
 pub fn without_windows() -> [Settings; 5] {
     [
         settings(),

@@ -1,4 +1,4 @@
-//! UDP as the tests use it: on sockets of this host, optionally with packet faults.
+//! UDP as the tests use it, on sockets of this host and optionally with packet faults.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use conduit_udp::job::UdpConfig;
 use conduit_udp::socket::{FaultConfig, Options};
 use settings::Percent;
 
-/// Returns a configuration for ranks on the loopback interface, for tests that run many jobs at
-/// once. `mtu` is the size of the largest IP packet in bytes.
+/// Returns a configuration for ranks on the loopback interface. It suits tests that run many jobs
+/// at once. `mtu` is the length of the largest IP packet in bytes.
 pub fn config(mtu: usize) -> UdpConfig {
     let options = Options {
         address: Ipv4Addr::LOCALHOST.into(),
@@ -29,13 +29,14 @@ pub fn config(mtu: usize) -> UdpConfig {
             region_bytes: 64 << 20,
             ..PortalsConfig::default()
         },
-        // Ranks that make no calls must still acknowledge packets.
+        // Ranks that make no calls must still acknowledge packets, so a thread attends to them.
         attend: Some(Duration::from_millis(1)),
         ..UdpConfig::new(options, "localhost".to_owned())
     }
 }
 
-/// Returns a configuration as small as [`small::settings`](crate::small::settings).
+/// Returns a configuration whose limits are as small as those of
+/// [`small::settings`](crate::small::settings).
 pub fn small_portals() -> PortalsConfig {
     PortalsConfig {
         region_bytes: 8 << 20,
@@ -45,7 +46,8 @@ pub fn small_portals() -> PortalsConfig {
     }
 }
 
-/// Returns the same with or without injects, as the engine's settings say.
+/// Returns the same configuration as [`small_portals`], with or without injects as the engine's
+/// settings say.
 pub fn with_inject(settings: &Settings) -> PortalsConfig {
     let portals = small_portals();
     PortalsConfig {
@@ -58,8 +60,8 @@ pub fn with_inject(settings: &Settings) -> PortalsConfig {
     }
 }
 
-/// Starts a job whose fragments are delivered in disorder by a fabric instead of on sockets, with
-/// or without direct access.
+/// Starts a job over a fabric, which delivers fragments in disorder, instead of over sockets.
+/// `direct` tells whether ranks have direct access.
 pub fn in_disorder(ranks: u32, seed: u64, direct: bool) -> Vec<Udp<Seq, FabricTransport>> {
     let fabric = Fabric::new(ranks);
     let disorder = Disorder {
@@ -81,7 +83,7 @@ pub fn in_disorder(ranks: u32, seed: u64, direct: bool) -> Vec<Udp<Seq, FabricTr
     (0..ranks).map(end).collect()
 }
 
-/// Returns faults of every kind, at low rates.
+/// Returns a configuration with faults of every kind, at low rates.
 pub fn faults(seed: u32) -> FaultConfig {
     FaultConfig {
         seed,
@@ -93,7 +95,7 @@ pub fn faults(seed: u32) -> FaultConfig {
     }
 }
 
-/// The same faults as settings of a job.
+/// The settings of a job that cause the same faults.
 pub const FAULTS: [(&str, &str); 5] = [
     ("CONDUIT_UDP_LOSS", "5"),
     ("CONDUIT_UDP_DUPLICATES", "3"),

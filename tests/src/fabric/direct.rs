@@ -94,9 +94,7 @@ impl FabricTransport {
         let bytes: usize = exposed.iter().map(|exposed| exposed.len).sum();
         let limit = self.disorder.exposed_bytes;
         if bytes.saturating_add(len) > limit {
-            return Err(format!(
-                "{bytes} of {limit} bytes are exposed"
-            ));
+            return Err(format!("{bytes} of {limit} bytes are exposed"));
         }
         // These values are arbitrary, because real networks assign keys and addresses as they like.
         let key = 77 + 3 * exposed.len() as u64;

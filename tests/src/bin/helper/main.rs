@@ -1,4 +1,5 @@
-//! All processes that tests start, in one program, because one program links faster than four.
+//! The processes that tests start, combined in one program because it links faster than four
+//! programs.
 //!
 //! - `helper -n RANKS …`: the launcher;
 //! - `helper PROGRAM [MODE] [ARGUMENT]`: a rank that uses the Rust API ([`conduit_tests::ranks`]);

@@ -1,13 +1,13 @@
-//! Processes that speak NA, for tests in which processes come and go.
+//! Processes that use NA, for tests in which processes come and go.
 //!
-//! `helper na_peer serve INFO` answers until its input ends. It answers a message of 8 bytes with
-//! the same bytes and one more, and a message with a memory handle by getting that memory and
-//! putting it back, changed. It prints its address, and for each line of its input its resources:
-//! peers, operations, bytes of memory, descriptors, and bytes of the memory that Rust has
-//! allocated.
+//! `helper na_peer serve INFO` prints its address and answers requests until its input ends. To a
+//! message of 8 bytes it replies with the same bytes and one more. To a message with a memory
+//! handle it responds by getting that memory, changing it and putting it back. For each line of
+//! input it prints the resources in use: peers, operations, bytes of memory, descriptors, and bytes
+//! that Rust code has allocated.
 //!
-//! `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and leaves when its input
-//! ends, unless it is killed first.
+//! `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and exits when its input
+//! ends, unless it is killed before that.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -19,7 +19,7 @@ use na::{Class, Handle, Options, Part, Pending, Rights};
 
 use crate::allocated;
 
-/// Bytes of a transfer.
+/// The length of a transfer in bytes.
 const BYTES: usize = 100_000;
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
@@ -31,7 +31,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     }
 }
 
-/// Returns a channel of the input's lines, which is closed when the input ends.
+/// Returns a channel that gets an item for each line of input and is closed when the input ends.
 fn lines() -> Receiver<()> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
@@ -49,7 +49,7 @@ fn say(text: &str) -> Result<()> {
     Ok(std::io::stdout().flush()?)
 }
 
-/// Returns what this process uses of the system: bytes of memory, descriptors.
+/// Returns the number of bytes of memory and the number of descriptors that this process uses.
 fn taken() -> Result<(u64, usize)> {
     let text = std::fs::read_to_string("/proc/self/statm")?;
     let pages: u64 = text.split(' ').nth(1).context("pages")?.parse()?;
@@ -57,7 +57,7 @@ fn taken() -> Result<(u64, usize)> {
     Ok((pages * rustix::param::page_size() as u64, descriptors))
 }
 
-/// A call in progress at the server.
+/// An answer that the server is giving to a caller.
 enum Answer {
     Sending(Pending<Vec<u8>>),
     Getting(Pending<()>, na::Memory, Handle, na::Addr, u32),
@@ -102,7 +102,7 @@ fn serve(info: &str) -> Result<()> {
                 answers.push(answer);
             }
         }
-        // A caller may be gone by now; the server ignores that.
+        // A caller may have ended already. The server ignores errors that follow from that.
         let mut still = Vec::new();
         for answer in answers {
             still.extend(match answer {
@@ -150,7 +150,7 @@ fn serve(info: &str) -> Result<()> {
             Ok(()) => {
                 let (peers, operations) = class.counts();
                 let (bytes, descriptors) = taken()?;
-                // The receives that are always posted don't count.
+                // The receives that are always posted are not counted.
                 let operations = operations - calls.len();
                 let allocated = allocated::bytes();
                 say(&format!(
