@@ -1,4 +1,5 @@
-//! Abandoned operations: the network no longer touches their callers' memory.
+//! Abandoned operations. After `abandon`, the network no longer touches the memory of their
+//! callers.
 
 use conduit_core::ni::{Ack, Get, Inject, Ni, Put};
 
@@ -9,7 +10,7 @@ theme! { "abandon":
     a_destination_is_left_alone(2)
         "After abandon, the bytes of a late get are discarded, whatever path the get took.";
     a_source_is_left_alone(2)
-        "After abandon, a put's source is not read: the earlier bytes arrive, or nothing.";
+        "After abandon, a put's source is not read, so either its earlier bytes arrive or none.";
     what_is_submitted_later_is_left_alone(2)
         "A put or get submitted after abandon is refused with Again, or touches no memory after the call.";
     each_operation_by_itself(3)
@@ -22,10 +23,11 @@ theme! { "abandon":
         "Abandon may be called from within a sink.";
 }
 
-/// In one fragment of any network, in several, and in more than are in flight at once.
+/// These lengths need one fragment on any network, several fragments, and more fragments than are
+/// in flight at once.
 const LENGTHS: [usize; 5] = [8, 300, 5000, 64 << 10, 1 << 20];
 
-/// The content of memory that has been given back, which must not change.
+/// The byte that fills memory that has been given back. It must not change.
 const OTHERS: u8 = 0xA5;
 
 fn lengths<N: Ni>(w: &World<N>) -> Vec<usize> {
@@ -33,7 +35,7 @@ fn lengths<N: Ni>(w: &World<N>) -> Vec<usize> {
     LENGTHS.into_iter().filter(|l| *l <= most).collect()
 }
 
-/// Overwrites its memory, which belongs to another owner from here on.
+/// Overwrites a descriptor's memory, which belongs to another owner from here on.
 fn give_back(md: &Md) {
     md.poke(0, &vec![OTHERS; md.len]);
 }
@@ -44,10 +46,11 @@ fn is_others(md: &Md) {
     assert_eq!(changed, 0, "of {} bytes", md.len);
 }
 
-/// Submits it twice; either may be refused.
+/// Submits a get twice. The network may refuse either submission.
 fn try_get<N: Ni>(w: &World<N>, get: &Get) {
     for _ in 0..2 {
-        // SAFETY: the destination belongs to the world, and is touched only after `abandon`.
+        // SAFETY: the destination belongs to the world, which keeps it valid. Cases access it only
+        // after the get has ended or been abandoned.
         let answer = unsafe { w.net(0).get(get) };
         let _ = answer.expect("get");
     }
@@ -59,7 +62,7 @@ fn a_destination_is_left_alone<N: Ni>(w: &mut World<N>) {
     region.poke(0, &pattern(1, region.len));
     w.append(1, over(&region));
     let whole = w.space(0, 8);
-    // A first get, so that the network can advertise direct access if it has any.
+    // Makes a first get, so that a network with direct access can advertise it.
     w.get_and_wait(&whole, &get_from(1, &whole));
     let lengths = lengths(w);
     let mds: Vec<_> = lengths.iter().map(|length| w.space(0, *length)).collect();
@@ -71,7 +74,7 @@ fn a_destination_is_left_alone<N: Ni>(w: &mut World<N>) {
         };
         try_get(w, &get);
     }
-    // Some of them are at the target now, others may be deferred.
+    // Some of the gets are at the target now. Others may still be deferred.
     w.turn_of(0);
     w.net(0).abandon();
     mds.iter().for_each(give_back);
@@ -96,7 +99,8 @@ fn a_source_is_left_alone<N: Ni>(w: &mut World<N>) {
                 token: 100 * round as u64 + token,
                 ..put_to(1, &md)
             };
-            // The second round is submitted after `abandon`, and its memory is given back too.
+            // In the second round and for all but the first length, the put is submitted after
+            // `abandon`. Its memory is given back too.
             w.try_put(0, &put);
             w.turn_of(0);
             w.net(0).abandon();
@@ -191,7 +195,7 @@ fn twice<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// Submits a get, which may be refused.
+/// Submits a get, which the network may refuse.
 fn a_destination_of<N: Ni>(w: &mut World<N>) {
     let md = w.space(0, 100);
     try_get(w, &get_from(1, &md));

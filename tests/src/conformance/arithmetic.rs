@@ -1,10 +1,10 @@
-//! The expected results of atomics, by plain arithmetic: in 128 bits, and for floats in their own
-//! type.
+//! The expected results of atomics, computed by plain arithmetic. Integers are computed in 128
+//! bits, and floats in their own type.
 
 use conduit_core::ni::{AtomicOp, AtomicType};
 
-/// Old values and operands around every sign change and overflow, and floats: numbers, an infinity,
-/// a NaN.
+/// Old values and operands: values around every sign change and overflow, and floats, among which
+/// are an infinity and a NaN.
 const VALUES: [u64; 13] = [
     0,
     1,
@@ -21,7 +21,8 @@ const VALUES: [u64; 13] = [
     f64::INFINITY.to_bits() | f32::INFINITY.to_bits() as u64,
 ];
 
-/// Returns the result of an operation on `x`, in the type's low bits.
+/// Returns the result of an operation with operand `a` on the old value `x`, in the low bits of the
+/// type.
 pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64) -> u64 {
     macro_rules! float {
         ($float:ty, $bits:ty) => {{
@@ -66,7 +67,7 @@ pub(crate) fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, comparand: u64
     mask(ty, value as u64)
 }
 
-/// Returns the bits of a value that the type has.
+/// Returns `value` reduced to the bits of the type.
 pub(super) fn mask(ty: AtomicType, value: u64) -> u64 {
     match ty.size() {
         4 => value & 0xFFFF_FFFF,
@@ -74,7 +75,7 @@ pub(super) fn mask(ty: AtomicType, value: u64) -> u64 {
     }
 }
 
-/// Returns whether two values are the same. All NaNs are the same, because their bits are
+/// Returns whether two values are equal. All NaNs are equal here, because their bits are
 /// unspecified.
 pub(super) fn same(ty: AtomicType, left: u64, right: u64) -> bool {
     let is_nan = |bits: u64| match ty {
@@ -85,7 +86,8 @@ pub(super) fn same(ty: AtomicType, left: u64, right: u64) -> bool {
     left == right || is_nan(left) && is_nan(right)
 }
 
-/// Returns the values and operands that an operation is tested with: all pairs of [`VALUES`].
+/// Returns the pairs of old value and operand that an operation is tested with, which are all pairs
+/// of [`VALUES`].
 pub(super) fn pairs() -> impl Iterator<Item = (u64, u64)> {
     VALUES
         .iter()

@@ -1,4 +1,4 @@
-//! Atomics: every operation on every type, against plain arithmetic.
+//! Atomics: every operation on every type, compared with plain arithmetic.
 
 use conduit_core::ni::{Atomic, AtomicOp, AtomicType, EqId, MatchEntry, Ni, Outcome};
 
@@ -90,7 +90,7 @@ fn every_operation_on_every_type<N: Ni>(w: &mut World<N>) {
 
 fn without_fetch_the_change_is_the_same<N: Ni>(w: &mut World<N>) {
     try_all(w, false);
-    // It ends with an Ack instead of a Reply.
+    // An atomic that doesn't fetch ends with an Ack instead of a Reply.
     let eq = w.completions(0);
     let atomic = Atomic {
         fetch: false,
@@ -179,7 +179,7 @@ fn misaligned_is_out_of_range<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let region = w.region(1, 4096);
     w.append(1, over(&region));
-    // The rule applies to the address: an entry at an odd address makes even offsets misaligned.
+    // The rule applies to the address, so an entry at an odd address makes even offsets misaligned.
     let odd = MatchEntry {
         match_bits: 1,
         ..piece(&region, 2, 1024)
@@ -228,7 +228,8 @@ fn outside_the_entry_changes_nothing<N: Ni>(w: &mut World<N>) {
             refused(w, &atomic, &[Outcome::OutOfRange, Outcome::NoMatch]);
         }
     }
-    // Half of it within the entry: a 64-bit integer at offset 16 of 20 bytes.
+    // Only the first half of the integer lies within the entry: it takes 8 bytes from offset 16 of
+    // 20 bytes.
     let half = Atomic {
         remote_offset: 16,
         ..atomic_on(1, eq)
@@ -256,7 +257,7 @@ fn target_is_told<N: Ni>(w: &mut World<N>) {
             ..atomic_on(1, eq)
         };
         w.atomic_and_wait(0, &atomic);
-        w.until("the target is told", |w| w.events(1).count() == i + 1);
+        w.until("the target has its event", |w| w.events(1).count() == i + 1);
     }
     let told = Seen::Atomic {
         tag: 11,
@@ -301,8 +302,12 @@ fn swaps_of_all_ranks_lose_nothing<N: Ni>(w: &mut World<N>) {
     let (mut known, mut done, mut tries) = ([0; 3], [0; 3], 0);
     while done.iter().any(|count| *count < 20) {
         tries += 1;
-        assert!(tries < 10_000, "a swap succeeds in every round");
-        // A rank that has succeeded often enough stops, so that the others succeed in any order.
+        assert!(
+            tries < 10_000,
+            "at least one swap must succeed in every round"
+        );
+        // A rank that has succeeded often enough stops, so the test doesn't depend on the order in
+        // which the ranks succeed.
         let busy: Vec<_> = (0..3).filter(|rank| done[*rank] < 20).collect();
         for &rank in &busy {
             let atomic = Atomic {

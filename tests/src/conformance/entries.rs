@@ -1,4 +1,5 @@
-//! The life cycle of entries: which stay, which are unlinked, and their events.
+//! The life cycle of entries: which of them stay linked, which are unlinked, and the events that
+//! report it.
 
 use conduit_core::ni::{MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put};
 
@@ -134,9 +135,9 @@ fn overflow_entry_stands_behind<N: Ni>(w: &mut World<N>) {
     let in_front = tags.iter().filter(|tag| **tag < 9).count();
     assert!(
         in_front >= 6,
-        "three entries have room for two each: {tags:?}"
+        "the three entries have room for two messages each: {tags:?}"
     );
-    // Appended last; it still comes before the overflow entry.
+    // This entry is appended last, but it comes before the overflow entry.
     w.append(
         1,
         MatchEntry {
@@ -187,7 +188,8 @@ fn entries_may_be_appended_under_traffic<N: Ni>(w: &mut World<N>) {
             token,
             ..put_to(1, &md)
         };
-        // The put is in flight while its entry is linked, so both outcomes keep the contract.
+        // The put is still in flight when its entry is linked, so the contract permits either
+        // outcome.
         w.put(0, &put);
         w.append_at(
             1,
@@ -202,7 +204,11 @@ fn entries_may_be_appended_under_traffic<N: Ni>(w: &mut World<N>) {
             done += 1;
         }
         let end = w.put_and_wait(&md, &put);
-        assert_eq!(end.outcome, Outcome::Done, "its entry is linked by now");
+        assert_eq!(
+            end.outcome,
+            Outcome::Done,
+            "the message's entry is linked by now"
+        );
         done += 1;
     }
     let puts = w.wait_puts(1, done);
@@ -248,7 +254,7 @@ fn events_can_be_switched_off<N: Ni>(w: &mut World<N>) {
     }
     w.get_and_wait(&md, &get_from(1, &md));
     w.atomic_and_wait(0, &atomic_on(1, md.eq));
-    w.until("the two events asked for", |w| w.events(1).count() == 2);
+    w.until("the two enabled events", |w| w.events(1).count() == 2);
     w.settle();
     assert_eq!(w.count(1, |event| *event == Seen::Unlinked { tag: 1 }), 1);
     assert_eq!(

@@ -1,4 +1,5 @@
-//! Shorthands for what most cases use. A case changes the relevant fields by struct update.
+//! Functions that build the entries and operations that most cases use. A case changes the relevant
+//! fields by struct update.
 
 use conduit_core::ni::{
     Ack, Atomic, AtomicOp, AtomicType, Get, MatchEntry, MeEvents, MeMemory, MeOptions, PtIndex,
@@ -49,7 +50,7 @@ pub fn managed(bytes: usize, min_free: usize) -> MatchEntry {
     }
 }
 
-/// Returns an entry that takes only headers, of messages of any length and any bits.
+/// Returns an entry that takes messages of any length and any bits, but only their headers.
 pub fn catch_basin() -> MatchEntry {
     MatchEntry {
         ignore_bits: u64::MAX,
@@ -58,8 +59,8 @@ pub fn catch_basin() -> MatchEntry {
     }
 }
 
-/// Returns a put of a whole descriptor to the start of the entry for bits 0, acknowledged by its
-/// target; its token is 0.
+/// Returns a put of a whole descriptor to the start of the entry for bits 0. The target
+/// acknowledges it. Its token is 0.
 pub fn put_to(target: Rank, md: &Md) -> Put {
     Put {
         md: md.id,
@@ -75,7 +76,7 @@ pub fn put_to(target: Rank, md: &Md) -> Put {
     }
 }
 
-/// Returns a get that fills a whole descriptor from the start of the entry for bits 0; its token is
+/// Returns a get that fills a whole descriptor from the start of the entry for bits 0. Its token is
 /// 0.
 pub fn get_from(target: Rank, md: &Md) -> Get {
     Get {
@@ -90,7 +91,7 @@ pub fn get_from(target: Rank, md: &Md) -> Get {
     }
 }
 
-/// Returns a fetching addition of 1 to the first `U64` of the entry for bits 0; its token is 0.
+/// Returns a fetching addition of 1 to the first `U64` of the entry for bits 0. Its token is 0.
 pub fn atomic_on(target: Rank, eq: conduit_core::ni::EqId) -> Atomic {
     Atomic {
         op: AtomicOp::Add,

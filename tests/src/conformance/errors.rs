@@ -1,4 +1,4 @@
-//! The calls that a network refuses: with the right error, at once, and without any effect.
+//! The calls that a network must refuse with the right error, at once, and without any effect.
 
 use conduit_core::ni::{
     Atomic, EqId, Exchange, Get, Inject, MdId, MeId, Ni, NiError, PtIndex, Put, Rank,
@@ -19,7 +19,7 @@ theme! { "errors":
     unknown_entry(1)
         "Unlinking an entry that doesn't exist is refused with NoSuchObject.";
     unknown_queue(1)
-        "A queue that doesn't exist is refused with NoSuchObject; a poll of it delivers nothing.";
+        "A queue that doesn't exist is refused with NoSuchObject, and polling it delivers nothing.";
     outside_the_descriptor(2)
         "A range outside the descriptor is refused with OverLimit, at any distance.";
     limits_are_usable(2)
@@ -54,7 +54,8 @@ fn all_refused<N: Ni>(
     // SAFETY: the get is refused, and these cases never touch the memory behind a descriptor.
     let answer = w.submit(0, |net| unsafe { net.get(&get) });
     check(&answer.expect_err("get"), "get");
-    // Atomics and injects have no descriptor that could be wrong.
+    // Atomics and injects have no descriptor that could be wrong, so they are tested only with a
+    // wrong target or index.
     if target != 1 || index != PT {
         let atomic = Atomic {
             index,
@@ -177,7 +178,7 @@ fn unknown_queue<N: Ni>(w: &mut World<N>) {
             );
         };
         let net = w.net(0);
-        // SAFETY: the world keeps the memory until its networks are gone.
+        // SAFETY: the world keeps the memory until its networks have been dropped.
         refused(unsafe { net.md_bind(md.extent().0, 8, eq) }.expect_err("md_bind"));
         refused(net.pt_open(PT, Some(eq)).expect_err("pt_open"));
         assert_eq!(net.poll(eq, 1, |_| panic!("no event")), 0);
@@ -211,7 +212,7 @@ fn outside_the_descriptor<N: Ni>(w: &mut World<N>) {
             length,
             ..get_from(1, &md)
         };
-        // SAFETY: refused, so nothing is read or written.
+        // SAFETY: all these operations are refused, so nothing is read or written.
         let answers = [
             w.submit(0, |net| unsafe { net.put(&put) }),
             w.submit(0, |net| unsafe { net.get(&get) }),

@@ -51,9 +51,15 @@ fn bytes_are_brought<N: Ni>(w: &mut World<N>) {
         let end = w.get_and_wait(&md, &get);
         assert_eq!((end.outcome, end.length), (Outcome::Done, length));
         expected[to..to + length].copy_from_slice(&bytes[from..from + length]);
-        assert!(md.bytes() == expected, "{length} bytes from {from}");
+        assert!(
+            md.bytes() == expected,
+            "a get of {length} bytes from offset {from}"
+        );
     }
-    assert!(region.bytes() == bytes, "the target's memory is unchanged");
+    assert!(
+        region.bytes() == bytes,
+        "the get changed the target's memory"
+    );
 }
 
 fn destination_may_be_a_region<N: Ni>(w: &mut World<N>) {
@@ -139,8 +145,9 @@ fn offset_outside_brings_nothing<N: Ni>(w: &mut World<N>) {
     );
     let md = w.source(0, &[0xEE; 16]);
     for remote_offset in [1001, 1 << 32, u64::MAX - 15, u64::MAX] {
-        // The contract permits two readings without TRUNCATE: the message doesn't fit, so the entry
-        // doesn't match; or it matches, and the offset is outside. Nothing moves in either case.
+        // Without TRUNCATE, the contract permits two readings. Either the entry doesn't match
+        // because the message doesn't fit, or it matches and the offset is outside. No bytes move
+        // in either case.
         let either: &[Outcome] = &[Outcome::NoMatch, Outcome::OutOfRange];
         for (match_bits, outcomes) in [(0, either), (1, &[Outcome::OutOfRange])] {
             let get = Get {
@@ -207,7 +214,7 @@ fn tokens_tell_gets_apart<N: Ni>(w: &mut World<N>) {
         assert!(md.peek(i as usize * 1000, length) == from, "get {i}");
     }
     w.settle();
-    assert_eq!(w.events(0).count(), 0, "each ended once");
+    assert_eq!(w.events(0).count(), 0, "each get must end once");
 }
 
 fn from_oneself<N: Ni>(w: &mut World<N>) {
@@ -265,7 +272,7 @@ fn maximum_length<N: Ni>(w: &mut World<N>) -> Applies {
 }
 
 fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
-    // The memory is only reserved, never touched.
+    // The memory is only reserved, and is never accessed.
     const TRIED: usize = 1 << 32;
     let largest = w.net(0).reach(1).max_message;
     if largest > TRIED {
@@ -275,7 +282,8 @@ fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
     }
     w.listen(1);
     let md = w.space(0, largest + 1);
-    // SAFETY: the destination is never read.
+    // SAFETY: the destination is reserved memory of the world, and the refused get doesn't write
+    // it.
     let answer = w.submit(0, |net| unsafe { net.get(&get_from(1, &md)) });
     assert!(
         matches!(answer, Err(NiError::OverLimit { limit, .. }) if limit == largest as u64),

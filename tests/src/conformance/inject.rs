@@ -1,4 +1,4 @@
-//! Puts whose bytes are copied before the call returns.
+//! Injects, which are puts whose bytes are copied before the call returns.
 
 use conduit_core::ni::{Exchange, Inject, Ni, NiError};
 
@@ -36,7 +36,7 @@ fn message<'a>(head: &'a [u8], body: &'a [u8]) -> Inject<'a> {
     }
 }
 
-/// Returns the limit, or why a case doesn't apply.
+/// Returns the size limit of injects, or the reason why the case doesn't apply.
 fn limit<N: Ni>(w: &World<N>, least: usize) -> Result<usize, Applies> {
     match w.net(0).reach(1).inject_size {
         size if size < least => Err(Applies::No(format!("inject_size is {size}"))),
@@ -90,7 +90,7 @@ fn every_size_to_the_limit<N: Ni>(w: &mut World<N>) -> Applies {
         Err(no) => return no,
     };
     w.listen(1);
-    // All lengths if they are few, otherwise the smallest and the largest ones.
+    // Uses all lengths if there are few, otherwise only the smallest and the largest ones.
     let lengths: Vec<_> = (0..=size.min(200))
         .chain(size.saturating_sub(64).max(201)..=size)
         .collect();
@@ -101,7 +101,7 @@ fn every_size_to_the_limit<N: Ni>(w: &mut World<N>) -> Applies {
     w.append(1, managed(room, 1));
     let bytes = pattern(2, size);
     for &length in &lengths {
-        // All bytes in the head, all in the body, and split between both.
+        // The bytes are all in the head, all in the body, or split between the two.
         let head = [0, length, length / 32 * 16][length % 3];
         let inject = Inject {
             hdr_data: length as u64,

@@ -1,4 +1,4 @@
-//! The end of descriptors and entries, and the reuse of their ids.
+//! How descriptors and entries end, and how their ids are reused.
 
 use conduit_core::ni::{Ack, MatchEntry, MeId, Ni, NiError, Outcome, Put, Unlink};
 
@@ -7,7 +7,7 @@ use super::{Applies, Peek, Seen, World, theme};
 
 theme! { "lifetime":
     released_source_is_not_read(2)
-        "Once a descriptor's release is Done, its memory is not read any more; the puts in flight have their bytes.";
+        "Once a descriptor's release is Done, its memory is not read any more, and the puts in flight have their bytes.";
     released_destination_is_not_written(2)
         "Once a descriptor's release is Done, its memory is not written any more.";
     idle_descriptor_can_be_released(1)
@@ -23,21 +23,22 @@ theme! { "lifetime":
     entries_come_and_go(2)
         "Entries may be appended and unlinked any number of times within the limit.";
     too_many_descriptors_are_refused(1)
-        "At most limits().memory_descriptors can be bound; after a release there is room for another.";
+        "At most limits().memory_descriptors can be bound, and after a release there is room for another.";
     too_many_entries_are_refused(1)
-        "At most limits().match_entries can be linked; after an unlinking there is room for another.";
+        "At most limits().match_entries can be linked, and after an unlinking there is room for another.";
     too_many_queues_are_refused(1)
         "At most limits().event_queues can be created.";
 }
 
-/// How often a case repeats its lengths.
+/// How many times a case repeats its lengths.
 const ROUNDS: usize = 8;
 
 fn released_source_is_not_read<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let region = w.region(1, 1 << 16);
     w.append(1, over(&region));
-    // Repeated, because it is random whether a release meets an operation in flight.
+    // The lengths are repeated, because it is random whether a release meets an operation in
+    // flight.
     for (i, length) in [8, 100, 2000, 50_000]
         .repeat(ROUNDS)
         .into_iter()
@@ -91,10 +92,10 @@ fn released_descriptor_is_gone<N: Ni>(w: &mut World<N>) {
     w.append(1, managed(4096, 64));
     let md = w.source(0, &[1; 8]);
     w.release(&md);
-    // SAFETY: the put is refused, so nothing is read or written.
+    // SAFETY: the put is refused, so the network reads nothing.
     let put = w.submit(0, |net| unsafe { net.put(&put_to(1, &md)) });
     assert!(matches!(put, Err(NiError::NoSuchObject { .. })), "{put:?}");
-    // SAFETY: the get is refused, so nothing is read or written.
+    // SAFETY: the get is refused, so the network writes nothing.
     let get = w.submit(0, |net| unsafe { net.get(&get_from(1, &md)) });
     assert!(matches!(get, Err(NiError::NoSuchObject { .. })), "{get:?}");
     let again = w.net(0).md_release(md.id);
@@ -128,15 +129,15 @@ fn unlinked_region_is_not_written<N: Ni>(w: &mut World<N>) {
         w.settle();
         assert!(
             region.bytes() == before,
-            "round {round}: written after unlinking"
+            "round {round}: the entry was written after its unlinking"
         );
         let written = before.iter().filter(|byte| **byte == 0xAB).count();
-        assert_eq!(written, 64 * done, "what was acknowledged is there");
+        assert_eq!(written, 64 * done, "only the acknowledged bytes are there");
     }
 }
 
 fn unlink_is_refused<N: Ni>(w: &mut World<N>, me: MeId) {
-    // It may be in use while its events are in flight.
+    // The entry may be in use while its events are in flight.
     w.until("the entry is gone", |w| match w.net(1).me_unlink(me) {
         Ok(answer) => {
             assert_eq!(answer, Unlink::InUse, "unlinked twice");
@@ -164,7 +165,7 @@ fn unlinking_twice_is_refused<N: Ni>(w: &mut World<N>) {
     );
     let md = w.source(0, &[1]);
     w.put_and_wait(&md, &put_to(1, &md));
-    w.until("it has unlinked itself", |w| {
+    w.until("the entry has unlinked itself", |w| {
         w.count(1, |event| *event == Seen::Unlinked { tag: 3 }) == 1
     });
     unlink_is_refused(w, me);
@@ -219,7 +220,7 @@ fn too_many_descriptors_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
         w.source(0, &[]);
     }
     let bind = |w: &World<N>| {
-        // SAFETY: the world keeps the memory until its networks are gone.
+        // SAFETY: the world keeps the memory until its networks have been dropped.
         unsafe { w.net(0).md_bind(first.extent().0, 8, first.eq) }
     };
     let answer = bind(w);
@@ -250,7 +251,7 @@ fn too_many_entries_are_refused<N: Ni>(w: &mut World<N>) -> Applies {
             if l == u64::from(limit) && !setting.is_empty()),
         "{answer:?}"
     );
-    w.until("one is unlinked", |w| {
+    w.until("one entry is unlinked", |w| {
         w.net(0).me_unlink(first).expect("me_unlink") == Unlink::Done
     });
     w.append(0, over(&region));

@@ -1,4 +1,4 @@
-//! The events that a world's ranks have received.
+//! The log of events that a world's ranks have received.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use super::seen::{Record, Seen, SeenPut};
 use super::world::{End, World};
 
 impl<N: Ni> World<N> {
-    /// Waits for an operation's end and takes its event out of the log, so that the token can be
+    /// Waits until an operation ends and takes its event out of the log, so that the token can be
     /// reused.
     #[track_caller]
     pub fn end_of(&mut self, rank: Rank, token: u64) -> End {
@@ -49,23 +49,23 @@ impl<N: Ni> World<N> {
             .position(|r| r.rank == rank && r.event.token() == Some(token))
     }
 
-    /// Returns the events delivered so far that [`World::end_of`] hasn't taken, in order of
-    /// delivery.
+    /// Returns the events delivered so far, in the order of their delivery, except for those that
+    /// [`World::end_of`] has taken.
     pub fn log(&self) -> &[Record] {
         &self.log
     }
 
-    /// Removes all events.
+    /// Removes all events from the log.
     pub fn clear_log(&mut self) {
         self.log.clear();
     }
 
-    /// Removes events for which `like` returns true.
+    /// Removes the events for which `like` returns true.
     pub fn forget(&mut self, like: impl Fn(&Seen) -> bool) {
         self.log.retain(|record| !like(&record.event));
     }
 
-    /// Returns the events delivered at a rank.
+    /// Returns the logged events of a rank.
     pub fn events(&self, rank: Rank) -> impl Iterator<Item = &Seen> {
         self.log
             .iter()
@@ -73,7 +73,7 @@ impl<N: Ni> World<N> {
             .map(|r| &r.event)
     }
 
-    /// Returns the puts delivered at a rank, in order of delivery.
+    /// Returns the logged puts to a rank, in the order of their delivery.
     pub fn puts(&self, rank: Rank) -> Vec<&SeenPut> {
         self.events(rank)
             .filter_map(|event| match event {
@@ -88,8 +88,8 @@ impl<N: Ni> World<N> {
         self.events(rank).filter(|event| like(event)).count()
     }
 
-    /// Waits until `number` puts have been delivered at a rank, and returns them in order of
-    /// delivery.
+    /// Waits until `number` puts have been delivered at a rank, and returns them in the order of
+    /// their delivery.
     #[track_caller]
     pub fn wait_puts(&mut self, rank: Rank, number: usize) -> Vec<SeenPut> {
         self.until(&format!("{number} puts arrive at rank {rank}"), |w| {
@@ -98,7 +98,7 @@ impl<N: Ni> World<N> {
         self.puts(rank).into_iter().cloned().collect()
     }
 
-    /// Returns the last events as text, for a failure's message.
+    /// Returns the last events as text for the message of a failed case.
     pub fn history(&self, last: usize) -> String {
         let mut text = String::from("  the last events:\n");
         for record in &self.log[self.log.len().saturating_sub(last)..] {

@@ -1,5 +1,5 @@
-//! Locally managed entries: filling, the transition to the next entry, and the return of their
-//! space.
+//! Locally managed entries: how they fill up, how the next entry takes over, and how their space is
+//! returned.
 
 use conduit_core::ni::{Ack, MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put, Unlink};
 
@@ -8,7 +8,7 @@ use super::{Applies, Peek, Record, Seen, World, theme};
 
 theme! { "managed":
     data_is_shown_in_place(2)
-        "A managed entry's bytes are passed to the sink during delivery, complete and aligned to 16.";
+        "A managed entry's bytes are passed to the sink during delivery, complete and aligned to 16 bytes.";
     remote_offset_is_ignored(2)
         "The initiator's offset is ignored by managed entries.";
     messages_do_not_overlap(2)
@@ -18,7 +18,7 @@ theme! { "managed":
     next_entry_goes_on(2)
         "When an entry is full, the next one in the list takes over, and no message is lost.";
     free_comes_after_the_data(2)
-        "Free is the last event of an unlinked entry: none of its puts is delivered afterwards.";
+        "Free is the last event of an unlinked entry, so none of its puts is delivered afterwards.";
     space_can_be_given_again(2)
         "After its Free, an entry's space may be appended again, any number of times.";
     use_once_managed_entry(2)
@@ -32,7 +32,7 @@ theme! { "managed":
     many_ranks_fill_one_entry(5)
         "Concurrent messages of several ranks to one entry don't overwrite each other.";
     unlinking_a_filled_entry(2)
-        "A managed entry can be unlinked by its owner while it holds messages; acknowledged messages are delivered.";
+        "A managed entry can be unlinked by its owner while it holds messages, and acknowledged messages are still delivered.";
 }
 
 fn data_is_shown_in_place<N: Ni>(w: &mut World<N>) {
@@ -57,7 +57,7 @@ fn data_is_shown_in_place<N: Ni>(w: &mut World<N>) {
         let length = lengths[put.hdr_data as usize];
         assert_eq!((put.length, put.requested), (length, length));
         assert_eq!(put.data, bytes[..length], "{length} bytes");
-        assert!(put.aligned, "{length} bytes, aligned to 16");
+        assert!(put.aligned, "{length} bytes are not aligned to 16 bytes");
     }
 }
 
@@ -105,8 +105,8 @@ fn messages_do_not_overlap<N: Ni>(w: &mut World<N>) {
 
 fn entry_unlinks_when_little_is_left<N: Ni>(w: &mut World<N>) {
     w.listen(1);
-    // Eight messages of one byte count for 512 of 640 bytes; after the seventh 192 are left, after
-    // the eighth 128.
+    // Each message of one byte counts for 64 bytes. Of 640 bytes, 192 are left after the seventh
+    // message, and 128 after the eighth.
     w.append(1, managed(640, 192));
     let md = w.source(0, &[1]);
     for i in 1..=8 {
@@ -115,7 +115,10 @@ fn entry_unlinks_when_little_is_left<N: Ni>(w: &mut World<N>) {
         if i == 7 {
             w.settle();
             let told = w.count(1, |event| matches!(event, Seen::Unlinked { .. }));
-            assert_eq!(told, 0, "192 bytes are left, which is enough");
+            assert_eq!(
+                told, 0,
+                "the entry has at least 192 bytes left, which is enough"
+            );
         }
     }
     w.until("the entry has unlinked itself and is free", |w| {
@@ -151,10 +154,14 @@ fn next_entry_goes_on<N: Ni>(w: &mut World<N>) {
             outcome @ Outcome::OutOfRange => panic!("{outcome:?}"),
         }
     }
-    assert_eq!(sent, 32, "four entries of eight messages");
+    assert_eq!(sent, 32, "four entries have room for eight messages each");
     let puts = w.wait_puts(1, 32);
     for put in &puts {
-        assert_eq!(put.tag, put.hdr_data / 8, "in list order");
+        assert_eq!(
+            put.tag,
+            put.hdr_data / 8,
+            "the entries must be used in list order"
+        );
         assert_eq!(put.data, bytes);
     }
 }
@@ -178,7 +185,7 @@ fn free_comes_after_the_data<N: Ni>(w: &mut World<N>) {
         };
         w.put(0, &put);
     }
-    w.until("all are freed", |w| {
+    w.until("all entries are free", |w| {
         w.count(1, |event| matches!(event, Seen::Free { .. })) == 6
     });
     w.settle();
@@ -216,7 +223,7 @@ fn space_can_be_given_again<N: Ni>(w: &mut World<N>) {
             hdr_data: length as u64,
             ..put_to(1, &md)
         };
-        // All entries may be full for a moment, until their owner appends them again.
+        // All entries may be full until their owner appends them again.
         w.until("a message finds room", |w| {
             let outcome = w.put_and_wait(&md, &put).outcome;
             let freed: Vec<u64> = (w.log().iter())
@@ -241,7 +248,10 @@ fn space_can_be_given_again<N: Ni>(w: &mut World<N>) {
         });
     }
     w.until("the last message", |w| delivered + w.puts(1).len() == 400);
-    assert!(again >= 50, "entries were appended again: {again} times");
+    assert!(
+        again >= 50,
+        "entries were appended again only {again} times"
+    );
 }
 
 fn use_once_managed_entry<N: Ni>(w: &mut World<N>) {
@@ -260,7 +270,7 @@ fn use_once_managed_entry<N: Ni>(w: &mut World<N>) {
     for outcome in [Outcome::Done, Outcome::Done, Outcome::NoMatch] {
         assert_eq!(w.put_and_wait(&md, &put_to(1, &md)).outcome, outcome);
     }
-    w.until("both are unlinked and free", |w| {
+    w.until("both entries are unlinked and free", |w| {
         (0..2).all(|tag| {
             w.count(1, |event| *event == Seen::Unlinked { tag }) == 1
                 && w.count(1, |event| *event == Seen::Free { tag }) == 1
@@ -379,7 +389,7 @@ fn unlinking_a_filled_entry<N: Ni>(w: &mut World<N>) {
         };
         posted += usize::from(w.try_put(0, &put));
     }
-    // The target has not polled yet, so the entry may be in use.
+    // The target has not polled yet, so the entry may still be in use.
     let answer = w.net(1).me_unlink(me).expect("me_unlink");
     w.thaw(1);
     if answer == Unlink::InUse {

@@ -1,4 +1,4 @@
-//! Many ranks and much traffic at the same time.
+//! Cases with many ranks and much traffic at the same time.
 
 use std::collections::HashMap;
 
@@ -94,7 +94,7 @@ fn both_directions_are_flooded<N: Ni>(w: &mut World<N>) {
         sides.push(w.source(rank, &[rank as u8; 24]));
     }
     let mut sent = [0_u64; 2];
-    w.until("everything is sent", |w| {
+    w.until("all messages are sent", |w| {
         for md in &sides {
             let count = &mut sent[md.rank as usize];
             let ended = w.count(md.rank, |event| matches!(event, Seen::Ack { .. })) as u64;
@@ -115,7 +115,7 @@ fn both_directions_are_flooded<N: Ni>(w: &mut World<N>) {
             .collect();
         numbers.sort_unstable();
         assert!(numbers.into_iter().eq(0..1000), "each once");
-        w.until("all are acknowledged", |w| {
+        w.until("all messages are acknowledged", |w| {
             w.count(rank, |event| matches!(event, Seen::Ack { .. })) == 1000
         });
     }
@@ -176,8 +176,8 @@ fn sizes_and_kinds_mixed<N: Ni>(w: &mut World<N>) {
         mds.push(w.space(rank, BYTES));
     }
     for round in 0..60 {
-        // One operation per rank is in flight at a time, on disjoint pieces of memory, so no order
-        // is assumed.
+        // Each rank has only one operation in flight, on a piece of memory of its own. The case
+        // therefore assumes no order.
         let piece = BYTES / 4;
         let mut gets = Vec::new();
         for (from, &md) in mds.iter().enumerate() {
@@ -254,7 +254,7 @@ fn ring_of_tokens<N: Ni>(w: &mut World<N>) {
             };
             w.put(from, &put);
         }
-        w.until("the token comes", |w| {
+        w.until("the token arrives", |w| {
             w.puts(to).iter().any(|put| put.hdr_data == u64::from(hop))
         });
     }

@@ -1,4 +1,4 @@
-//! Which entry takes a message.
+//! The rules for which entry takes a message.
 
 use conduit_core::ni::{MatchEntry, MeOptions, Ni, Outcome, Put};
 
@@ -11,7 +11,7 @@ theme! { "matching":
     match_bits_select_the_entry(2)
         "A message matches when its bits equal the entry's.";
     each_bit_counts(2)
-        "A message matches when (message ^ entry) & !ignore == 0: one differing bit of the 64 prevents it.";
+        "A message matches when (message ^ entry) & !ignore == 0, so one differing bit of the 64 prevents a match.";
     ignored_bits_do_not_count(2)
         "Bits set in ignore_bits aren't compared.";
     all_bits_reach_the_event(2)
@@ -57,7 +57,7 @@ fn first_entry_in_list_order_takes_the_message<N: Ni>(w: &mut World<N>) {
     assert_eq!(
         region.peek(64, 192),
         [0; 192],
-        "later entries are untouched"
+        "the put changed a later entry"
     );
 }
 
@@ -267,7 +267,7 @@ fn no_match_is_told<N: Ni>(w: &mut World<N>) {
     assert_eq!((put.outcome, put.length), (Outcome::NoMatch, 0), "put");
     let get = w.get_and_wait(&md, &get_from(1, &md));
     assert_eq!((get.outcome, get.length), (Outcome::NoMatch, 0), "get");
-    assert_eq!(md.bytes(), [8; 8], "the get's destination is untouched");
+    assert_eq!(md.bytes(), [8; 8], "the get changed its destination");
     for fetch in [true, false] {
         let atomic = conduit_core::ni::Atomic {
             fetch,
@@ -296,7 +296,11 @@ fn no_match_completes_locally<N: Ni>(w: &mut World<N>) {
         });
     }
     w.settle();
-    assert_eq!(w.log().len(), 10, "one event for each, none at the target");
+    assert_eq!(
+        w.log().len(),
+        10,
+        "each operation has one event, and none is at the target"
+    );
 }
 
 fn indices_have_lists_of_their_own<N: Ni>(w: &mut World<N>) {

@@ -1,5 +1,5 @@
-//! Memory that cases lend to networks, read and written only by copy, because peers may write it
-//! concurrently.
+//! Memory that cases lend to networks. Cases read and write it only by copy, because peers may
+//! write it concurrently.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 
@@ -7,14 +7,14 @@ use conduit_core::ni::{Region, Window};
 
 use super::world::Md;
 
-/// Private memory of a rank, at an odd address so that no case passes only thanks to alignment.
+/// Private memory of a rank. Its address is odd, so that no case passes only thanks to alignment.
 #[derive(Debug)]
 pub(super) struct Buffer {
     start: *mut u8,
     layout: Layout,
 }
 
-/// The buffer's distance from a multiple of 16, in bytes.
+/// The distance of a buffer's address from a multiple of 16, in bytes.
 const SKEW: usize = 3;
 
 impl Buffer {
@@ -26,7 +26,7 @@ impl Buffer {
 
     pub(super) fn zeroed(len: usize) -> Self {
         let layout = Layout::from_size_align(len + 16, 16).expect("a length that memory can have");
-        // SAFETY: the layout is not empty (16 bytes at least).
+        // SAFETY: the layout's size is at least 16 bytes, so it is not 0.
         let start = unsafe { alloc_zeroed(layout) };
         if start.is_null() {
             handle_alloc_error(layout);
@@ -41,29 +41,29 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: `start` was returned by the allocator for this layout, and only this buffer frees
-        // it.
+        // SAFETY: the allocator returned `start` for this layout, and only this buffer frees it.
         unsafe { dealloc(self.start, self.layout) }
     }
 }
 
 fn write(base: *mut u8, bytes: &[u8]) {
-    // SAFETY: every caller has checked that `base` has room for `bytes` in a live allocation,
-    // mapping or window.
+    // SAFETY: every caller has checked that `base` points into a live allocation, mapping or window
+    // with room for `bytes`.
     unsafe { base.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) }
 }
 
 fn read(base: *const u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    // SAFETY: every caller has checked that `base` has `len` bytes in a live allocation, mapping or
-    // window, and the world's one thread has seen the end of the operations that wrote them.
+    // SAFETY: every caller has checked that `base` points to `len` bytes in a live allocation,
+    // mapping or window. The world's only thread has seen the end of the operations that wrote
+    // them.
     unsafe { base.copy_to_nonoverlapping(bytes.as_mut_ptr(), len) };
     bytes
 }
 
-/// A piece of memory that a case reads and writes. Panics outside of it.
+/// A piece of memory that a case reads and writes. Its methods panic for ranges outside the memory.
 pub trait Peek {
-    /// Returns its address and length.
+    /// Returns the memory's address and length.
     fn extent(&self) -> (*mut u8, usize);
 
     /// Returns a copy of `len` bytes at `offset`.

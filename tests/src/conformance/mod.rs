@@ -1,11 +1,11 @@
-//! The conformance suite: the Ni contract as cases, run for every network.
+//! The conformance suite, which states the Ni contract as cases and runs them for every network.
 //!
-//! A case is a scenario in a [`World`]: all ranks in one thread, polled in turn. It assumes only
-//! the contract's guarantees: operations and their events have no order, submissions take effect at
-//! once or later, and any call may answer "again" or "in use" if the contract permits it.
-//! [`crate::chaos`] enforces that the suite assumes no more.
+//! A case is a scenario in a [`World`], in which one thread polls all ranks in turn. A case assumes
+//! only what the contract guarantees. In particular, operations and their events have no order,
+//! submissions take effect at once or later, and any call may answer "again" or "in use" if the
+//! contract permits it. [`crate::chaos`] ensures that the suite assumes no more.
 //!
-//! To add a network, make a [`Setup`] and pass it to [`trials::add_with_chaos`].
+//! To add a network, create a [`Setup`] and pass it to [`trials::add_with_chaos`].
 
 pub(crate) mod arithmetic;
 pub mod entry;
@@ -43,7 +43,8 @@ pub use world::{End, Md, World};
 
 use conduit_core::ni::Ni;
 
-/// Defines the cases of one theme: name, ranks, and the sentence of the contract.
+/// Defines the cases of a theme. Each case has a name, a number of ranks, and the sentence of the
+/// contract that it tests.
 macro_rules! theme {
     ($theme:literal: $( $name:ident ($ranks:literal) $states:literal; )+) => {
         pub(super) fn cases<N: conduit_core::ni::Ni>() -> Vec<super::Case<N>> {
@@ -58,7 +59,7 @@ macro_rules! theme {
 }
 use theme;
 
-/// The return type of a case's function: `()` if the case always applies.
+/// What a case's function may return: a verdict, or `()` if the case always applies.
 trait Verdicts {
     fn into_applies(self) -> Applies;
 }
@@ -75,7 +76,7 @@ impl Verdicts for Applies {
     }
 }
 
-/// Returns all cases, by theme.
+/// Returns the cases of all themes.
 pub fn cases<N: Ni>() -> Vec<Case<N>> {
     [
         matching::cases(),

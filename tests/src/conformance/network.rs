@@ -1,4 +1,4 @@
-//! Networks under test, cases, and the runner.
+//! Networks under test, the cases that run on them, and the runner.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,21 +12,24 @@ use crate::any::AnyNi;
 use crate::chaos::{Chaos, Disorder};
 use crate::sample::draws;
 
-/// How long a world polls before it reports that an expected event is missing.
+/// How long a world polls before it reports that an expected event is missing or that none came.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Rounds after which a case's wait fails; every rank is polled once per round.
+    /// The number of rounds after which a case's wait fails. In each round, every rank is polled
+    /// once.
     pub rounds: u32,
-    /// Rounds after which nothing more is expected; used to check that something does not happen.
+    /// The number of rounds after which no further event is expected. Cases use it to check that
+    /// something does not happen.
     pub settle: u32,
-    /// How long a round without events sleeps in [`Ni::wait`], for networks whose progress takes
-    /// time.
+    /// How long a round without events sleeps in [`Ni::wait`]. Networks whose progress takes time
+    /// need such a sleep.
     pub pause: Option<Duration>,
 }
 
 impl Patience {
-    /// For a world of one seat, whose peers are other processes: a round without events lets them
-    /// run. The process that starts the job limits its time.
+    /// Returns the patience for a world of one seat whose peers are other processes. A round
+    /// without events lets those processes run. No wait fails, because the process that starts the
+    /// job limits its time.
     pub fn of_processes() -> Self {
         Self {
             rounds: u32::MAX,
@@ -46,19 +49,19 @@ impl Default for Patience {
     }
 }
 
-/// A case that doesn't apply to a network.
+/// A case that a network is excused from.
 #[derive(Debug, Clone, Copy)]
 pub struct Exclusion {
     /// The case's name.
     pub case: &'static str,
-    /// The limit of the network that makes it impossible.
+    /// The network's limit that makes the case impossible.
     pub reason: &'static str,
 }
 
-/// A variant runs one in this many cases, drawn at random.
+/// Of a sampled variant, one in this many cases runs. The cases are drawn at random.
 const PARTS: u64 = 4;
 
-/// A network under test: its name and how to start a job on it.
+/// A network under test: its name, the function that starts a job on it, and how it is tested.
 #[derive(Clone)]
 pub struct Setup {
     name: String,
@@ -71,8 +74,8 @@ pub struct Setup {
 type Start = dyn Fn(u32) -> Result<Vec<AnyNi>, String> + Send + Sync;
 
 impl Setup {
-    /// Describes a network on which `start` starts a job of a number of ranks, with the default
-    /// patience.
+    /// Describes a network. `start` starts a job of the given number of ranks on it. The patience
+    /// is the default one.
     pub fn new<N: Ni + 'static, E: ToString>(
         name: String,
         start: impl Fn(u32) -> Result<Vec<N>, E> + Send + Sync + 'static,
@@ -90,7 +93,7 @@ impl Setup {
         }
     }
 
-    /// Sets the patience for a network over sockets, where acknowledgements and retransmissions
+    /// Sets the patience for a network over sockets, whose acknowledgements and retransmissions
     /// take time.
     #[must_use]
     pub fn patient(self) -> Self {
@@ -102,13 +105,13 @@ impl Setup {
         Self { patience, ..self }
     }
 
-    /// Sets the cases that don't apply.
+    /// Sets the cases that the network is excused from.
     #[must_use]
     pub fn excused(self, exclusions: &'static [Exclusion]) -> Self {
         Self { exclusions, ..self }
     }
 
-    /// Marks it as a variant, for which a [sample](crate::sample) of the cases is enough.
+    /// Marks the network as a variant, for which a [sample](crate::sample) of the cases is enough.
     #[must_use]
     pub fn sampled(self) -> Self {
         Self {
@@ -117,7 +120,7 @@ impl Setup {
         }
     }
 
-    /// Returns whether a case runs on it.
+    /// Returns whether a case runs on the network.
     pub(super) fn draws(&self, case: &str) -> bool {
         !self.sampled || draws((&self.name, case), PARTS)
     }
@@ -140,7 +143,8 @@ impl Setup {
         }
     }
 
-    /// Returns its name in reports, with the settings that differ from others.
+    /// Returns the network's name in reports, which includes the settings in which it differs from
+    /// other setups.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -148,23 +152,23 @@ impl Setup {
 
 /// One statement of the contract and the scenario that tests it.
 pub struct Case<N: Ni> {
-    /// `theme/behaviour`; the theme is the file.
+    /// The case's name, `theme/behaviour`. The theme is the name of the file.
     pub name: &'static str,
-    /// The sentence of the contract that it tests.
+    /// The sentence of the contract that the case tests.
     pub states: &'static str,
-    /// The number of ranks that it needs.
+    /// The number of ranks that the case needs.
     pub ranks: u32,
-    /// The scenario. Panics if the network violates the contract; returns [`Applies::No`] if the
-    /// network can't run it.
+    /// Runs the scenario. Panics if the network violates the contract. Returns [`Applies::No`] if
+    /// the network can't run the case.
     pub run: fn(&mut World<N>) -> Applies,
 }
 
 /// Whether a case applies to a network.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Applies {
-    /// It does.
+    /// The case applies.
     Yes,
-    /// It exceeds the network's limits or capabilities.
+    /// The case needs more than the network's limits or capabilities allow, for the given reason.
     No(String),
 }
 
@@ -173,9 +177,9 @@ pub enum Applies {
 pub enum Verdict {
     /// The network kept the contract.
     Passed,
-    /// The network doesn't offer the tested capability.
+    /// The network can't run the case, for the given reason.
     NotApplicable(String),
-    /// The case is excluded for this network.
+    /// The network is excused from the case, for the given reason.
     Excluded(&'static str),
     /// The network violated the contract or did not start.
     Failed(String),
@@ -191,7 +195,7 @@ pub fn run_case(network: &Setup, case: &Case<AnyNi>) -> Verdict {
         Err(reason) => return Verdict::Failed(format!("the network did not start: {reason}")),
     };
     let mut world = World::new(ranks, network.patience);
-    // The world is dropped right after a panic without being used again.
+    // Unwinding is safe, because the world is dropped after a panic without being used again.
     match catch_unwind(AssertUnwindSafe(|| (case.run)(&mut world))) {
         Ok(Applies::Yes) => Verdict::Passed,
         Ok(Applies::No(reason)) => Verdict::NotApplicable(reason),
@@ -215,7 +219,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// Returns the exclusions that name no case.
+/// Returns the names of exclusions that name no existing case.
 pub fn unknown_exclusions(network: &Setup) -> Vec<&'static str> {
     let cases = cases::<AnyNi>();
     network

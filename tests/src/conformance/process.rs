@@ -1,5 +1,5 @@
-//! Entries over all memory of their process. All ranks of a world are one process, so any address
-//! of it is valid for each rank.
+//! Entries over all memory of their process. All ranks of a world are in one process, so an address
+//! of that process is valid for each of them.
 
 use std::ptr;
 
@@ -14,13 +14,13 @@ use super::{End, Md, Peek, Seen, SeenPut, World, theme};
 
 theme! { "process":
     bytes_go_to_and_come_from_addresses(2)
-        "In an entry over a process's memory the offset is an address: puts and gets move bytes there, and no other byte changes.";
+        "In an entry over a process's memory the offset is an address, puts and gets move bytes there, and no other byte changes.";
     target_is_told_of_addresses(2)
         "The target's events give the address as the offset.";
     from_oneself_by_address(1)
         "A rank may put to its own addresses and get from them.";
     what_is_no_memory_is_out_of_range(2)
-        "An unmapped address is out of range: the target gets no event, and the entry takes later messages.";
+        "An unmapped address is out of range, the target gets no event, and the entry takes later messages.";
     what_ends_before_the_range_is_out_of_range(2)
         "A range is out of range if only its first part is mapped.";
     what_may_not_be_written_is_read(2)
@@ -28,7 +28,7 @@ theme! { "process":
     a_range_has_its_bounds(2)
         "In an entry over a range of a process's memory the offset counts from the range's start, and anything beyond its end is out of range.";
     atomics_act_on_addresses(2)
-        "Atomics of all types act on numbers at addresses; a misaligned, unmapped or read-only address is out of range.";
+        "Atomics of all types act on numbers at addresses, and a misaligned, unmapped or read-only address is out of range.";
 }
 
 /// Returns an entry over all memory of the process, for puts and gets of bits 0, with all events.
@@ -59,7 +59,8 @@ const PAGE: usize = 4096;
 impl Pages {
     fn new(pages: usize) -> Self {
         let len = pages * PAGE;
-        // SAFETY: a new mapping at an address that the system chooses.
+        // SAFETY: the call creates a new mapping at an address that the system chooses, so it
+        // affects no existing memory.
         let base = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -82,7 +83,8 @@ impl Pages {
     }
 
     fn protect(&self, from: usize, len: usize, protection: MprotectFlags) {
-        // SAFETY: a part of our own mapping, which is accessed only by copy.
+        // SAFETY: the range is a part of this value's own mapping, which is accessed only by copy
+        // and not during the call.
         unsafe { mprotect(self.base.wrapping_add(from).cast(), len, protection) }
             .expect("our own pages");
     }
@@ -96,7 +98,7 @@ impl Peek for Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; the case that used it has ended.
+        // SAFETY: only this value uses the mapping, and the case that used the value has ended.
         let unmapped = unsafe { munmap(self.base.cast(), self.len) };
         debug_assert!(unmapped.is_ok());
     }
@@ -120,7 +122,10 @@ fn bytes_go_to_and_come_from_addresses<N: Ni>(w: &mut World<N>) {
         let end = w.put_and_wait(&source, &put);
         assert_eq!((end.outcome, end.length), (Outcome::Done, length));
         expected[at..at + length].copy_from_slice(&bytes[..length]);
-        assert!(target.bytes() == expected, "{length} bytes at {at}");
+        assert!(
+            target.bytes() == expected,
+            "a put of {length} bytes to offset {at}"
+        );
         let get = Get {
             length,
             remote_offset: address(&target) + at as u64,
@@ -130,7 +135,7 @@ fn bytes_go_to_and_come_from_addresses<N: Ni>(w: &mut World<N>) {
         assert_eq!((end.outcome, end.length), (Outcome::Done, length));
         assert!(
             back.peek(0, length) == bytes[..length],
-            "{length} bytes from {at}"
+            "a get of {length} bytes from offset {at}"
         );
     }
 }
@@ -206,8 +211,8 @@ fn out_of_range() -> End {
     }
 }
 
-/// Puts from this descriptor of rank 0 to an address of rank 1 and gets from it; both have to be
-/// out of range.
+/// Puts from this descriptor of rank 0 to an address of rank 1, and gets from that address into the
+/// descriptor. Both operations must be out of range.
 #[track_caller]
 fn put_and_get_are_out_of_range<N: Ni>(w: &mut World<N>, md: &Md, remote_offset: u64) {
     let put = Put {
@@ -255,7 +260,7 @@ fn what_ends_before_the_range_is_out_of_range<N: Ni>(w: &mut World<N>) {
         put_and_get_are_out_of_range(w, &md, remote_offset);
         assert!(
             pages.peek(0, first) == before[..first],
-            "no byte before the range"
+            "a byte before the range changed"
         );
     }
     assert_eq!(w.events(1).count(), 0, "no event at the target");
@@ -303,7 +308,10 @@ fn a_range_has_its_bounds<N: Ni>(w: &mut World<N>) {
     for remote_offset in [51, 150, 151, u64::MAX - 99, u64::MAX] {
         put_and_get_are_out_of_range(w, &md, remote_offset);
     }
-    assert!(space.bytes() == expected, "no byte outside the range");
+    assert!(
+        space.bytes() == expected,
+        "a byte outside the range changed"
+    );
     for remote_offset in [0, 50] {
         let put = Put {
             remote_offset,
@@ -327,7 +335,7 @@ fn atomics_act_on_addresses<N: Ni>(w: &mut World<N>) {
         ..atomic_on(1, eq)
     };
     for (number, ty) in (1..).zip(AtomicType::ALL) {
-        // Up to the end of the page.
+        // The number takes the last bytes of the page.
         let offset = PAGE - ty.size();
         pages.poke(offset, &7u64.to_ne_bytes()[..ty.size()]);
         let set = Atomic {

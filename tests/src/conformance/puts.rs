@@ -1,11 +1,11 @@
-//! Puts into regions, and the events at their initiator.
+//! Puts into regions, and the events at the puts' initiator.
 
 use conduit_core::ni::{Ack, Capabilities, MatchEntry, MeOptions, Ni, NiError, Outcome, Put};
 
 use super::entry::{over, pattern, piece, put_to};
 use super::{Applies, Peek, Seen, World, theme};
 
-/// Lengths around every size at which a network may change its method.
+/// Lengths around every size at which a network may change how it sends a put.
 pub(super) const LENGTHS: [usize; 16] = [
     1,
     3,
@@ -41,7 +41,7 @@ theme! { "puts":
     acknowledged_bytes_can_be_seen(2)
         "With REMOTE_COMPLETION an acknowledged put's bytes are visible at the target.";
     source_may_be_reused_after_send(2)
-        "After Send the source may be overwritten; the target gets the earlier bytes.";
+        "After Send the source may be overwritten, and the target gets the earlier bytes.";
     to_oneself(1)
         "A rank may put to itself.";
     maximum_length(2)
@@ -70,10 +70,13 @@ fn bytes_are_placed<N: Ni>(w: &mut World<N>) {
         assert_eq!((end.outcome, end.length), (Outcome::Done, length));
         let seen = w.wait_puts(1, 1).remove(0);
         assert_eq!((seen.offset, seen.length), (to as u64, length));
-        assert!(seen.data.is_empty(), "not a managed entry");
+        assert!(seen.data.is_empty(), "only managed entries pass data");
         w.clear_log();
         expected[to..to + length].copy_from_slice(&bytes[from..from + length]);
-        assert!(region.bytes() == expected, "{length} bytes at {to}");
+        assert!(
+            region.bytes() == expected,
+            "a put of {length} bytes to offset {to}"
+        );
     }
 }
 
@@ -139,8 +142,9 @@ fn offset_outside_moves_nothing<N: Ni>(w: &mut World<N>) {
         u64::MAX - 15,
         u64::MAX,
     ] {
-        // The contract permits two readings without TRUNCATE: the message doesn't fit, so the entry
-        // doesn't match; or it matches, and the offset is outside. Nothing moves in either case.
+        // Without TRUNCATE, the contract permits two readings. Either the entry doesn't match
+        // because the message doesn't fit, or it matches and the offset is outside. No bytes move
+        // in either case.
         let either: &[Outcome] = &[Outcome::NoMatch, Outcome::OutOfRange];
         for (match_bits, outcomes) in [(0, either), (1, &[Outcome::OutOfRange])] {
             let put = Put {
@@ -157,7 +161,7 @@ fn offset_outside_moves_nothing<N: Ni>(w: &mut World<N>) {
     }
     w.settle();
     assert_eq!(region.bytes(), vec![0; region.len]);
-    assert!(w.puts(1).is_empty(), "nothing was placed");
+    assert!(w.puts(1).is_empty(), "a put was placed");
 }
 
 fn zero_length_put<N: Ni>(w: &mut World<N>) {
@@ -196,7 +200,7 @@ fn every_operation_ends_once<N: Ni>(w: &mut World<N>) {
                 Ack::Remote
             },
             remote_offset: token * 64,
-            // Every bit of a token belongs to the caller.
+            // The token uses its highest bits too, because every bit of it belongs to the caller.
             token: token << 57 | token,
             ..put_to(1, &md)
         };
@@ -236,8 +240,8 @@ fn acknowledged_bytes_can_be_seen<N: Ni>(w: &mut World<N>) -> Applies {
         let bytes = pattern(100 + i as u64, length);
         let md = w.source(0, &bytes);
         w.put(0, &put_to(1, &md));
-        // The initiator checks after each single turn, so that only the acknowledgement shows that
-        // the bytes have arrived.
+        // The check follows each single turn of the initiator, so that only the acknowledgement can
+        // show that the bytes have arrived.
         w.until("the acknowledgement", |w| {
             w.turn_of(0);
             let acked = w.count(0, |event| matches!(event, Seen::Ack { .. })) == 1;
@@ -316,10 +320,11 @@ fn maximum_length<N: Ni>(w: &mut World<N>) -> Applies {
 }
 
 fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
-    // The memory is only reserved, never touched.
+    // The memory is only reserved, and is never accessed.
     const TRIED: usize = 1 << 32;
     let reach = w.net(0).reach(1);
-    // The initiator doesn't know which kind of entry will match.
+    // The limit is the larger one, because the initiator doesn't know which kind of entry will
+    // match.
     let largest = reach.max_message.max(reach.max_managed);
     if largest > TRIED {
         return Applies::No(format!(
@@ -328,7 +333,7 @@ fn beyond_the_maximum_is_refused<N: Ni>(w: &mut World<N>) -> Applies {
     }
     w.listen(1);
     let md = w.space(0, largest + 1);
-    // SAFETY: the source is never written.
+    // SAFETY: the source is reserved memory of the world, and nothing writes it.
     let answer = w.submit(0, |net| unsafe { net.put(&put_to(1, &md)) });
     assert!(
         matches!(answer, Err(NiError::OverLimit { limit, .. }) if limit == largest as u64),

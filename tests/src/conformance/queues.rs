@@ -1,4 +1,4 @@
-//! Event queues: their limits, and back-pressure when a rank doesn't poll them.
+//! Event queues: their limits, and the back-pressure when a rank doesn't poll them.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Applies, Peek, Seen, World, theme};
 
 theme! { "queues":
     full_queue_holds_senders_back(2)
-        "A target that doesn't poll holds its senders back with Again; no message is lost, and all arrive once it polls.";
+        "A target that doesn't poll holds its senders back with Again, no message is lost, and all arrive once it polls.";
     full_queue_of_large_messages(2)
         "A full queue also holds back messages that take more than one slot.";
     full_queue_of_headers(2)
@@ -23,7 +23,7 @@ theme! { "queues":
     poll_keeps_its_limit(2)
         "A poll delivers at most its limit, returns the number of events, and delivers none with a limit of 0.";
     indices_share_a_queue(2)
-        "Several indices may deliver to one queue; the event names the index.";
+        "Several indices may deliver to one queue, and each event names its index.";
     index_without_a_queue(2)
         "Operations on an index without a queue complete without events, in progress().";
     index_that_opens_late(2)
@@ -31,11 +31,12 @@ theme! { "queues":
     target_and_initiator_share_a_queue(2)
         "One queue may take a rank's completions and its peers' messages.";
     waiting_ends(2)
-        "wait() returns after its limit at the latest, and earlier if there is something to do; notify() has no other effect.";
+        "wait() returns after its limit at the latest, and earlier if there is something to do, and notify() only ends a wait.";
 }
 
-/// Sends numbered puts to rank 1 while it is frozen, up to `most`, until the network holds back or
-/// `room` is used; then thaws it and sends the rest. Returns the numbers in order of delivery.
+/// Freezes rank 1 and sends it up to `most` numbered puts, until the network holds them back or the
+/// initiator's queue has no room for more completions. Then thaws rank 1 and sends the rest.
+/// Returns the numbers in the order of delivery.
 fn flood<N: Ni>(w: &mut World<N>, length: usize, most: u64) -> Vec<u64> {
     let md = w.source(0, &pattern(9, length));
     w.freeze(1);
@@ -47,21 +48,22 @@ fn flood<N: Ni>(w: &mut World<N>, length: usize, most: u64) -> Vec<u64> {
             ack: Ack::Local,
             ..put_to(1, &md)
         };
-        // The initiator's own queue has room for its completions, because it polls meanwhile.
+        // The initiator's own queue has room for the completion, because the initiator polls
+        // meanwhile.
         if w.try_put(0, &put) {
             sent += 1;
         } else {
             again += 1;
         }
         w.turn_of(0);
-        // No more in flight than the initiator's queue holds.
+        // No more puts may be in flight than the initiator's queue has room for.
         if sent - w.count(0, |event| matches!(event, Seen::Send { .. })) as u64 >= 128 {
             break;
         }
     }
     w.thaw(1);
     for token in sent..most {
-        w.until("room for one more", |w| {
+        w.until("the queue has room for one more completion", |w| {
             token + 1 - (w.count(0, |event| matches!(event, Seen::Send { .. })) as u64) < 128
         });
         let put = Put {
@@ -88,7 +90,7 @@ fn all_once(mut numbers: Vec<u64>, most: u64) {
     numbers.sort_unstable();
     assert!(
         numbers.iter().copied().eq(0..most),
-        "each message once: {numbers:?}"
+        "each message must arrive once: {numbers:?}"
     );
 }
 
@@ -194,15 +196,19 @@ fn poll_keeps_its_limit<N: Ni>(w: &mut World<N>) {
         w.put(0, &put);
     }
     let mut delivered = 0;
-    // Polled directly, because the world's own polls would take the events that are counted here.
-    w.until("all are delivered", |w| {
+    // The queue is polled directly, because the world's own polls would take the events that are
+    // counted here.
+    w.until("all messages are delivered", |w| {
         let net = w.net(1);
         net.progress();
         assert_eq!(net.poll(eq, 0, |_| panic!("a limit of 0")), 0);
         for limit in [1, 2, 3, u32::MAX] {
             let mut calls = 0;
             let said = net.poll(eq, limit, |_| calls += 1);
-            assert_eq!(said, calls, "poll returns the number of delivered events");
+            assert_eq!(
+                said, calls,
+                "poll must return the number of delivered events"
+            );
             assert!(said <= limit);
             delivered += said;
         }
@@ -210,7 +216,7 @@ fn poll_keeps_its_limit<N: Ni>(w: &mut World<N>) {
     });
     w.thaw(1);
     w.settle();
-    assert_eq!(w.events(1).count(), 0, "no message is delivered twice");
+    assert_eq!(w.events(1).count(), 0, "a message was delivered twice");
 }
 
 fn indices_share_a_queue<N: Ni>(w: &mut World<N>) {
@@ -271,7 +277,7 @@ fn index_without_a_queue<N: Ni>(w: &mut World<N>) {
     let eq = w.completions(0);
     let first = u64::from_ne_bytes(bytes[..8].try_into().expect("8 bytes"));
     assert_eq!(w.atomic_and_wait(0, &atomic_on(1, eq)).value, first);
-    // Many more than any queue has room for.
+    // Sends many more messages than any queue has room for.
     for token in 0..1000 {
         let put = Put {
             match_bits: token % 2,
@@ -300,9 +306,9 @@ fn index_that_opens_late<N: Ni>(w: &mut World<N>) {
         w.turn();
     }
     w.settle();
-    assert_eq!(w.events(1).count(), 0, "the index is not open");
+    assert_eq!(w.events(1).count(), 0, "a closed index delivered an event");
     let ended = w.count(0, |event| matches!(event, Seen::Ack { .. }));
-    assert_eq!(ended, 0, "no put to a closed index ends");
+    assert_eq!(ended, 0, "a put to a closed index ended");
     w.open(1, PT, Some(eq));
     w.append(1, managed(4096, 64));
     for token in posted..8 {
@@ -312,8 +318,8 @@ fn index_that_opens_late<N: Ni>(w: &mut World<N>) {
         };
         w.put(0, &put);
     }
-    // A put that was submitted early may have found the index open before its entry was linked:
-    // NoMatch is also a valid end.
+    // A put that was submitted early may have arrived when the index was open but its entry was not
+    // linked yet. NoMatch is therefore also a valid end.
     let mut done = 0;
     for token in 0..8 {
         done += usize::from(w.end_of(0, token).outcome == Outcome::Done);
@@ -367,10 +373,10 @@ fn waiting_ends<N: Ni>(w: &mut World<N>) {
         ..put_to(1, &md)
     };
     w.put(0, &put);
-    // With a message in flight the wait may end early, but it doesn't lose the message.
+    // With a message in flight, the wait may end early, but it must not lose the message.
     w.net(1).wait(Duration::from_millis(1));
     assert_eq!(w.wait_puts(1, 1)[0].data, b"wake");
     for rank in 0..2 {
-        assert_eq!(w.net(rank).failed_peer(), None, "all peers are alive");
+        assert_eq!(w.net(rank).failed_peer(), None, "all peers must be alive");
     }
 }

@@ -1,4 +1,4 @@
-//! Regions, and windows onto peers' regions.
+//! Regions, and windows onto the regions of peers.
 
 use conduit_core::ni::{Capabilities, MatchEntry, MeMemory, Ni, NiError, RegionId};
 
@@ -7,7 +7,7 @@ use super::{Applies, Peek, World, theme};
 
 theme! { "regions":
     regions_are_zeroed_whole_pages(2)
-        "A region is zeroed and page-aligned, its length rounded up to whole pages; regions are numbered from 0.";
+        "A region is zeroed and page-aligned, its length is rounded up to whole pages, and regions are numbered from 0.";
     regions_do_not_overlap(1)
         "Regions don't overlap.";
     more_regions_than_the_limit_are_refused(1)
@@ -38,7 +38,11 @@ fn regions_are_zeroed_whole_pages<N: Ni>(w: &mut World<N>) {
     for rank in 0..2 {
         for (id, len) in [(0, 1), (1, PAGE), (2, PAGE + 1), (3, 100_000)] {
             let region = w.region(rank, len);
-            assert_eq!(region.id, RegionId(id), "numbered in order of creation");
+            assert_eq!(
+                region.id,
+                RegionId(id),
+                "regions must be numbered in order of creation"
+            );
             assert!(region.base.addr().is_multiple_of(PAGE));
             assert!(region.len >= len && region.len.is_multiple_of(PAGE));
             assert!(region.bytes().iter().all(|b| *b == 0), "zeroed");
@@ -206,7 +210,7 @@ fn peers_stores_are_seen_after_a_message<N: Ni>(w: &mut World<N>) -> Applies {
         for (from, md) in mds.iter().enumerate() {
             let to = 1 - from;
             let window = w.net(from as u32).window(to as u32, regions[to].id);
-            let window = window.expect("a region that existed before the message");
+            let window = window.expect("the window of a region that existed before the message");
             window.poke(usize::from(round) * 8, &[round; 8]);
             w.put_and_wait(md, &put_to(to as u32, md));
             w.wait_puts(to as u32, usize::from(round));
@@ -231,7 +235,7 @@ fn window_and_operations_see_the_same<N: Ni>(w: &mut World<N>) -> Applies {
     w.wait_puts(1, 1);
     assert!(
         window.peek(0, 30_000) == bytes,
-        "a put is seen in the window"
+        "the window must show the put"
     );
     window.poke(7, b"stored through the window");
     let back = w.space(0, 32);

@@ -1,29 +1,29 @@
-//! Events as received: owned, so that a case can examine them after their delivery.
+//! Copies of received events, which a case owns and can examine after their delivery.
 
 use conduit_core::ni::{EqId, Event, Outcome, PtIndex, PutEvent, Rank};
 
-/// A put that an entry took; the fields are those of [`PutEvent`].
+/// A put that an entry took. The fields are those of [`PutEvent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenPut {
     /// The index of the entry.
     pub index: PtIndex,
     /// The entry's tag.
     pub tag: u64,
-    /// The sender.
+    /// The rank that sent the put.
     pub source: Rank,
-    /// As sent.
+    /// The match bits as sent.
     pub match_bits: u64,
-    /// As sent.
+    /// The header data as sent.
     pub hdr_data: u64,
-    /// The offset at which it was placed within the entry's memory.
+    /// The offset within the entry's memory at which the bytes were placed.
     pub offset: u64,
-    /// Bytes placed.
+    /// The number of bytes placed.
     pub length: usize,
-    /// Bytes sent.
+    /// The number of bytes sent.
     pub requested: usize,
     /// A copy of the bytes that were passed to the sink.
     pub data: Vec<u8>,
-    /// Whether those bytes were aligned to 16 (true if there were none).
+    /// Whether those bytes were aligned to 16 bytes. True if there were none.
     pub aligned: bool,
 }
 
@@ -44,7 +44,7 @@ impl From<PutEvent<'_>> for SeenPut {
     }
 }
 
-/// An owned [`Event`].
+/// An [`Event`] that owns its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -70,7 +70,7 @@ pub enum Seen {
     },
     /// An entry has unlinked itself.
     Unlinked { tag: u64 },
-    /// An unlinked managed entry has been drained.
+    /// The last message of an unlinked managed entry has been delivered.
     Free { tag: u64 },
     /// A put's source may be reused.
     Send { token: u64 },
@@ -80,7 +80,7 @@ pub enum Seen {
         outcome: Outcome,
         length: usize,
     },
-    /// A get's or a fetching atomic's data has arrived.
+    /// The data of a get or of a fetching atomic has arrived.
     Reply {
         token: u64,
         outcome: Outcome,
@@ -145,8 +145,8 @@ impl From<Event<'_>> for Seen {
 }
 
 impl Seen {
-    /// Returns the token of the operation that an initiator's event ends; `None` for a target's
-    /// event.
+    /// Returns the token of the operation that an event ends at its initiator, or `None` for an
+    /// event at a target.
     pub fn token(&self) -> Option<u64> {
         match *self {
             Self::Send { token } | Self::Ack { token, .. } | Self::Reply { token, .. } => {
@@ -157,7 +157,7 @@ impl Seen {
     }
 }
 
-/// One event with the place of its delivery.
+/// An event and the place of its delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The rank that received it.

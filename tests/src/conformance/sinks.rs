@@ -1,4 +1,4 @@
-//! Calls that are allowed within a poll's sink, because handlers run there.
+//! Calls that are allowed within the sink of a poll, because message handlers run there.
 
 use std::cell::{Cell, RefCell};
 
@@ -9,11 +9,11 @@ use super::{Applies, Md, Peek, Seen, World, theme};
 
 theme! { "sinks":
     poll_within_a_sink_gives_nothing(2)
-        "A poll of a queue within a sink of the same queue delivers nothing, and loses nothing.";
+        "A poll of a queue within a sink of the same queue delivers nothing and loses nothing.";
     poll_of_another_queue_within_a_sink(2)
         "A sink may poll another queue.";
     submission_within_a_sink(2)
-        "A sink may submit puts, gets and injects; after Again the caller has to repeat them.";
+        "A sink may submit puts, gets and injects, and after Again the caller has to repeat them.";
     append_within_a_sink(2)
         "A sink may append an entry again as soon as it gets Free.";
     data_outlives_a_sinks_own_submissions(2)
@@ -36,7 +36,7 @@ fn poll_within_a_sink_gives_nothing<N: Ni>(w: &mut World<N>) {
         w.put(0, &put);
     }
     let seen = RefCell::new(Vec::new());
-    w.until("all are delivered", |w| {
+    w.until("all messages are delivered", |w| {
         let net = w.net(1);
         net.progress();
         net.poll(eq, 7, |event| {
@@ -66,7 +66,7 @@ fn poll_of_another_queue_within_a_sink<N: Ni>(w: &mut World<N>) {
     w.put(1, &put_to(0, &own));
     w.put(0, &put_to(1, &md));
     let (outer, inner) = (Cell::new(0), Cell::new(0));
-    w.until("both are delivered", |w| {
+    w.until("both messages are delivered", |w| {
         let net = w.net(1);
         net.progress();
         net.poll(eq, 1, |_| {
@@ -78,7 +78,8 @@ fn poll_of_another_queue_within_a_sink<N: Ni>(w: &mut World<N>) {
     });
 }
 
-/// Submits the reply to message `n`: a put for kind 0, a get for 1, an inject for 2.
+/// Submits the reply to message `n`. The reply is a put for kind 0, a get for kind 1, and an inject
+/// for kind 2.
 fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -> Submit {
     let answer = match kind {
         0 => {
@@ -88,7 +89,8 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
                 hdr_data: n,
                 ..put_to(0, reply)
             };
-            // SAFETY: the source is not written.
+            // SAFETY: the source belongs to the world, and nothing writes it before the put has
+            // ended.
             unsafe { net.put(&put) }
         }
         1 => {
@@ -99,7 +101,8 @@ fn submit_reply<N: Ni>(net: &N, kind: usize, n: u64, reply: &Md, fetched: &Md) -
                 token: 100 + n,
                 ..get_from(0, fetched)
             };
-            // SAFETY: the destination is read only after its operation has ended.
+            // SAFETY: the destination belongs to the world, and nothing reads it before the get has
+            // ended.
             unsafe { net.get(&get) }
         }
         _ if net.reach(0).inject_size == 0 => Ok(Submit::Posted),
@@ -135,10 +138,10 @@ fn submission_within_a_sink<N: Ni>(w: &mut World<N>) {
         };
         w.put(0, &put);
     }
-    // Submissions refused within the sink are recorded and repeated outside of it.
+    // The sink records submissions that are refused within it. They are repeated outside of it.
     let refused = RefCell::new(Vec::new());
     let heard = Cell::new(0);
-    w.until("all are heard", |w| {
+    w.until("all messages are delivered", |w| {
         let net = w.net(1);
         net.progress();
         net.poll(eq, 8, |event| {
@@ -155,7 +158,7 @@ fn submission_within_a_sink<N: Ni>(w: &mut World<N>) {
     });
     w.thaw(1);
     for (kind, n) in refused.into_inner() {
-        w.until("the reply is taken", |w| {
+        w.until("the network accepts the reply", |w| {
             submit_reply(w.net(1), kind, n, &reply, &fetched) == Submit::Posted
         });
     }
@@ -203,7 +206,7 @@ fn append_within_a_sink<N: Ni>(w: &mut World<N>) -> Applies {
             token,
             ..put_to(1, &md)
         };
-        w.until("it is taken", |w| {
+        w.until("the network accepts the message", |w| {
             turn(w);
             w.try_put(0, &put)
         });
@@ -216,7 +219,7 @@ fn append_within_a_sink<N: Ni>(w: &mut World<N>) -> Applies {
             sent.set(token + 1);
         }
     }
-    w.until("all are heard", |w| {
+    w.until("all messages are delivered", |w| {
         turn(w);
         heard.get() == 200
     });
@@ -239,7 +242,7 @@ fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
         w.put(0, &put);
     }
     let (heard, own_sent) = (Cell::new(0), Cell::new(0));
-    w.until("all are delivered", |w| {
+    w.until("all messages are delivered", |w| {
         let net = w.net(1);
         net.progress();
         net.poll(eq, 3, |event| {
@@ -248,14 +251,15 @@ fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
                     return;
                 }
                 heard.set(heard.get() + 1);
-                // More messages to the same entry from within the sink must not reuse this
+                // Further messages to the same entry that the sink sends must not reuse this
                 // message's memory.
                 for _ in 0..4 {
                     let again = Put {
                         token: own_sent.get(),
                         ..put_to(1, &own)
                     };
-                    // SAFETY: the source is not written.
+                    // SAFETY: the source belongs to the world, and nothing writes it before the put
+                    // has ended.
                     if unsafe { net.put(&again) }.expect("put") == Submit::Posted {
                         own_sent.set(own_sent.get() + 1);
                     }
@@ -266,7 +270,7 @@ fn data_outlives_a_sinks_own_submissions<N: Ni>(w: &mut World<N>) {
         heard.get() == 10
     });
     w.thaw(1);
-    w.until("its own operations end", |w| {
+    w.until("the sink's own operations end", |w| {
         w.count(1, |event| matches!(event, Seen::Ack { .. })) as u64 == own_sent.get()
     });
 }
@@ -293,7 +297,8 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
         body: &BYTES[..length],
     };
     let asked = |n: u64| n as usize * 7 % 81;
-    // Number and length of each reply to a message: none, one or two.
+    // Returns the number and the length of each reply to a message. A message gets none, one or two
+    // replies.
     let answers = |n: u64| {
         let count = [1, 0, 2, 1][n as usize / 5 % 4];
         (0..count).map(move |copy| (1000 * copy + n, n as usize % 81))
@@ -303,10 +308,10 @@ fn messages_that_ask_are_answered<N: Ni>(w: &mut World<N>) -> Applies {
     for n in 0..200 {
         w.inject(0, &message(1, n, asked(n), Exchange::ExpectsReply));
         if n % 3 == 0 {
-            // Two messages are then in flight at once.
+            // Not waiting here makes two messages be in flight at once.
             continue;
         }
-        w.until("all are delivered and answered", |w| {
+        w.until("all messages are delivered and have their replies", |w| {
             let net = w.net(1);
             net.progress();
             again.borrow_mut().retain(|&(n, length)| {

@@ -1,14 +1,14 @@
-//! Every case as a separate test, for programs that use `libtest_mimic`.
+//! Adds every case as a separate test, for test programs that use `libtest_mimic`.
 
 use libtest_mimic::{Completion, Failed, Trial};
 
 use super::{Setup, Verdict, cases, run_case, unknown_exclusions};
 use crate::chaos::Disorder;
 
-/// The chaos seeds that each network runs under.
+/// The seeds of the chaos that each network is tested under.
 const SEEDS: [u64; 2] = [1, 20_260_411];
 
-/// Adds every case for a network.
+/// Adds every case for a network as a test.
 pub fn add(trials: &mut Vec<Trial>, network: Setup) {
     let name = network.name().to_owned();
     for case in cases() {
@@ -36,8 +36,8 @@ pub fn add(trials: &mut Vec<Trial>, network: Setup) {
     ));
 }
 
-/// Adds a network, and samples of it under chaos: once as it is, and once without the capabilities
-/// that a network may lack.
+/// Adds all cases for a network, and samples of them under chaos. One chaotic variant lacks the
+/// capabilities that a network may lack.
 pub fn add_with_chaos(trials: &mut Vec<Trial>, network: Setup) {
     let bare = Disorder {
         windows: false,

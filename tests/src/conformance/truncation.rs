@@ -1,4 +1,4 @@
-//! Messages that don't fit.
+//! Messages that don't fit into an entry.
 
 use conduit_core::ni::{MatchEntry, MeMemory, MeOptions, Ni, Outcome, Put};
 
@@ -7,13 +7,13 @@ use super::{Peek, World, theme};
 
 theme! { "truncation":
     put_is_cut_to_the_entry(2)
-        "With TRUNCATE a put that doesn't fit is truncated: its event gives the placed and sent lengths, and nothing is written beyond the entry.";
+        "With TRUNCATE a put that doesn't fit is truncated, its event gives the placed and sent lengths, and nothing is written beyond the entry.";
     put_is_cut_at_an_offset(2)
         "The room left counts from the offset within the entry.";
     get_is_cut_to_the_entry(2)
         "With TRUNCATE a get that doesn't fit moves the bytes that the entry has and leaves the rest of its destination unchanged.";
     put_that_does_not_fit_goes_to_the_next(2)
-        "Without TRUNCATE a message that doesn't fit doesn't match; the next entry is tried.";
+        "Without TRUNCATE a message that doesn't fit doesn't match, and the next entry is tried.";
     put_that_fits_nowhere_is_no_match(2)
         "A put that fits no entry ends with NoMatch and moves nothing.";
     get_that_does_not_fit_goes_to_the_next(2)
@@ -21,7 +21,7 @@ theme! { "truncation":
     managed_message_is_cut_to_what_is_left(2)
         "A managed entry with TRUNCATE truncates a message to the room that is left in it.";
     managed_message_goes_to_an_entry_with_room(2)
-        "A managed entry with too little room left is skipped; it stays linked for smaller messages.";
+        "A managed entry with too little room left is skipped, but it stays linked for smaller messages.";
     nothing_fits_into_no_memory(2)
         "An entry without memory takes a put without bytes, and one with bytes only if it may truncate.";
 }
@@ -124,7 +124,7 @@ fn put_that_does_not_fit_goes_to_the_next<N: Ni>(w: &mut World<N>) {
         assert_eq!(
             (seen.tag, seen.length, seen.offset),
             (tag, length, offset),
-            "{length} bytes at {offset}"
+            "a put of {length} bytes to offset {offset}"
         );
     }
 }
@@ -176,8 +176,8 @@ fn managed_message_is_cut_to_what_is_left<N: Ni>(w: &mut World<N>) {
     );
     let bytes = pattern(6, 200);
     let md = w.source(0, &bytes);
-    // 200 bytes count for 256, so one message fills the entry, and a second entry takes the next
-    // message.
+    // A message of 200 bytes counts for 256 bytes, so one message fills the entry, and the second
+    // entry takes the next message.
     w.append(
         1,
         MatchEntry {

@@ -1,5 +1,5 @@
-//! Entries without events at the target, used repeatedly: a network may run such operations without
-//! the target.
+//! Entries without events at the target, which are used repeatedly. A network may run operations on
+//! such entries without the target.
 
 use conduit_core::ni::{Ack, Get, MatchEntry, MeEvents, MeOptions, Ni, Outcome, Put, Region};
 
@@ -16,7 +16,7 @@ theme! { "unseen":
     a_piece_is_all_that_is_reached(2)
         "Offsets count from the entry's beginning, and nothing around it changes.";
     unlinked_is_not_written(2)
-        "Once the entry's unlinking is Done, its memory doesn't change: acknowledged bytes are there, and later messages match nothing.";
+        "Once the entry's unlinking is Done, its memory doesn't change, acknowledged bytes are there, and later messages match nothing.";
     another_entry_in_its_place(2)
         "After unlinking, another entry over other memory takes messages, and the old memory doesn't change.";
     all_ranks_at_once(4)
@@ -26,7 +26,7 @@ theme! { "unseen":
 }
 
 const LEN: usize = 1 << 16;
-/// Two of each length in a row.
+/// The lengths of operations. Most lengths occur twice in a row.
 const LENGTHS: [usize; 14] = [
     1, 1, 8, 8, 700, 700, 3000, 3000, 0, 0, 50_000, 50_000, 16, 16,
 ];
@@ -136,7 +136,8 @@ fn a_piece_is_all_that_is_reached<N: Ni>(w: &mut World<N>) {
     }
 }
 
-/// Submits several concurrent puts and returns how many were acknowledged as done.
+/// Submits several concurrent puts, calls `then`, and returns how many of the puts were
+/// acknowledged as done.
 fn some_puts<N: Ni>(w: &mut World<N>, md: &Md, then: impl FnOnce(&mut World<N>)) -> usize {
     for token in 0..8 {
         let put = Put {
@@ -159,7 +160,8 @@ fn unlinked_is_not_written<N: Ni>(w: &mut World<N>) {
     for round in 0..10 {
         region.poke(0, &[0; 4096]);
         let me = w.append(1, silent(&region));
-        // The puts of the first rounds may be the first that the entry gets.
+        // In some rounds no put precedes, so that the concurrent puts are the first ones that the
+        // entry gets.
         for _ in 0..round % 3 {
             w.put_and_wait(&md, &put_to(1, &md));
         }
@@ -172,10 +174,10 @@ fn unlinked_is_not_written<N: Ni>(w: &mut World<N>) {
         w.settle();
         assert!(
             region.bytes() == before,
-            "round {round}: written after unlinking"
+            "round {round}: the entry was written after its unlinking"
         );
         let written = before.iter().filter(|byte| **byte == 0xAB).count();
-        assert_eq!(written, 64 * done, "what was acknowledged is there");
+        assert_eq!(written, 64 * done, "only the acknowledged bytes are there");
         let end = w.put_and_wait(&md, &put_to(1, &md));
         assert_eq!(end.outcome, Outcome::NoMatch, "round {round}");
     }
@@ -255,6 +257,10 @@ fn atomics_of_all_ranks_add_up<N: Ni>(w: &mut World<N>) {
             fetched.insert(end.value);
         }
     }
-    assert_eq!(fetched.len() as u64, 4 * EACH, "each value once");
+    assert_eq!(
+        fetched.len() as u64,
+        4 * EACH,
+        "each value must be fetched once"
+    );
     assert_eq!(region.peek(0, 8), (4 * EACH).to_ne_bytes());
 }

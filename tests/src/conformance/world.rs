@@ -1,5 +1,5 @@
-//! A job within one thread: the ends of all ranks, polled in turn, everything that was delivered,
-//! and memory to use.
+//! A job within one thread. A world holds the ends of all ranks, which it polls in turn, a log of
+//! all delivered events, and memory for the cases.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use super::memory::Buffer;
 use super::network::Patience;
 use super::seen::Record;
 
-/// Events taken from a queue per poll; small, so that a round polls every queue.
+/// The maximum number of events taken from a queue per poll. It is so small that events are left
+/// for later polls.
 const POLL_LIMIT: u32 = 16;
-/// Slots of queues for which the case specifies no number.
+/// The number of slots of queues for which the case specifies no number.
 const SLOTS: usize = 256;
 
 /// A memory descriptor over a region or over memory that the world owns.
 #[derive(Debug, Clone, Copy)]
 pub struct Md {
-    /// The rank that bound it.
+    /// The rank that bound the descriptor.
     pub rank: Rank,
-    /// The rank's id for it.
+    /// The descriptor's id at that rank.
     pub id: MdId,
-    /// The queue for its completions.
+    /// The queue for the descriptor's completions.
     pub eq: EqId,
-    /// Its length in bytes.
+    /// The descriptor's length in bytes.
     pub len: usize,
     pub(super) base: *mut u8,
 }
@@ -35,11 +36,13 @@ pub struct Md {
 /// The end of an operation, as its initiator saw it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// [`Outcome::Done`] for a plain [`Event::Send`](conduit_core::ni::Event::Send).
+    /// The outcome. It is [`Outcome::Done`] for an [`Event::Send`](conduit_core::ni::Event::Send),
+    /// which has no outcome.
     pub outcome: Outcome,
-    /// Bytes moved; 0 for a [`Event::Send`](conduit_core::ni::Event::Send), which has no length.
+    /// The number of bytes moved. It is 0 for an [`Event::Send`](conduit_core::ni::Event::Send),
+    /// which has no length.
     pub length: usize,
-    /// A fetching atomic's old value.
+    /// The old value that a fetching atomic returned.
     pub value: u64,
 }
 
@@ -52,7 +55,8 @@ struct Seat<N> {
 
 /// All ranks of a job. Every wait is bounded by the network's [`Patience`].
 pub struct World<N: Ni> {
-    // Declared before the buffers, because a network may touch bound memory until it is dropped.
+    // This field precedes the buffers, because a network may touch bound memory until it is
+    // dropped.
     seats: Vec<Seat<N>>,
     /// The rank of the first seat.
     first: Rank,
@@ -62,8 +66,8 @@ pub struct World<N: Ni> {
 }
 
 impl<N: Ni> World<N> {
-    /// Creates a world of these ends, in rank order: all ranks of a job, or only this process's
-    /// rank.
+    /// Creates a world of these ends, which must be in rank order. They are either all ranks of a
+    /// job or only the rank of this process.
     pub fn new(ranks: Vec<N>, patience: Patience) -> Self {
         let first = ranks.first().map_or(0, Ni::rank);
         let seats = ranks
@@ -84,7 +88,7 @@ impl<N: Ni> World<N> {
         }
     }
 
-    /// Returns a rank's end.
+    /// Returns a rank's end of the network.
     pub fn net(&self, rank: Rank) -> &N {
         &self.seats[self.seat(rank)].net
     }
@@ -93,12 +97,12 @@ impl<N: Ni> World<N> {
         (rank - self.first) as usize
     }
 
-    /// Returns the rank of the first seat, which is this process's rank if it is the only one.
+    /// Returns the rank of the first seat. If there is only one seat, that is this process's rank.
     pub fn own_rank(&self) -> Rank {
         self.first
     }
 
-    /// Returns the job's number of ranks.
+    /// Returns the number of ranks in the job.
     pub fn size(&self) -> u32 {
         self.seats.first().map_or(0, |seat| seat.net.size())
     }
@@ -106,7 +110,7 @@ impl<N: Ni> World<N> {
     // ---- setup
     // -----------------------------------------------------------------------------------
 
-    /// Creates an event queue, which is polled in every round from now on.
+    /// Creates an event queue. From now on, every turn of the rank polls it.
     pub fn queue(&mut self, rank: Rank, slots: usize) -> EqId {
         let eq = self.net(rank).eq_create(slots).expect("eq_create");
         let seat = self.seat(rank);
@@ -114,7 +118,7 @@ impl<N: Ni> World<N> {
         eq
     }
 
-    /// Returns the queue that a rank's descriptors share. It is created at first use, because
+    /// Returns the queue that a rank's descriptors share. The first call creates it, because
     /// networks may have few queues.
     pub fn completions(&mut self, rank: Rank) -> EqId {
         let seat = self.seat(rank);
@@ -126,14 +130,14 @@ impl<N: Ni> World<N> {
         eq
     }
 
-    /// Opens [`PT`] with a queue of its own.
+    /// Opens index [`PT`] with a queue of its own.
     pub fn listen(&mut self, rank: Rank) -> EqId {
         let eq = self.queue(rank, SLOTS);
         self.open(rank, PT, Some(eq));
         eq
     }
 
-    /// Opens an index.
+    /// Opens an index whose events go to `eq`.
     pub fn open(&self, rank: Rank, index: PtIndex, eq: Option<EqId>) {
         self.net(rank).pt_open(index, eq).expect("pt_open");
     }
@@ -153,14 +157,14 @@ impl<N: Ni> World<N> {
         self.append_at(rank, PT, entry)
     }
 
-    /// Binds a descriptor over new private memory with these bytes, completing to
+    /// Binds a descriptor over new private memory with these bytes. Its completions go to
     /// [`World::completions`].
     pub fn source(&mut self, rank: Rank, bytes: &[u8]) -> Md {
         let eq = self.completions(rank);
         self.source_on(rank, bytes, eq)
     }
 
-    /// Like [`World::source`], with completions going to `eq`.
+    /// Same as [`World::source`], but the completions go to `eq`.
     pub fn source_on(&mut self, rank: Rank, bytes: &[u8], eq: EqId) -> Md {
         let buffer = Buffer::new(bytes);
         let md = self.bind(rank, buffer.base(), bytes.len(), eq);
@@ -168,8 +172,8 @@ impl<N: Ni> World<N> {
         md
     }
 
-    /// Binds a descriptor over `len` zeroed private bytes, which are not touched here (they may be
-    /// many).
+    /// Binds a descriptor over `len` zeroed private bytes. They may be many, so this call doesn't
+    /// access them.
     pub fn space(&mut self, rank: Rank, len: usize) -> Md {
         let eq = self.completions(rank);
         let buffer = Buffer::zeroed(len);
@@ -186,9 +190,9 @@ impl<N: Ni> World<N> {
     }
 
     fn bind(&self, rank: Rank, base: *mut u8, len: usize, eq: EqId) -> Md {
-        // SAFETY: the memory is a buffer of this world or a region of the network. Both outlive the
-        // network's last access, because `seats` is dropped before `buffers` and a region lives as
-        // long as its network.
+        // SAFETY: the memory is either a buffer of this world or a region of the network. Both
+        // outlive the network's last access, because `seats` is dropped before `buffers` and a
+        // region lives as long as its network.
         let id = unsafe { self.net(rank).md_bind(base, len, eq) }.expect("md_bind");
         Md {
             rank,
@@ -202,7 +206,7 @@ impl<N: Ni> World<N> {
     // ---- progress
     // --------------------------------------------------------------------------------
 
-    /// Stops polling a rank and giving it progress.
+    /// Stops polling a rank and stops giving it progress, until [`World::thaw`].
     pub fn freeze(&mut self, rank: Rank) {
         let seat = self.seat(rank);
         self.seats[seat].frozen = true;
@@ -214,7 +218,8 @@ impl<N: Ni> World<N> {
         self.seats[seat].frozen = false;
     }
 
-    /// Gives one rank progress and polls each of its queues. Returns the number of events.
+    /// Gives one rank progress and polls each of its queues. Returns the number of events
+    /// delivered.
     pub fn turn_of(&mut self, rank: Rank) -> u32 {
         let at = self.seat(rank);
         let Self { seats, log, .. } = self;
@@ -236,7 +241,7 @@ impl<N: Ni> World<N> {
         count
     }
 
-    /// Gives all ranks a turn.
+    /// Gives each rank a turn. If no events are delivered, pauses for as long as the patience says.
     pub fn turn(&mut self) {
         let mut count = 0;
         for rank in (self.first..).take(self.seats.len()) {
@@ -250,13 +255,14 @@ impl<N: Ni> World<N> {
     }
 
     fn pause(&self, pause: Duration) {
-        // Any rank's sleep lets time pass for all.
+        // The sleep of any rank lets time pass for all ranks.
         if let Some(seat) = self.seats.iter().find(|seat| !seat.frozen) {
             seat.net.wait(pause);
         }
     }
 
-    /// Takes turns until `condition` is true; `what` describes it.
+    /// Takes turns until `condition` is true. `what` describes the condition for the message of a
+    /// failure.
     #[track_caller]
     pub fn until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         for _ in 0..self.patience.rounds {
@@ -268,14 +274,14 @@ impl<N: Ni> World<N> {
         panic!("not within {} rounds: {what}", self.patience.rounds);
     }
 
-    /// Takes turns until nothing more is expected to happen without a call.
+    /// Takes turns until nothing more is expected to happen on its own.
     pub fn settle(&mut self) {
         for _ in 0..self.patience.settle {
             self.turn();
         }
     }
 
-    /// Submits until the operation is accepted or fails, taking turns between attempts.
+    /// Submits an operation until it is accepted or fails. Takes turns between the attempts.
     #[track_caller]
     pub fn submit(
         &mut self,
@@ -294,10 +300,11 @@ impl<N: Ni> World<N> {
         );
     }
 
-    /// Submits once, and returns whether it was accepted.
+    /// Submits a put once and returns whether it was accepted.
     #[track_caller]
     pub fn try_put(&mut self, rank: Rank, put: &Put) -> bool {
-        // SAFETY: cases write a source only after its operation has ended.
+        // SAFETY: the world keeps the source valid, and cases write it only after its operation has
+        // ended.
         let answer = unsafe { self.net(rank).put(put) };
         answer.expect("put") == Submit::Posted
     }
@@ -305,12 +312,13 @@ impl<N: Ni> World<N> {
     /// Submits a put by `rank` without waiting for it.
     #[track_caller]
     pub fn put(&mut self, rank: Rank, put: &Put) {
-        // SAFETY: cases write a source only after its operation has ended.
+        // SAFETY: the world keeps the source valid, and cases write it only after its operation has
+        // ended.
         self.submit(rank, |net| unsafe { net.put(put) })
             .expect("put");
     }
 
-    /// Submits a put by the descriptor's rank and waits for it.
+    /// Submits a put by the descriptor's rank and waits until it ends.
     #[track_caller]
     pub fn put_and_wait(&mut self, md: &Md, put: &Put) -> End {
         self.put(md.rank, put);
@@ -320,12 +328,13 @@ impl<N: Ni> World<N> {
     /// Submits a get by `rank` without waiting for it.
     #[track_caller]
     pub fn get(&mut self, rank: Rank, get: &Get) {
-        // SAFETY: cases touch a destination only after its operation has ended.
+        // SAFETY: the world keeps the destination valid, and cases access it only after its
+        // operation has ended.
         self.submit(rank, |net| unsafe { net.get(get) })
             .expect("get");
     }
 
-    /// Submits a get by the descriptor's rank and waits for it.
+    /// Submits a get by the descriptor's rank and waits until it ends.
     #[track_caller]
     pub fn get_and_wait(&mut self, md: &Md, get: &Get) -> End {
         self.get(md.rank, get);
@@ -338,7 +347,7 @@ impl<N: Ni> World<N> {
         self.submit(rank, |net| net.atomic(atomic)).expect("atomic");
     }
 
-    /// Submits an atomic by `rank` and waits for it.
+    /// Submits an atomic by `rank` and waits until it ends.
     #[track_caller]
     pub fn atomic_and_wait(&mut self, rank: Rank, atomic: &Atomic) -> End {
         self.atomic(rank, atomic);
