@@ -1,5 +1,5 @@
-/* Checks of the test programs: a failed check is printed with its place and ends the program with
- * code 1. */
+/* Checks of the test programs. A check that fails prints its place and ends the program with code
+ * 1. */
 #ifndef CONDUIT_TEST_CHECK_H
 #define CONDUIT_TEST_CHECK_H
 

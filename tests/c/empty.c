@@ -1,2 +1,3 @@
-/* An empty program, to compile headers by themselves. */
+/* An empty program. Compiling it with a header included shows that the header compiles by itself.
+ * */
 typedef int conduit_test_nothing;

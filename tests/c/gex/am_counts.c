@@ -1,5 +1,6 @@
-/* Active messages of fixed payload with every count of arguments, as requests and replies, by the
- * functions with the count in their names and by the macros that count. */
+/* Sends active messages of fixed payload with every count of arguments, as requests and as replies.
+ * Both the functions with the count in their names and the macros that count their arguments are
+ * used. */
 #include "start.h"
 
 #include "args.h"
@@ -8,14 +9,15 @@ enum { SHORT, MEDIUM, LONG, KINDS };
 #define REQUEST(kind, n) ((gex_AM_Index_t)(GEX_AM_INDEX_BASE + (kind)*COUNTS + (n)))
 #define REPLY(kind, n) ((gex_AM_Index_t)(GEX_AM_INDEX_BASE + (KINDS + (kind)) * COUNTS + (n)))
 
-/* Bytes of a payload for that many arguments: odd, and none without arguments. */
+/* The number of payload bytes of a message with n arguments.
+ * */
 #define BYTES(n) ((size_t)(n)*13)
-/* The place of a long with that many arguments, in requests and in replies. */
+/* The offset of a long with n arguments in the segment: first for requests, then for replies. */
 #define PLACE(n) ((n)*256)
 #define REPLY_PLACE(n) (COUNTS * 256 + PLACE(n))
 
 static int requested[KINDS][COUNTS], answered[KINDS][COUNTS];
-/* Requests are answered by functions and macros alternately. */
+/* Which form the next reply has: functions and macros alternate. */
 static int form;
 static char buffer[BYTES(COUNTS)];
 
@@ -91,7 +93,7 @@ static gex_AM_Entry_t handlers[] = {EACH_COUNT(ENTRIES)};
 
 static void await(int kind, int n, int answers) { GASNET_BLOCKUNTIL(answered[kind][n] >= answers); }
 
-/* Sends both forms of each request to this rank; each gets a reply. */
+/* Sends both forms of each request to this peer. Each request gets a reply. */
 static void talk_to(gex_Rank_t peer, int before) {
 #define TALK(n)                                                                                                        \
   CHECK_EQ(gex_AM_RequestShort##n(team, peer, REQUEST(SHORT, n), 0 ARGUMENTS_##n), 0);                                 \

@@ -1,5 +1,5 @@
-/* Active messages with payload: sizes up to the limits, options of local completion, the immediate
- * flag, longs to any address, more requests than there are credits. */
+/* Sends active messages with payload: sizes up to the limits, every option of local completion, the
+ * immediate flag, longs to any address, and more requests than there are credits. */
 #include "start.h"
 
 enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EMPTY, ECHO_MEDIUM, ECHO_LONG, BACK_MEDIUM, BACK_LONG, COUNT, HANDLERS };
@@ -8,7 +8,8 @@ enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EMPTY, ECHO_MEDIUM, ECHO_LONG, BACK_MED
 #define MOST_LONG ((size_t)1 << 20)
 
 static volatile unsigned int received, replied, counted;
-/* The number of messages that this rank has to receive so far; peers may be ahead. */
+/* The number of messages that this rank must have received so far. Peers may be ahead and have sent
+ * more. */
 static unsigned int expected;
 static char *source;
 static const void *last_address;
@@ -16,10 +17,10 @@ static size_t last_bytes;
 
 static void medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
   (void)token;
-  /* Aligned for any type. */
+  /* The payload is aligned for any type. */
   CHECK_EQ((uintptr_t)at % 8, 0);
   check_filled(at, bytes, (unsigned int)message);
-  /* The handler owns the buffer. */
+  /* The handler owns the buffer and may overwrite it. */
   memset(at, 0, bytes);
   last_bytes = bytes;
   received++;
@@ -40,8 +41,8 @@ static void empty(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t high, 
   received++;
 }
 
-/* Replies with every option; the argument selects it. A handler may not test the event, so the
- * replier does that later. */
+/* The local completion of the last reply. The handler stores it, and the replier tests it later,
+ * because a handler may not do so. The argument of a request selects the option of its reply. */
 static gex_Event_t reply_local;
 
 static void echo_medium(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t message) {
@@ -76,7 +77,8 @@ static void count(gex_Token_t token) {
   counted++;
 }
 
-/* Limits for any rank can be queried before init, and stay valid after it. */
+/* The limits that were queried before init. They hold for any rank and must not change after init.
+ * */
 static size_t medium_before, reply_medium_before, long_before, reply_long_before;
 
 static void limits_before(void) {
@@ -119,7 +121,7 @@ static void limits(gex_Rank_t peer) {
   }
 }
 
-/* Sends mediums of this size with each option, and one that gets a reply. */
+/* Sends mediums of this size, one with each option and one that gets a reply. */
 static void send_medium(gex_Rank_t peer, size_t bytes) {
   static unsigned int message;
   gex_Event_t local = GEX_EVENT_NO_OP;
@@ -127,7 +129,7 @@ static void send_medium(gex_Rank_t peer, size_t bytes) {
   message++;
   fill(source, bytes, message);
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_NOW, 0, (gex_AM_Arg_t)message), 0);
-  /* "Now": the source belongs to the caller again. */
+  /* With GEX_EVENT_NOW, the source belongs to the caller again when the call returns. */
   memset(source, 0, bytes);
   fill(source, bytes, ++message);
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, &local, 0, (gex_AM_Arg_t)message), 0);
@@ -137,7 +139,7 @@ static void send_medium(gex_Rank_t peer, size_t bytes) {
   CHECK_EQ(gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_GROUP, 0, (gex_AM_Arg_t)message), 0);
   gex_NBI_Wait(GEX_EC_AM, 0);
   memset(source, 0, bytes);
-  /* Immediate: the message is sent, or the call has no effect. */
+  /* With the immediate flag, the call either sends the message or has no effect. */
   fill(source, bytes, ++message);
   do {
     done = !gex_AM_RequestMedium1(team, peer, MEDIUM, source, bytes, GEX_EVENT_NOW, GEX_FLAG_IMMEDIATE,
@@ -153,7 +155,7 @@ static void send_long(gex_Rank_t peer, size_t bytes, size_t place) {
   gex_Event_t local = GEX_EVENT_NO_OP;
   const gex_Flags_t flags = GEX_FLAG_IMMEDIATE;
   int done;
-  /* One after the other, because all have the same destination. */
+  /* The longs are sent one after another, because all have the same destination. */
   fill(source, bytes, ++message);
   CHECK_EQ(gex_AM_RequestLong1(team, peer, LONG, source, bytes, there, GEX_EVENT_NOW, 0, (gex_AM_Arg_t)message), 0);
   memset(source, 0, bytes);
@@ -211,7 +213,7 @@ static void longs(gex_Rank_t peer) {
   }
 }
 
-/* The destination of a long without bytes is delivered unchanged. */
+/* Sends longs without bytes. Their handlers must get the destination address unchanged. */
 static void empty_longs(gex_Rank_t peer) {
   const uint64_t addresses[] = {0, 1, 0xFFFFFFFFFFFFFFFFU, 0x8000000000000000U, 0x7FFFFFFF80000000U, 4096};
   const size_t count = sizeof(addresses) / sizeof(addresses[0]);

@@ -1,4 +1,5 @@
-/* Active messages with every count of arguments: the lists that depend on the count, 0 to 16. */
+/* Lists that depend on the number of arguments of an active message, for each number from 0 to 16.
+ * */
 #ifndef GEX_ARGS_H
 #define GEX_ARGS_H
 
@@ -7,14 +8,14 @@
 #define MOST_ARGS 16
 #define COUNTS (MOST_ARGS + 1)
 
-/* Returns the value of argument i of any message; the first ones are extremes. */
+/* Returns the value of argument `place` of any message. The first four are extremes. */
 MAYBE_UNUSED static gex_AM_Arg_t word(unsigned int place) {
   const gex_AM_Arg_t extremes[] = {INT32_MIN, -1, INT32_MAX, 0};
   return place < 4 ? extremes[place] : (gex_AM_Arg_t)(0x01010101 * place);
 }
 
-/* How often each argument of a call was evaluated, outside of a handler and in one, which may run
- * within the call. */
+/* How many times each argument of a call was evaluated: outside of handlers, and in a handler,
+ * which may run within the call. */
 static int evaluated[2][MOST_ARGS];
 static int in_handler;
 
@@ -23,7 +24,7 @@ MAYBE_UNUSED static gex_AM_Arg_t argument(unsigned int place) {
   return word(place);
 }
 
-/* Checks that each argument of a call was evaluated once. */
+/* Checks that each of a call's arguments was evaluated once. */
 MAYBE_UNUSED static void check_evaluated(int count) {
   int i;
   for (i = 0; i < MOST_ARGS; ++i) {
@@ -36,7 +37,7 @@ MAYBE_UNUSED static void check_evaluated(int count) {
   DO(0) DO(1) DO(2) DO(3) DO(4) DO(5) DO(6) DO(7) DO(8) \
   DO(9) DO(10) DO(11) DO(12) DO(13) DO(14) DO(15) DO(16)
 
-/* The arguments of a call, after its other arguments. */
+/* The message's arguments, which follow the other arguments of a call. */
 #define ARGUMENTS_0
 #define ARGUMENTS_1 , argument(0)
 #define ARGUMENTS_2 ARGUMENTS_1, argument(1)
@@ -55,7 +56,7 @@ MAYBE_UNUSED static void check_evaluated(int count) {
 #define ARGUMENTS_15 ARGUMENTS_14, argument(14)
 #define ARGUMENTS_16 ARGUMENTS_15, argument(15)
 
-/* The parameters of a handler. */
+/* The parameters by which a handler gets the arguments. */
 #define PARAMETERS_0
 #define PARAMETERS_1 , gex_AM_Arg_t a0
 #define PARAMETERS_2 PARAMETERS_1, gex_AM_Arg_t a1
@@ -74,7 +75,7 @@ MAYBE_UNUSED static void check_evaluated(int count) {
 #define PARAMETERS_15 PARAMETERS_14, gex_AM_Arg_t a14
 #define PARAMETERS_16 PARAMETERS_15, gex_AM_Arg_t a15
 
-/* The checks in a handler. */
+/* The checks of the arguments in a handler. */
 #define CHECK_WORDS_0
 #define CHECK_WORDS_1 CHECK_EQ(a0, word(0));
 #define CHECK_WORDS_2 CHECK_WORDS_1 CHECK_EQ(a1, word(1));

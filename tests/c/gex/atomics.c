@@ -1,11 +1,13 @@
-/* Remote atomics: every operation on every type, by constant and variable opcodes; with events,
- * implicit, in access regions; by all ranks at once on one number; domains and their queries. */
+/* Remote atomics. Every operation runs on every type, with constant and variable opcodes, with
+ * events, as an implicit operation and in access regions. All ranks use one number at once. Domains
+ * and their queries are tested too. */
 #include <gasnet_ratomic.h>
 
 #include "start.h"
 
 #define SEGMENT ((uintptr_t)65536)
-/* A page for numbers that all ranks use at the same time, then 512 bytes for each rank. */
+/* The segment begins with a page of numbers that all ranks use at once. 512 bytes for each rank
+ * follow. */
 #define SHARED 0
 #define OWN(rank) (4096 + 512 * (size_t)(rank))
 #define ROUNDS 200
@@ -15,11 +17,11 @@ static const gex_OP_t arithmetic = GEX_OP_ADD | GEX_OP_SUB | GEX_OP_MULT | GEX_O
                                    GEX_OP_FDEC | GEX_OP_SET | GEX_OP_CAS | GEX_OP_SWAP | GEX_OP_FCAS | GEX_OP_GET;
 static const gex_OP_t bitwise = GEX_OP_AND | GEX_OP_OR | GEX_OP_XOR | GEX_OP_FAND | GEX_OP_FOR | GEX_OP_FXOR;
 
-/* An opcode that the compiler doesn't know. */
+/* Holds an opcode that the compiler doesn't know. */
 static volatile gex_OP_t unknown;
 
-/* Runs an operation in each way on a number that is `old`, and checks the new and the fetched
- * value. `by` is the opcode as the call has it. */
+/* Runs an operation in each way on a number that is `old`, and checks the number's new value and
+ * the value fetched. `by` is the opcode that is passed to the call. */
 #define ONCE(T, type, by, old, first, second, left, fetches)                                                  \
   do {                                                                                                        \
     type word = (old), result = 77;                                                                           \
@@ -51,7 +53,7 @@ static volatile gex_OP_t unknown;
     }                                                                                                         \
   } while (0)
 
-/* With a constant opcode, and with one that the compiler doesn't know. */
+/* Runs an operation with a constant opcode, and with an opcode that the compiler doesn't know. */
 #define BOTH(T, type, op, old, first, second, left, fetches)               \
   do {                                                                     \
     ONCE(T, type, op, old, first, second, left, fetches);                  \
@@ -59,7 +61,7 @@ static volatile gex_OP_t unknown;
     ONCE(T, type, unknown, old, first, second, left, fetches);             \
   } while (0)
 
-/* Tests an operation and its fetching form. */
+/* Tests an operation and the fetching form of it. */
 #define PAIR(T, type, op, fetching, old, first, second, left)              \
   do {                                                                     \
     CHECK_EQ(GEX_OP_TO_FETCHING(op), fetching);                            \
@@ -89,7 +91,7 @@ static volatile gex_OP_t unknown;
     PAIR(T, type, GEX_OP_AND, GEX_OP_FAND, 12, 10, 9, 8);                  \
     PAIR(T, type, GEX_OP_OR, GEX_OP_FOR, 12, 10, 9, 14);                   \
     PAIR(T, type, GEX_OP_XOR, GEX_OP_FXOR, 12, 10, 9, 6);                  \
-    /* It wraps, and neighbouring bytes don't change. */                   \
+    /* Wraps without changing nearby bytes. */                   \
     PAIR(T, type, GEX_OP_ADD, GEX_OP_FADD, (type)-1, 2, 0, 1);             \
   } while (0)
 
@@ -126,8 +128,8 @@ TYPE(U64, uint64_t, arithmetic | bitwise,
 TYPE(FLT, float, arithmetic, PAIR(FLT, float, GEX_OP_MULT, GEX_OP_FMULT, 1.5f, -0.25f, 0, -0.375f))
 TYPE(DBL, double, arithmetic, PAIR(DBL, double, GEX_OP_ADD, GEX_OP_FADD, 1e-3, 1e20, 0, 1e20))
 
-/* All ranks at once. Operations that the headers implement, operations that they don't, and those
- * in messages are atomic with each other. */
+/* All ranks run atomics at once. Operations that the headers implement, other operations, and
+ * operations that travel in messages must be atomic with respect to each other. */
 static void together(void) {
   char *const at = base[0] + SHARED;
   static uint64_t tickets[2 * ROUNDS];
@@ -147,7 +149,7 @@ static void together(void) {
     unknown = GEX_OP_FADD;
     CHECK_EQ(gex_AD_OpNBI_U64(counts, &tickets[2 * i + 1], 0, at, unknown, 1, 0, 0), 0);
     gex_Event_Wait(gex_AD_OpNB_DBL(sums, NULL, 0, at + 8, GEX_OP_ADD, 0.25, 0, 0));
-    /* A compare-and-swap loop. */
+    /* This loop adds by compare-and-swap. */
     do {
       found = guess;
       gex_Event_Wait(gex_AD_OpNB_DBL(sums, &guess, 0, at + 8, GEX_OP_FCAS, found, found + 0.5, 0));
@@ -169,7 +171,8 @@ static void together(void) {
     gex_Event_Wait(gex_AD_OpNB_U32(marks, &mark, 0, at + 16, GEX_OP_GET, 0, 0, 0));
     CHECK_EQ(mark, size < 32 ? (one << size) - 1 : UINT32_MAX);
   }
-  /* No two ranks have the same ticket. Each puts a byte at the place of its tickets at rank 0. */
+  /* No two ranks may have the same ticket. For each of its tickets, a rank puts a byte at the
+   * ticket's place in rank 0's segment. */
   for (i = 0; i < 2 * ROUNDS; ++i) {
     unsigned char there = 0, mine = 1;
     CHECK(tickets[i] < 2 * ROUNDS * (uint64_t)size);
@@ -183,7 +186,8 @@ static void together(void) {
   gex_AD_Destroy(marks);
 }
 
-/* A rank that sees a flag, set with a release, by a get with an acquire, sees the data. */
+/* A rank that reads a flag with an acquire, after a peer has set it with a release, must see the
+ * peer's data. */
 static void ordered(void) {
   const gex_Rank_t right = neighbour(1);
   char *const flag = base[right] + SHARED + 64, *const own = base[me] + SHARED + 64;
@@ -206,7 +210,7 @@ static void ordered(void) {
   gex_AD_Destroy(ad);
 }
 
-/* Hints, and flags about the segments of addresses, which have no effect. */
+/* Returns hints, or flags about the segments of addresses. None of them may change a result. */
 static gex_Flags_t flags_of(int domain) {
   switch (domain % 3) {
     case 0: return GEX_FLAG_AD_FAVOR_REMOTE;
@@ -233,7 +237,7 @@ static void domains(void) {
       CHECK_EQ(gex_AD_QueryFlags(all[i]), flags_of(i));
       CHECK(gex_AD_QueryCData(all[i]) == &word + (i & 1));
     }
-    /* On this rank, and on all ranks of its neighbourhood. */
+    /* Operates on this rank's number, and then on the numbers of all ranks in the neighbourhood. */
     gex_Event_Wait(gex_AD_OpNB_I64(all[1], &result, me, base[me] + SHARED + 128, GEX_OP_FADD, 1, 0, GEX_FLAG_AD_MY_RANK));
     CHECK_EQ(result, round);
     {
@@ -249,7 +253,8 @@ static void domains(void) {
   }
 }
 
-/* Domains of a team: target ranks are the team's, or the job's if a flag says so. */
+/* Uses domains of a team. A target rank is a rank in the team, unless a flag makes it a rank in the
+ * job. */
 static void of_a_team(void) {
   gex_TM_t half = GEX_TM_INVALID;
   gex_AD_t ad;
@@ -284,7 +289,7 @@ int main(int argc, char **argv) {
   memset(base[me], 0, SEGMENT);
   barrier();
   if (argc > 1) {
-    /* The ranks pass different operations. */
+    /* The ranks pass different operations, which must end the job. */
     gex_AD_t ad;
     gex_AD_Create(&ad, team, GEX_DT_I32, me ? GEX_OP_ADD : GEX_OP_SUB, 0);
     gasnet_exit(CHECK_FAILED);

@@ -1,7 +1,8 @@
-/* Bad input for which GASNet has an error code: the call returns it, and the job continues. */
+/* Makes calls with bad input for which GASNet has an error code. The call must return that code,
+ * and the job must continue. */
 #include "legacy_start.h"
 
-/* Failing calls must not change this. */
+/* The destination of calls that fail. It must not change. */
 static char target[64];
 static gex_Client_t client;
 static gex_EP_t ep;
@@ -16,8 +17,8 @@ static void arrive(gasnet_token_t token) {
 
 static void check_token(gasnet_token_t token) {
   CHECK_EQ(gasnet_AMGetMsgSource(token, NULL), GASNET_ERR_BAD_ARG);
-  /* Too many arguments, a payload that is too long, places outside the segment: refused, and a
-   * valid reply is still possible. */
+  /* These replies have too many arguments, a payload that is too long, or a place outside the
+   * segment. They are refused, and a valid reply is still possible afterwards. */
   CHECK_EQ(gasnet_AMReplyShort(token, 200, 17), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMReplyShort(token, 200, -1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMReplyMedium(token, 200, NULL, 0, 17), GASNET_ERR_BAD_ARG);
@@ -67,7 +68,7 @@ static void registrations(void) {
   entry[0].gex_fnptr = NULL;
   CHECK_EQ(gex_EP_RegisterHandlers(ep, entry, 1), GASNET_ERR_BAD_ARG);
   entry[0].gex_fnptr = (gex_AM_Fn_t)arrive;
-  /* One index twice: no entry of the table is registered. */
+  /* The table has one index twice, so no entry of it is registered. */
   entry[0].gex_index = 222;
   entry[1] = entry[0];
   CHECK_EQ(gex_EP_RegisterHandlers(ep, entry, 2), GASNET_ERR_BAD_ARG);
@@ -119,7 +120,7 @@ static void queries(void) {
   CHECK_EQ(id, 3);
 }
 
-/* GASNet-1's requests return the error. No message arrives. */
+/* Makes invalid requests by GASNet-1. Each returns its error, and no message arrives. */
 static void requests(void) {
   const size_t most = gasnet_AMMaxMedium();
   char *const large = (char *)malloc(most + 4096);
@@ -143,7 +144,7 @@ static void requests(void) {
   CHECK_EQ(gasnet_AMRequestMedium0(0, 128, NULL, 1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMRequestLong0(0, 128, NULL, 1, at(0, 0)), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMRequestLongAsync0(0, 128, NULL, 1, at(0, 0)), GASNET_ERR_BAD_ARG);
-  /* Before, across and behind a segment; lengths that wrap around. */
+  /* The destinations lie before, across and behind a segment. Some lengths wrap around. */
   CHECK_EQ(gasnet_AMRequestLong0(0, 128, target, 1, NULL), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMRequestLong0(0, 128, target, 1, at(0, 0) - 1), GASNET_ERR_BAD_ARG);
   CHECK_EQ(gasnet_AMRequestLong0(0, 128, target, 1, at(0, bytes)), GASNET_ERR_BAD_ARG);

@@ -1,6 +1,6 @@
-/* Bad input that ends the job: bad_fatal CASE. One message names the call, the rank and the error,
- * and the exit code is 1. The Rust test has the list of cases with their messages. Rank 0 makes the
- * call; the others wait in a barrier. */
+/* Makes one call with bad input, which must end the job: bad_fatal CASE. A single message names the
+ * call, the rank and the error, and the exit code is 1. The Rust test has the list of cases with
+ * their messages. Rank 0 makes the call while the other ranks wait in a barrier. */
 #include <gasnet.h>
 #include <gasnet_coll.h>
 #include <gasnet_mk.h>
@@ -61,7 +61,7 @@ static gex_AM_SrcDesc_t prepared(size_t most) {
 }
 
 static uint64_t word[1];
-/* An opcode that the compiler doesn't know. */
+/* Holds an opcode that the compiler doesn't know. */
 static volatile gex_OP_t unknown = GEX_OP_FADD;
 
 static void reduce(const void *left, void *right, size_t count, const void *cdata) {
@@ -71,7 +71,7 @@ static void reduce(const void *left, void *right, size_t count, const void *cdat
   (void)cdata;
 }
 
-/* A reduction without a function. */
+/* Starts a reduction without a function. */
 #define REDUCE(type, width, operation) \
   gex_Coll_ReduceToAllNB(team, word, word, type, width, 1, operation, NULL, NULL, 0)
 
@@ -80,7 +80,7 @@ static void poll_prepared(void) {
   gasnet_AMPoll();
 }
 
-/* Puts words, each one byte further, of a length that the compiler knows. */
+/* Puts words whose length the compiler knows, each one byte further than the previous one. */
 static void put_words(char *at) {
   int i;
   for (i = 0; i < 64; ++i) gex_RMA_PutBlocking(team, me, at + i, bytes, 8, 0);
@@ -119,7 +119,7 @@ static void prepared_two_kinds(void) {
   prepared(10);
 }
 
-/* A team of this rank alone. */
+/* A team that contains only this rank. */
 static gex_TM_t own;
 
 static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Flags_t flags) {
@@ -131,7 +131,8 @@ static void create(gex_TM_t parent, gex_Rank_t first, gex_Rank_t second, gex_Fla
   gex_TM_Create(&made, 1, parent, members, 2, NULL, 0, flags);
 }
 
-/* Returns a pair with another endpoint of this rank, which has a segment of 8 bytes. */
+/* Returns a pair of endpoints whose target is another endpoint of this rank. That endpoint has a
+ * segment of 8 bytes. */
 static gex_TM_t second(void) {
   gex_EP_t made;
   gex_Segment_t bound;
@@ -172,12 +173,12 @@ static void create_ad(gex_DT_t type, gex_OP_t operations, gex_Flags_t flags) {
   gex_AD_Create(&ad, team, type, operations, flags);
 }
 
-/* An atomic on this rank's number at a place, with a result. */
+/* Starts an atomic that has a result on a number of this rank. */
 #define AD(domain, rank, at, op, flags) gex_AD_OpNB_U64(domain, word, rank, at, op, 1, 2, flags)
 
 #define NONE GEX_TM_INVALID
 
-/* Ranges in this rank's segment from that place on, the second one 8 bytes further. */
+/* Two ranges in this rank's segment. The second one begins 8 bytes after the first. */
 static gex_Memvec_t there[2], here[2];
 static const size_t counts[] = {2, 2};
 static const ptrdiff_t strides[] = {8, 16}, folded[] = {8, 8};
@@ -227,7 +228,7 @@ static void complete_by(gex_AM_Index_t handler) {
   put_vector(0, 0);
 }
 
-/* The name of a case is that of its call if the call has only one case. */
+/* If a call has only one case, the case has the name of the call. */
 #define CASES(CASE)                                                                                              \
   CASE(short_to_no_rank, gex_AM_RequestShort0(team, size, SHORT, 0))                                             \
   CASE(short_to_invalid_rank, gex_AM_RequestShort0(team, GEX_RANK_INVALID, SHORT, 0))                            \
@@ -457,7 +458,7 @@ static void complete_by(gex_AM_Index_t handler) {
   CASE(stalls_of_no_rank, gasnet_credit_stalls(size))                                                            \
   CASE(revoked_of_no_rank, gasnet_revoked_credits(size))
 
-/* Cases before the job is joined, and before a segment is attached. */
+/* These cases run before the job is joined or before a segment is attached. */
 #define EARLY_CASES(CASE)                                                                      \
   CASE(rank_before_init, gex_System_QueryJobRank())                                            \
   CASE(poll_before_init, gasnet_AMPoll())                                                      \
@@ -514,7 +515,7 @@ int main(int argc, char **argv) {
   barrier();
   if (me == 0) {
     CASES(DO)
-    /* The job should have ended. */
+    /* The bad call should have ended the job. */
     gasnet_AMPoll();
     gasnet_exit(CHECK_FAILED);
   }

@@ -1,4 +1,5 @@
-/* Barriers: GASNet-1's in two phases with their ids, and the team's, several at a time. */
+/* Barriers: GASNet-1's barrier in two phases with its ids, and several barriers of the team at a
+ * time. */
 #include "start.h"
 
 enum { GO = GEX_AM_INDEX_BASE };
@@ -11,7 +12,7 @@ static void go(gex_Token_t token) {
   told++;
 }
 
-/* Checks the result of a barrier with this id. */
+/* Checks that the last barrier's result is this id. */
 static void check_result(int id) {
   int named = -1;
   CHECK_EQ(gasnet_barrier_result(&named), 0);
@@ -43,7 +44,7 @@ static void ids(void) {
     check_result(id);
     CHECK_EQ(gasnet_barrier(id, 0), GASNET_OK);
     check_result(id);
-    /* The id of an anonymous barrier is ignored. */
+    /* The id is ignored, because the barrier is anonymous. */
     gasnet_barrier_notify(id + (int)(me % 2), ANONYMOUS);
     CHECK_EQ(gasnet_barrier_wait(-id / 2, ANONYMOUS), GASNET_OK);
     check_no_result();
@@ -53,13 +54,14 @@ static void ids(void) {
   CHECK_EQ(gasnet_barrier((int)me, GASNET_BARRIERFLAG_UNNAMED), GASNET_OK);
   gasnet_barrier_notify((int)me, GASNET_BARRIERFLAG_UNNAMED);
   CHECK_EQ(gasnet_barrier_wait(0, GASNET_BARRIERFLAG_UNNAMED), GASNET_OK);
-  /* A rank may wait anonymously for a named barrier, and the reverse. */
+  /* A rank may wait anonymously for a barrier that it notified with a name, and the other way
+   * round. */
   gasnet_barrier_notify(7, 0);
   CHECK_EQ(gasnet_barrier_wait(0, ANONYMOUS), GASNET_OK);
   check_result(7);
   gasnet_barrier_notify(0, ANONYMOUS);
   CHECK_EQ(gasnet_barrier_wait(8, 0), GASNET_OK);
-  /* Some ranks are named, some anonymous. */
+  /* Some ranks take part with a name and others anonymously. */
   gasnet_barrier_notify(9, me % 2 ? ANONYMOUS : 0);
   CHECK_EQ(gasnet_barrier_wait(9, me % 2 ? ANONYMOUS : 0), GASNET_OK);
   check_result(9);
@@ -68,7 +70,8 @@ static void ids(void) {
   check_result(10);
 }
 
-/* All ranks get a mismatch, and the next barrier works. */
+/* If one rank passes a different id, all ranks must get a mismatch, and the next barrier must work.
+ * */
 static void mismatches(void) {
   gex_Rank_t odd_one;
   for (odd_one = 0; odd_one < size; ++odd_one) {
@@ -86,7 +89,8 @@ static void mismatches(void) {
   }
 }
 
-/* No rank leaves before all have arrived: the left neighbour arrives when this rank notifies it. */
+/* No rank may leave a barrier before all have arrived. Rank 1 arrives only once rank 0 has sent it
+ * a message. */
 static void no_earlier(void) {
   int i;
   if (size > 1) {
@@ -116,7 +120,7 @@ static void no_earlier(void) {
   }
 }
 
-/* Bytes put before a notify are visible after the wait. */
+/* Bytes that are put before a notify must be visible after the wait. */
 static void memory(void) {
   gex_Rank_t const right = neighbour(1), left = neighbour(size - 1);
   int *const mine = (int *)(void *)base[me];
@@ -137,7 +141,7 @@ static void memory(void) {
   }
 }
 
-/* Several barriers of the team at the same time, ended in any order, with one of GASNet-1
+/* Runs several barriers of the team at once and ends them in any order. A barrier of GASNet-1 runs
  * meanwhile. */
 static void several(void) {
   gex_Event_t events[8];

@@ -1,25 +1,25 @@
-/* Checks that end the job if they fail. For both interfaces: the program includes gasnetex.h or
- * gasnet.h first. */
+/* Checks that end the job if they fail. They work with both interfaces. A program must include
+ * gasnetex.h or gasnet.h before this header. */
 #ifndef GEX_CHECK_H
 #define GEX_CHECK_H
 
 #include <stdio.h>
 #include <string.h>
 
-/* Not every program uses all of these headers. */
+/* For definitions in these headers, because not every program uses all of them. */
 #define MAYBE_UNUSED __attribute__((__unused__))
 
-/* The exit code of a job after a failed check. Bad input that the library detects ends a job with
- * code 1. */
+/* The exit code of a job in which a check has failed. If the library detects bad input, it ends the
+ * job with code 1. */
 #define CHECK_FAILED 3
 
 #define CHECK(condition) ((condition) ? (void)0 : check_failed(__FILE__, __LINE__, #condition))
 
-/* Compares two numbers or pointers, and prints both if they differ. */
+/* Checks that two numbers or pointers are equal, and prints both if they differ. */
 #define CHECK_EQ(left, right) \
   check_equal(__FILE__, __LINE__, #left " == " #right, (uint64_t)(left), (uint64_t)(right))
 
-/* The rank printed with failures; -1 before the job has been joined. */
+/* The rank that is printed with failures. It is -1 before the job has been joined. */
 static int check_rank = -1;
 
 MAYBE_UNUSED static void check_failed(const char *file, int line, const char *what) {
@@ -36,7 +36,7 @@ MAYBE_UNUSED static void check_equal(const char *file, int line, const char *wha
   gasnet_exit(CHECK_FAILED);
 }
 
-/* Returns a byte that depends on its place and its message. */
+/* Returns the byte that a message has at a place. */
 MAYBE_UNUSED static unsigned char pattern(size_t place, unsigned int message) {
   return (unsigned char)(place * 7 + (place >> 8) * 13 + message * 101 + 1);
 }

@@ -1,6 +1,6 @@
-/* Children that a rank creates by fork during a flood: a call that would use the network ends the
- * child with a message that gives the reason. Exiting ends only the child, without writing what the
- * rank has buffered. The ranks aren't disturbed. */
+/* A rank creates children by fork during a flood. If a child makes a call that would use the
+ * network, the call ends the child with a message that gives the reason. Exiting ends only the
+ * child and doesn't write what the rank has buffered. The children must not disturb the ranks. */
 #include "start.h"
 
 #include <signal.h>
@@ -11,11 +11,11 @@
 
 enum { NUDGE = GEX_AM_INDEX_BASE };
 
-/* The number of requests and puts to the next rank between two children. */
+/* The number of requests, and also of puts, to the next rank between two children. */
 #define FLOOD 200
 /* The exit code of a child whose call was not refused. */
 #define NOT_REFUSED 77
-/* The content of the ranks' output buffers. */
+/* The text in the ranks' output buffers. */
 #define BUFFERED "not written yet"
 
 static volatile unsigned int nudged, answered;
@@ -63,7 +63,8 @@ static const struct {
 
 #define CHILDREN (sizeof(children) / sizeof(children[0]))
 
-/* Creates a child whose messages and output can be read here. */
+/* Creates a child that calls `act`, and returns its process id. Its messages and output can be read
+ * from the descriptor that is stored in `messages`. */
 static pid_t make(void (*act)(void), int *messages) {
   int ends[2];
   pid_t child;
@@ -102,13 +103,13 @@ static void ended(size_t which, pid_t child, int messages) {
   if (!children[which].refused) CHECK_EQ(length, children[which].writes ? strlen(BUFFERED) : 0);
 }
 
-/* The target, a number that compilers know. */
+/* The target of puts is a constant, so that compilers know it. */
 #define TARGET 0
 
-/* A put, a child that puts, and a put in one function: a compiler may skip the child's check
- * because the first put made one. The child's put is still refused, or the child is ended by a
- * signal, and other ranks don't get its bytes. Its own rank may, because the memory is also the
- * child's. */
+/* Makes a put, creates a child that puts, and makes another put, all in one function. A compiler
+ * may then skip the check in the child, because the first put has made it already. Even so, the
+ * child's put must be refused or a signal must end the child, and no other rank may get the child's
+ * bytes. The child's own rank may get them, because they share the memory. */
 __attribute__((__flatten__)) static void puts_around_a_child(void) {
   char *const at = base[TARGET] + (1 + me) * sizeof(unsigned int);
   const unsigned int before = 5, wrong = 6, after = 7;

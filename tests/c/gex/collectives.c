@@ -1,5 +1,5 @@
-/* Broadcasts and reductions of every type and operation, from one element to many messages, several
- * at once. */
+/* Broadcasts and reductions of every type and operation, from one element to many messages, some of
+ * them several at once. */
 #include <gasnet_coll.h>
 
 #include <stdio.h>
@@ -16,8 +16,8 @@ static void fail(const char *what, size_t number) {
   gasnet_exit(1);
 }
 
-/* Returns a rank's operand: small enough for sums and products of up to 12 ranks to be exact in
- * every type. */
+/* Returns a rank's operand. Operands are so small that sums and products of up to 12 ranks are
+ * exact in every type. */
 static int given(uint32_t from, size_t place) { return (int)((from + place) % 3) + 1; }
 
 static double reduced(gex_OP_t op, size_t place) {
@@ -78,7 +78,7 @@ static void known(size_t type, gex_OP_t op, size_t count, uint32_t root, int to_
     if (types[type].get(result, i) != reduced(op, i)) fail("wrong result", type * 1000 + op);
 }
 
-/* Elements larger than a message. */
+/* An element that is larger than a message. */
 typedef struct {
   uint32_t numbers[10000];
 } large_t;
@@ -103,7 +103,7 @@ static void user(void) {
       if (value[i].numbers[j] != (uint32_t)(size * (size - 1) / 2 + size * i * j)) fail("wrong sum of large elements", i);
 }
 
-/* A range of ranks: `in_order` if they were combined in order. */
+/* A range of ranks. `in_order` tells whether they were combined in order. */
 typedef struct {
   uint32_t first, last, in_order;
 } ranks_t;
@@ -141,7 +141,7 @@ static void in_order(size_t count, uint32_t root, int to_all, int in_place) {
     if (result[i].first != 0 || result[i].last != size - 1 || !result[i].in_order) fail("ranks in the wrong order", i);
 }
 
-/* Several operations of all kinds at once, synchronised in reverse order. */
+/* Starts several operations of all kinds at once and synchronises them in reverse order. */
 static void together(void) {
   static uint64_t source[UNDER_WAY][LONGEST], result[UNDER_WAY][LONGEST];
   gex_Event_t events[UNDER_WAY];

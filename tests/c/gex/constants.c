@@ -1,73 +1,73 @@
-/* Types and constants of gasnet_fwd.h: sizes, GASNet's values, distinct bits, numbers that #if can
- * evaluate. */
+/* The types and constants of gasnet_fwd.h: their sizes, agreement with GASNet's values, distinct
+ * bits, and numbers that #if can evaluate. */
 #include <gasnet_fwd.h>
 
 #if GEX_FLAG_IMMEDIATE == 0 || GASNET_OK != 0 || GEX_AM_INDEX_BASE > 128 || GASNET_MAXNODES < 65535
-  #error "not as in GASNet"
+  #error "a constant differs from GASNet's"
 #endif
 #if GEX_EC_GET == GEX_EC_PUT || GEX_DT_I32 == GEX_DT_U32 || GEX_OP_ADD == GEX_OP_SUB || GEX_TI_SRCRANK == GEX_TI_EP
-  #error "not distinct"
+  #error "two constants are equal"
 #endif
 #if SIZEOF_GEX_RMA_VALUE_T != 8 || GASNET_MAXEPS < 1 || GASNET_HIDDEN_AM_CONCURRENCY_LEVEL != 0
-  #error "not of this library"
+  #error "a constant is not this library's"
 #endif
 #if GASNET_SUPPORTS_AM_CANCEL != 20240418L || GASNET_SUPPORTS_AM_COMMIT_V2 != 20240906L
-  #error "not the extensions of the specification"
+  #error "an extension has the wrong version"
 #endif
 #if !GASNET_NATIVE_NP_ALLOC_REQ_MEDIUM || !GASNET_NATIVE_NP_ALLOC_REP_MEDIUM || !GASNET_NATIVE_NP_ALLOC_REQ_LONG || \
     !GASNET_NATIVE_NP_ALLOC_REP_LONG
-  #error "negotiated payload is written in place"
+  #error "negotiated payload must be written in place"
 #endif
 
 #include <gasnetex.h>
 
 #if GASNET_RELEASE_VERSION_MAJOR < 2025 || GASNET_RELEASE_VERSION_MINOR < 1 || GASNET_RELEASE_VERSION_PATCH < 0
-  #error "the release"
+  #error "the release is older than 2025.1.0"
 #endif
 #if GEX_SPEC_VERSION_MAJOR != 0 || GEX_SPEC_VERSION_MINOR < 19
-  #error "GASNet-EX's specification"
+  #error "GASNet-EX's specification is older than 0.19"
 #endif
 #if GASNET_SPEC_VERSION_MAJOR != 1 || GASNET_SPEC_VERSION_MINOR < 8
-  #error "GASNet-1's specification"
+  #error "GASNet-1's specification is older than 1.8"
 #endif
 #if !_INCLUDED_GASNETEX_H || !GASNET_SEGMENT_FAST || !GASNET_PSHM || GASNET_ALIGNED_SEGMENTS
-  #error "segments"
+  #error "a property of segments is wrong"
 #endif
 #if GASNETI_EX_SPEC_VERSION_MAJOR != GEX_SPEC_VERSION_MAJOR || GASNETI_EX_SPEC_VERSION_MINOR != GEX_SPEC_VERSION_MINOR || \
     GASNETI_SPEC_VERSION_MAJOR != GASNET_SPEC_VERSION_MAJOR || GASNETI_SPEC_VERSION_MINOR != GASNET_SPEC_VERSION_MINOR || \
     GASNETI_TOOLS_SPEC_VERSION_MAJOR != GASNETT_SPEC_VERSION_MAJOR || \
     GASNETI_TOOLS_SPEC_VERSION_MINOR != GASNETT_SPEC_VERSION_MINOR
-  #error "one specification by two names"
+  #error "a specification has two versions"
 #endif
 #if GASNET_HAVE_MK_CLASS_HOST != 1 || defined(GASNET_HAVE_MK_CLASS_CUDA_UVA) || defined(GASNET_HAVE_MK_CLASS_HIP) || \
     defined(GASNET_HAVE_MK_CLASS_ZE) || defined(GASNET_HAVE_MK_CLASS_MULTIPLE)
-  #error "the host's memory only"
+  #error "only the host's memory kind may be supported"
 #endif
 #if defined(GASNET_SEQ) && GASNETI_MAX_THREADS != 1 || !defined(GASNET_SEQ) && GASNETI_MAX_THREADS < 256
-  #error "threads"
+  #error "the maximum number of threads is wrong"
 #endif
 #if defined(GASNET_SEQ) + defined(GASNET_PAR) + defined(GASNET_PARSYNC) != 1
-  #error "one threading mode"
+  #error "exactly one threading mode must be defined"
 #endif
 #if defined(GASNET_SEQ) && !GASNET_SEQ
-  #error "GASNET_SEQ is 1"
+  #error "GASNET_SEQ must be 1"
 #endif
 #if defined(GASNET_PAR) && !GASNET_PAR
-  #error "GASNET_PAR is 1"
+  #error "GASNET_PAR must be 1"
 #endif
 #if defined(GASNET_DEBUG) == defined(GASNET_NDEBUG)
-  #error "one of GASNET_DEBUG and GASNET_NDEBUG"
+  #error "exactly one of GASNET_DEBUG and GASNET_NDEBUG must be defined"
 #endif
 #if defined(GASNET_DEBUG) && !GASNET_DEBUG
-  #error "GASNET_DEBUG is 1"
+  #error "GASNET_DEBUG must be 1"
 #endif
 #if !GASNET_CONDUIT_SMP || !GASNET_SMP_CONDUIT
-  #error "compiled for smp"
+  #error "the conduit must be smp"
 #endif
 
 #include "check.h"
 
-/* Checks that no two of these share a bit. */
+/* Checks that no two entries of the list share a bit. */
 #define CHECK_DISTINCT(list) check_distinct(__LINE__, list, sizeof(list) / sizeof((list)[0]))
 
 static void check_distinct(int line, const uint32_t *list, size_t count) {
@@ -200,7 +200,7 @@ static void types(void) {
 
 static void texts(void) {
   char release[32];
-  /* A literal, so that it can be concatenated. */
+  /* The string must be a literal, so that it can be concatenated. */
   const char *const config = "(" GASNET_CONFIG_STRING ")";
   CHECK(strstr(config, "CONDUIT=smp") != NULL);
   CHECK(strstr(config, "SEGMENT=FAST") != NULL);
@@ -224,7 +224,7 @@ static void texts(void) {
   sprintf(release, "%d.%d.%d", GASNET_RELEASE_VERSION_MAJOR, GASNET_RELEASE_VERSION_MINOR, GASNET_RELEASE_VERSION_PATCH);
   CHECK(!strcmp(TEXT(GASNETI_RELEASE_VERSION), release));
   CHECK(*"" GASNETI_BUILD_ID != 0);
-  /* The library agrees with the compiler. */
+  /* The function must agree with the constant that the compiler sees. */
   CHECK_EQ(GASNETI_MAX_THREADS, gex_System_QueryMaxThreads());
 }
 

@@ -1,5 +1,5 @@
-/* Diagnostics of flow control: a sender's credits, and their changes while its peer does not handle
- * messages. */
+/* Diagnostics of flow control: how many credits a sender has, and how that number changes while the
+ * sender's peer doesn't handle messages. */
 #include "start.h"
 
 enum { COUNT = GEX_AM_INDEX_BASE };
@@ -11,8 +11,8 @@ static void count(gex_Token_t token) {
   counted++;
 }
 
-/* The even rank of a pair sends without waiting until it has no more credits, while the odd one
- * only watches its memory. */
+/* The even rank of a pair sends without waiting until it has no more credits. Meanwhile the odd
+ * rank only watches its memory and doesn't poll. */
 static void run_out(void) {
   volatile int *const flag = (volatile int *)(void *)base[me];
   const gex_Rank_t peer = me ^ 1;

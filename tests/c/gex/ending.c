@@ -1,5 +1,5 @@
-/* Ends a job in a given way: ending HOW CODE. The last rank ends it; the others serve the network
- * meanwhile. The test checks the job's exit code and output. */
+/* Ends a job in a given way: ending HOW CODE. The last rank ends it, while the other ranks serve
+ * the network. The Rust test checks the job's exit code and output. */
 #include "start.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static void *end_on_thread(void *unused) {
 }
 #endif
 
-/* Functions whose names appear in a backtrace. */
+/* These functions are global, so that their names appear in a backtrace. */
 void abort_here(void);
 void fatal_here(void);
 void fault_here(void);
@@ -53,7 +53,7 @@ void abort_here(void) { abort(); }
 void fatal_here(void) { gasnett_fatalerror("by %s", "design"); }
 void fault_here(void) { raise(SIGSEGV); }
 
-/* Blocks while holding a stream's lock, like a thread that waits for input. */
+/* Blocks while it holds a stream's lock, as a thread does that waits for input. */
 static void *read_nothing(void *stream) {
   char line[10];
   if (fgets(line, sizeof(line), (FILE *)stream)) gasnet_exit(CHECK_FAILED);
@@ -73,7 +73,7 @@ static void wait_for_input(void) {
   }
 }
 
-/* Called within attach, which holds the launcher's connection. */
+/* The library calls this function within attach, while it holds the launcher's connection. */
 static void end_in_attach(void *base_of_segment, uintptr_t bytes) {
   (void)base_of_segment;
   (void)bytes;
@@ -109,7 +109,8 @@ int main(int argc, char **argv) {
   barrier();
 
   if (!strcmp(how, "exit")) {
-    /* The output of this rank is not lost, and functions registered with atexit are not called. */
+    /* The output of this rank must not be lost, and functions registered with atexit must not be
+     * called. */
     CHECK_EQ(atexit(at_exit), 0);
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "all")) {
@@ -139,7 +140,7 @@ int main(int argc, char **argv) {
     CHECK_EQ(atexit(at_exit), 0);
     if (last) exit(code);
   } else if (!strcmp(how, "leave")) {
-    /* With GASNET_CATCH_EXIT=0 the others continue without it. */
+    /* With GASNET_CATCH_EXIT=0, the other ranks continue without the rank that leaves. */
     if (last) return 0;
     gex_AM_RequestShort0(team, (me + 1) % (size - 1), NUDGE, 0);
     GASNET_BLOCKUNTIL(nudged == 1);
@@ -152,7 +153,7 @@ int main(int argc, char **argv) {
     barrier();
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "spin")) {
-    /* Ranks that make no more calls into the library are ended, too. */
+    /* Ranks that make no more calls into the library must also end. */
     if (last) gasnet_exit(code);
     for (;;) {
     }
@@ -163,7 +164,7 @@ int main(int argc, char **argv) {
     wait_for_input();
     if (last) gex_RMA_PutBlocking(team, 0, base[0] + GASNET_PAGESIZE, &code, sizeof(code), 0);
   } else if (!strcmp(how, "closed-streams")) {
-    /* The library uses none of the closed descriptors' numbers. */
+    /* The library must not use the numbers of the descriptors that were closed. */
     char byte;
     gex_RMA_PutBlocking(team, neighbour(1), base[neighbour(1)], &code, sizeof(code), 0);
     barrier();
@@ -173,7 +174,7 @@ int main(int argc, char **argv) {
     barrier();
     if (last) gasnet_exit(code);
   } else if (!strcmp(how, "start-other")) {
-    /* A program that a rank starts is a job of its own. */
+    /* A program that a rank starts must be a job of its own. */
     if (last) {
       char line[4096];
       snprintf(line, sizeof(line), "'%s' exit %d", argv[0], code + 1);
@@ -181,7 +182,7 @@ int main(int argc, char **argv) {
       gasnet_exit(code);
     }
   } else if (!strcmp(how, "last-words")) {
-    /* The others have returned from main when this rank writes. */
+    /* The other ranks have returned from main by the time this rank writes. */
     if (me == 0) {
       gasnett_tick_t begin = gasnett_ticks_now();
       while (gasnett_ticks_to_ns(gasnett_ticks_now() - begin) < 300 * 1000 * 1000) gasnet_AMPoll();

@@ -1,5 +1,5 @@
-/* Further endpoints, with segments of the program's memory and of the library's: their queries, and
- * puts and gets to them in every form. Memory kinds. */
+/* Additional endpoints, with segments in the program's memory and in the library's. Tests their
+ * queries, puts and gets to them in every form, and memory kinds. */
 #include <gasnet_mk.h>
 
 #include "start.h"
@@ -38,7 +38,7 @@ static gex_Segment_t segment_of(void *address, uintptr_t bytes) {
   return made;
 }
 
-/* Returns the address of another rank's segment, as published by that rank. */
+/* Returns the address of another rank's segment, which that rank has published. */
 static char *place(gex_TM_t pair, gex_Rank_t rank, uintptr_t bytes) {
   void *owner = NULL, *local = &local;
   uintptr_t length = 0;
@@ -49,8 +49,8 @@ static char *place(gex_TM_t pair, gex_Rank_t rank, uintptr_t bytes) {
   return (char *)owner;
 }
 
-/* Puts to the next rank, and compares its own bytes with the expected ones; gets from the next
- * rank. */
+/* Puts to the next rank, checks the bytes that the previous rank has put here, and gets from the
+ * next rank. */
 static void forms(gex_TM_t pair, char *there, char *mine) {
   const gex_Rank_t next = neighbour(1), before = neighbour(size - 1);
   static const size_t lengths[] = { 1, 8, 777, 20000, BYTES };
@@ -142,7 +142,7 @@ static void refusals(void) {
   gex_System_SetVerboseErrors(1);
 }
 
-/* The host's memory is a kind like others. */
+/* The host's memory is a memory kind like any other. */
 static void host_kind(void) {
   CHECK_EQ(gex_MK_QueryClass(GEX_MK_HOST), GEX_MK_CLASS_HOST);
   CHECK(gex_MK_QueryClient(GEX_MK_HOST) == client);
@@ -175,10 +175,10 @@ int main(int argc, char **argv) {
     pairs[i - 1] = gex_TM_Pair(ep, gex_EP_QueryIndex(eps[i]));
   }
   CHECK(pairs[0] != pairs[1]);
-  /* Not published yet. */
+  /* The segment has not been published yet. */
   gex_Event_Wait(gex_EP_QueryBoundSegmentNB(pairs[0], me, &owner, NULL, &length, GEX_FLAG_IMMEDIATE));
   CHECK_EQ(length, 0);
-  /* First the ranks of each half know each other's segment, then all know both. */
+  /* First the ranks of each half learn each other's segments, then all ranks learn all segments. */
   gex_TM_Split(&half, team, (int)(me % 2), 0, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   CHECK_EQ(gex_EP_PublishBoundSegment(half, &eps[1], 1, 0), GASNET_OK);
   CHECK(place(pairs[0], me, BYTES) == memory);
@@ -190,7 +190,7 @@ int main(int argc, char **argv) {
     char *const mine = (char *)gex_Segment_QueryAddr(gex_EP_QuerySegment(eps[i + 1]));
     forms(pairs[i], place(pairs[i], neighbour(1), BYTES), mine);
   }
-  /* The maximum number of endpoints. */
+  /* Creates endpoints up to the maximum number. */
   for (i = 3; i < GASNET_MAXEPS; ++i) {
     gex_EP_t made;
     CHECK_EQ(gex_EP_Create(&made, client, GEX_EP_CAPABILITY_RMA, 0), GASNET_OK);

@@ -1,5 +1,5 @@
-/* Events: one by one, in arrays of roots and leaves in any order, implicit operations and access
- * regions. Tests do not poll, waits do. */
+/* Events: one by one, in arrays of roots and leaves in any order, as implicit operations, and in
+ * access regions. Testing an event must not poll, and waiting for it must. */
 #include "start.h"
 
 enum { ARRIVED = GEX_AM_INDEX_BASE, TAKE };
@@ -9,7 +9,8 @@ enum { ARRIVED = GEX_AM_INDEX_BASE, TAKE };
 #define SEGMENT ((uintptr_t)1 << 17)
 
 static volatile int arrived;
-/* The number of messages that this rank has to receive so far; peers may be ahead. */
+/* The number of messages that this rank must have received so far. Peers may be ahead and have sent
+ * more. */
 static int expected;
 static char source[OPS][BYTES], back[OPS][BYTES];
 
@@ -27,7 +28,8 @@ static void take(gex_Token_t token, void *at, size_t bytes) {
 
 static char *place(gex_Rank_t peer, int op) { return base[peer] + (peer == me ? SEGMENT / 2 : 0) + op * BYTES; }
 
-/* Starts puts with leaves: array[order[i]] gets root and leaf of operation i. */
+/* Starts puts with leaves. Entry order[i] of each array gets the root or the leaf of operation i.
+ * */
 static void start_puts(gex_Rank_t peer, unsigned int message, gex_Event_t *roots, gex_Event_t *leaves) {
   int i;
   for (i = 0; i < OPS; ++i) {
@@ -55,8 +57,8 @@ static void check_all_invalid(const gex_Event_t *events, size_t count) {
   for (i = 0; i < count; ++i) CHECK(events[i] == GEX_EVENT_INVALID);
 }
 
-/* Fills an array with both kinds: leaves first, roots first, or alternately, with some invalid
- * events. */
+/* Fills an array with roots, leaves and some invalid events. The leaves come first, the roots come
+ * first, or the two alternate. */
 static size_t mix(gex_Event_t *array, int order, const gex_Event_t *roots, const gex_Event_t *leaves) {
   size_t count = 0;
   int i;
@@ -112,13 +114,13 @@ static void arrays(gex_Rank_t peer) {
             some = gex_Event_TestSome(array, count, 0);
             CHECK(some == GASNET_OK || some == GASNET_ERR_NOT_READY);
             for (i = 0; i < count; ++i) more += array[i] != GEX_EVENT_INVALID;
-            /* Success means that at least one had completed and is GEX_EVENT_INVALID now. */
+            /* Success means that at least one event had completed and is GEX_EVENT_INVALID now. */
             CHECK_EQ(some == GASNET_OK, more < left);
             gasnet_AMPoll();
           }
           break;
         default:
-          /* Only the leaves, several times, then the roots. */
+          /* Completes only the leaves, with several calls on each, and then the roots. */
           for (i = 0; i < OPS; ++i) {
             gex_Event_Wait(leaves[i]);
             CHECK_EQ(gex_Event_Test(leaves[i]), GASNET_OK);
@@ -130,7 +132,7 @@ static void arrays(gex_Rank_t peer) {
       if (way < 4) check_all_invalid(array, count);
       check_puts(peer, message);
     }
-  /* There is nothing to wait for. */
+  /* Waiting for invalid events must return at once. */
   for (i = 0; i < OPS; ++i) array[i] = GEX_EVENT_INVALID;
   gex_Event_WaitAll(array, OPS, 0);
   gex_Event_WaitSome(array, OPS, 0);
@@ -144,7 +146,7 @@ static void arrays(gex_Rank_t peer) {
   CHECK_EQ(gex_Event_Test(GEX_EVENT_INVALID), GASNET_OK);
 }
 
-/* Many at a time, completed in another order. */
+/* Starts many operations at a time and completes them in another order. */
 static void many(gex_Rank_t peer) {
   gex_Event_t roots[OPS], leaves[OPS];
   int i;
@@ -155,7 +157,7 @@ static void many(gex_Rank_t peer) {
   check_puts(peer, 60);
 }
 
-/* Implicit operations are distinguished by their class. */
+/* The class of an implicit operation determines which waits cover it. */
 static void implicit(gex_Rank_t peer) {
   int i;
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -163,7 +165,7 @@ static void implicit(gex_Rank_t peer) {
     fill(source[i], BYTES, 100 + i);
     CHECK_EQ(gex_RMA_PutNBI(team, peer, place(peer, i), source[i], BYTES, GEX_EVENT_DEFER, 0), 0);
   }
-  /* No get is in flight, whatever the puts do. */
+  /* No get is in flight, so this must succeed even if puts are in flight. */
   CHECK_EQ(gex_NBI_Test(GEX_EC_GET, 0), GASNET_OK);
   gex_NBI_Wait(GEX_EC_PUT, 0);
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -175,7 +177,8 @@ static void implicit(gex_Rank_t peer) {
   gex_NBI_Wait(GEX_EC_RMW, 0);
 }
 
-/* The operations of an access region belong to its event and aren't implicit ones. */
+/* The operations of an access region must belong to the region's event and must not be implicit
+ * operations. */
 static void regions(gex_Rank_t peer) {
   gex_Event_t event, other;
   int i;
@@ -188,7 +191,7 @@ static void regions(gex_Rank_t peer) {
     fill(source[i], BYTES, 200 + i);
     CHECK_EQ(gex_RMA_PutNBI(team, peer, place(peer, i), source[i], BYTES, GEX_EVENT_DEFER, 0), 0);
   }
-  /* An operation with its own event isn't part of the region. */
+  /* An operation that has an event of its own is not part of the region. */
   other = gex_RMA_GetNB(team, back[0], peer, place(peer, OPS), BYTES, 0);
   event = gex_NBI_EndAccessRegion(0);
   CHECK_EQ(gex_NBI_Test(GEX_EC_ALL, 0), GASNET_OK);
@@ -204,19 +207,19 @@ static void regions(gex_Rank_t peer) {
   CHECK_EQ(gex_AM_RequestMedium0(team, peer, TAKE, source[0], BYTES, GEX_EVENT_GROUP, 0), 0);
   CHECK_EQ(gex_RMA_PutNBIVal(team, peer, place(peer, OPS), 5, 4, 0), 0);
   event = gex_NBI_EndAccessRegion(0);
-  /* A region and implicit operations at the same time. */
+  /* A region and implicit operations are in flight at the same time. */
   CHECK_EQ(gex_RMA_GetNBI(team, source[1], peer, place(peer, 1), BYTES, 0), 0);
   gex_Event_Wait(gex_Event_QueryLeaf(event, GEX_EC_AM));
   while (gex_Event_Test(event) != GASNET_OK) gasnet_AMPoll();
   for (i = 0; i < OPS; ++i) check_filled(back[i], BYTES, 200 + i);
   gex_NBI_Wait(GEX_EC_GET, 0);
   check_filled(source[1], BYTES, 201);
-  /* Its sender is the left neighbour, or this rank. */
+  /* The message's sender is the left neighbour, or this rank if it is alone. */
   expected++;
   GASNET_BLOCKUNTIL(arrived == expected);
 }
 
-/* A message has arrived, as this rank knows from a put, but tests don't handle it. */
+/* A put shows that a message has arrived, but testing an event must not handle the message. */
 static void tests_do_not_poll(void) {
   volatile int *const flag = (volatile int *)(void *)base[me];
   volatile int *const ready = flag + 1;
@@ -231,8 +234,8 @@ static void tests_do_not_poll(void) {
   *flag = 0;
   *ready = 0;
   barrier();
-  /* A rank in the barrier polls. The message is therefore sent only after its target has signalled
-   * that it has left the barrier. */
+  /* A rank in the barrier polls. The message must therefore be sent only after its target has
+   * signalled that it has left the barrier. */
   gex_RMA_PutBlocking(team, left, base[left] + sizeof(one), &one, sizeof(one), 0);
   while (!*ready) {
   }

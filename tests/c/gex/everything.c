@@ -1,6 +1,6 @@
-/* Segment everything: puts, gets, longs and atomics to a peer's memory without attaching it. With
- * an argument rank 0 uses an address that the last rank doesn't have, in a put, get, long or
- * atomic, which ends the job. */
+/* Segment everything: puts, gets, longs and atomics to a peer's memory, which isn't attached. With
+ * an argument, rank 0 uses an address that the last rank doesn't have in a put, get, long or
+ * atomic, which must end the job. */
 #define GASNET_SEGMENT_EVERYTHING 1
 #include <gasnet_ratomic.h>
 #include <gasnet_vis.h>
@@ -13,7 +13,7 @@ enum { TELL = GEX_AM_INDEX_BASE, FILL, FILLED, COME, MOST_RANKS = 64, SMALL = 10
 
 static gex_TM_t team;
 static gex_Rank_t me, size;
-/* The memory for puts, gets and messages: static, not part of any segment. */
+/* The memory for puts, gets and messages is static and not a part of any segment. */
 static unsigned char area[LARGE];
 static unsigned char copy[LARGE], back[LARGE];
 /* The address of each rank's area. */
@@ -35,7 +35,7 @@ static void tell(gex_Token_t token, gex_AM_Arg_t high, gex_AM_Arg_t low) {
   ++told;
 }
 
-/* A long has arrived; the same bytes are returned as a long to the sender's memory. */
+/* Handles a long by returning the same bytes as a long to the sender's memory. */
 static void fill_handler(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t high, gex_AM_Arg_t low) {
   CHECK(at == area);
   CHECK(gex_AM_ReplyLong1(token, FILLED, at, bytes, address(high, low), GEX_EVENT_NOW, 0, (gex_AM_Arg_t)bytes) == 0);
@@ -58,7 +58,8 @@ static void come_handler(gex_Token_t token, void *at, size_t bytes) {
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* Puts, gets and longs of that many bytes, from the left neighbour and to the right one. */
+/* Exchanges that many bytes with the neighbours by puts, gets and longs. They come from the left
+ * neighbour and go to the right one. */
 static void exchange(size_t bytes, unsigned int message) {
   const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
   unsigned char *const there = areas[right];
@@ -99,7 +100,7 @@ static void exchange(size_t bytes, unsigned int message) {
   barrier();
 }
 
-/* The longest requests, without replies. */
+/* Sends the longest requests, which get no replies. */
 static void long_one_way(void) {
   const gex_Rank_t right = (me + 1) % size, left = (me + size - 1) % size;
   fill(copy, LARGE, 7 + me);
@@ -111,7 +112,7 @@ static void long_one_way(void) {
 
 enum { ROWS = 3000, EACH = 24 };
 
-/* Every second element of an area, to and from contiguous elements. */
+/* Transfers every second element of an area, to and from contiguous elements. */
 static void arrays(void) {
   static const ptrdiff_t apart[] = {2 * EACH}, close[] = {EACH};
   static const size_t rows[] = {ROWS};
@@ -140,8 +141,8 @@ static void arrays(void) {
   barrier();
 }
 
-/* Atomics of all ranks on the same numbers outside any segment; on one's own number; on the last
- * number of a page. */
+/* Runs atomics of all ranks on the same numbers outside any segment, atomics on a rank's own
+ * number, and atomics on the last number of a page. */
 static void atomics(void) {
   static int64_t sum;
   static double reals[2];
@@ -151,7 +152,7 @@ static void atomics(void) {
   gex_AD_t sums, doubles, halves;
   gex_Rank_t rank;
   int64_t total = 0;
-  /* All ranks run the same program, so the distance to the area is the same. */
+  /* All ranks run the same program, so these distances to the area are the same on every rank. */
   const ptrdiff_t to_sum = (unsigned char *)&sum - area, to_reals = (unsigned char *)reals - area;
   const ptrdiff_t to_words = (unsigned char *)words - area;
   gex_AD_Create(&sums, team, GEX_DT_I64, GEX_OP_ADD | GEX_OP_FADD | GEX_OP_GET, 0);
@@ -249,9 +250,9 @@ int main(int argc, char **argv) {
   gex_RankInfo_t *neighbours = NULL;
   gex_Segment_t segment;
 
-  /* No segment is announced. */
+  /* The library must not announce a segment. */
   gasnet_client_attach_hook = &never;
-  /* Before the library has any threads. */
+  /* This must precede the start of the library's threads. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
   me = gex_TM_QueryRank(team);
@@ -261,7 +262,8 @@ int main(int argc, char **argv) {
   CHECK_EQ(gex_EP_RegisterHandlers(ep, handlers, sizeof handlers / sizeof handlers[0]), GASNET_OK);
   barrier();
 
-  /* All of a rank's memory is accessible, but queries find no segment before or after attach. */
+  /* All of a rank's memory is accessible, but queries must find no segment before or after attach.
+   * */
   CHECK_EQ(gasnet_getMaxLocalSegmentSize(), UINTPTR_MAX);
   no_segments(ep);
   segment = (gex_Segment_t)(void *)area;
@@ -286,7 +288,7 @@ int main(int argc, char **argv) {
   atomics();
   if (argc > 1) {
     wild(argv[1]);
-    /* The rank that detects the error ends the job, and has to poll for that. */
+    /* The rank that detects the error ends the job. It must poll to detect it. */
     GASNET_BLOCKUNTIL(0);
   }
   barrier();

@@ -1,9 +1,9 @@
-/* Registering handlers, and the information of their tokens. */
+/* Registers handlers, and checks the information that their tokens give. */
 #include "start.h"
 
 static volatile int answers;
 static int cdata;
-/* The entries that handlers expect in their tokens; the registration writes the indices. */
+/* The entries that handlers expect in their tokens. Registration writes the indices. */
 static gex_AM_Entry_t table[6];
 enum { PING_SHORT, PING_MEDIUM, PING_LONG, PONG_SHORT, PONG_MEDIUM, PONG_LONG };
 
@@ -21,7 +21,7 @@ static void check_token(gex_Token_t token, int entry, int is_request, int is_lon
   CHECK_EQ(info.gex_entry->gex_nargs, table[entry].gex_nargs);
   CHECK(info.gex_entry->gex_cdata == table[entry].gex_cdata);
   CHECK(!strcmp(info.gex_entry->gex_name, table[entry].gex_name));
-  /* Only requested information has to be provided. */
+  /* The call must provide the requested information, and may provide more. */
   CHECK(gex_Token_Info(token, &info, GEX_TI_SRCRANK | GEX_TI_EP) & (GEX_TI_SRCRANK | GEX_TI_EP));
 }
 
@@ -83,7 +83,8 @@ static void entry(int place, int index, gex_AM_Fn_t function, gex_Flags_t flags,
   table[place].gex_name = name;
 }
 
-/* A handler that accepts any category, as request and reply, and one for a later registration. */
+/* A handler that accepts any category, as a request and as a reply. Further handlers are registered
+ * later. */
 static int any_count;
 static void any(gex_Token_t token) {
   (void)token;
@@ -101,21 +102,21 @@ static void registration(void) {
   entry(PONG_LONG, 0, (gex_AM_Fn_t)pong_long, GEX_FLAG_AM_LONG | GEX_FLAG_AM_REQREP, "pong long");
   memcpy(before, table, sizeof(table));
   CHECK_EQ(gex_EP_RegisterHandlers(ep, table, 6), GASNET_OK);
-  /* "Any" indices: from 255 downwards in the order of the table, skipping those that the table
-   * fixes. */
+  /* Entries with any index get indices from 255 downwards, in the order of the table. The indices
+   * that the table fixes are skipped. */
   CHECK_EQ(table[PING_SHORT].gex_index, 255);
   CHECK_EQ(table[PING_MEDIUM].gex_index, 253);
   CHECK_EQ(table[PING_LONG].gex_index, GEX_AM_INDEX_BASE);
   CHECK_EQ(table[PONG_SHORT].gex_index, 254);
   CHECK_EQ(table[PONG_MEDIUM].gex_index, 252);
   CHECK_EQ(table[PONG_LONG].gex_index, 251);
-  /* Only the index is written. */
+  /* Registration writes only the index of an entry. */
   for (i = 0; i < 6; ++i) {
     CHECK(before[i].gex_fnptr == table[i].gex_fnptr && before[i].gex_cdata == table[i].gex_cdata);
     CHECK(before[i].gex_flags == table[i].gex_flags && before[i].gex_nargs == table[i].gex_nargs);
     CHECK(before[i].gex_name == table[i].gex_name);
   }
-  /* A second registration of others; the table is on the stack, without names. */
+  /* Registers further handlers. This table is on the stack and has no names. */
   memset(more, 0, sizeof(more));
   for (i = 0; i < 3; ++i) {
     more[i].gex_fnptr = (gex_AM_Fn_t)any;
@@ -127,7 +128,7 @@ static void registration(void) {
   CHECK_EQ(more[1].gex_index, 200);
   CHECK_EQ(more[2].gex_index, 249);
   CHECK_EQ(gex_EP_RegisterHandlers(ep, NULL, 0), GASNET_OK);
-  /* An index in use can't be registered again. */
+  /* An index that is in use can't be registered again. */
   gex_System_SetVerboseErrors(0);
   CHECK(gex_EP_RegisterHandlers(ep, more + 1, 1) != GASNET_OK);
   gex_System_SetVerboseErrors(1);

@@ -1,6 +1,6 @@
-/* GASNet-1's active messages with every count of arguments, as requests and replies, by the
- * functions with the count in their names and by those with the count as an argument; longs whose
- * source stays in use. */
+/* GASNet-1's active messages with every count of arguments, as requests and as replies. Both the
+ * functions with the count in their names and the functions with the count as an argument are used.
+ * Also sends longs whose source stays in use. */
 #include "legacy_start.h"
 
 #include "args.h"
@@ -83,7 +83,8 @@ EACH_COUNT(HANDLERS)
 
 static gasnet_handlerentry_t handlers[] = {EACH_COUNT(ENTRIES)};
 
-/* Sends each form of each request to this node, one at a time with its reply. */
+/* Sends each form of each request to this node. Each one waits for its reply before the next one is
+ * sent. */
 static void talk_to(gasnet_node_t node) {
 #define AWAIT(kind, n)                                                                                                 \
   check_evaluated(n);                                                                                                  \
@@ -118,7 +119,7 @@ static void talk_to(gasnet_node_t node) {
   EACH_COUNT(TALK)
 }
 
-/* A large one whose source stays in use until the reply. */
+/* Sends a large long whose source is in use until the reply arrives. */
 static void large(gasnet_node_t node) {
   const size_t bytes = (size_t)1 << 18;
   char *const source = (char *)malloc(bytes);

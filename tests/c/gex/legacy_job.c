@@ -1,8 +1,9 @@
-/* GASNet-1: init, attach, queries, waiting, locks, and the GASNet-EX objects behind them. */
+/* GASNet-1: init, attach, queries, waiting, locks, and the GASNet-EX objects that the job also has.
+ * */
 #include "legacy_start.h"
 
 #if GASNET_VERSION != 1 || !_INCLUDED_GASNET_H || SIZEOF_GASNET_REGISTER_VALUE_T != 8
-  #error "not as in GASNet"
+  #error "a constant differs from GASNet's"
 #endif
 
 static volatile int told;
@@ -54,7 +55,7 @@ static void objects(void) {
   CHECK_EQ(gex_TM_QuerySize(team), nodes);
   CHECK(gex_Segment_QueryAddr(segment) == segments[me].addr);
   gasnet_QueryGexObjects(NULL, NULL, NULL, NULL);
-  /* Both interfaces at the same time. */
+  /* The program may use both interfaces at the same time. */
   gex_Event_Wait(gex_Coll_BarrierNB(team, 0));
 }
 
@@ -64,7 +65,7 @@ static void tables(void) {
   gasnet_node_t node;
   const char *const windows = gasnet_getenv("CONDUIT_WINDOWS");
   const int mapped = !windows || strcmp(windows, "0");
-  /* Tables that are larger and smaller than the job. */
+  /* The first table is larger than the job, and the second one is smaller. */
   memset(some, 0x55, sizeof(some));
   CHECK_EQ(gasnet_getSegmentInfo(some, (int)nodes + 1), GASNET_OK);
   for (node = 0; node < nodes; ++node) {
@@ -80,7 +81,7 @@ static void tables(void) {
   for (node = 0; node < nodes; ++node) {
     CHECK_EQ(infos[node].host, infos[me].host);
     CHECK_EQ(infos[node].supernode == infos[me].supernode, mapped || node == me);
-    /* With shared memory, the offset leads to it. */
+    /* With shared memory, adding the offset to a segment's address leads to that segment here. */
     if (infos[node].supernode == infos[me].supernode)
       CHECK_EQ(*(int *)((uintptr_t)segments[node].addr + infos[node].offset), 1000 + (int)node);
   }

@@ -1,5 +1,5 @@
-/* GASNet-1's extended interface: puts, gets and memset; blocking, with handles, implicit; values;
- * access regions. */
+/* GASNet-1's extended interface: puts, gets and memset as blocking calls, with handles and as
+ * implicit operations, as well as values and access regions. */
 #include "legacy_start.h"
 
 #define BYTES ((size_t)3000)
@@ -8,8 +8,8 @@
 
 static char source[OPS][BYTES], back[OPS][BYTES];
 
-/* Returns where this node writes at another one: each node is written by its left neighbour and by
- * itself. */
+/* Returns where operation `op` of this node writes at another node. Each node is written by its
+ * left neighbour and by itself, in one half of the segment each. */
 static char *there(gasnet_node_t node, int op) { return at(node, (node == me ? SEGMENT / 2 : 0) + op * BYTES + 1); }
 
 static void fill_all(unsigned int message) {
@@ -49,7 +49,7 @@ static int under_way(const gasnet_handle_t *handles) {
   return count;
 }
 
-/* Synchronises an array, with another call for each `way`. */
+/* Synchronises the handles of an array. `way` selects the call. */
 static void synchronise(gasnet_handle_t *handles, int way) {
   int i;
   switch (way) {
@@ -100,7 +100,7 @@ static void explicit_handles(gasnet_node_t node) {
     for (i = 0; i < OPS; ++i) {
       if (i % 2) {
         handles[i] = gasnet_put_nb(node, there(node, i), source[i], BYTES);
-        /* The source is free on return. */
+        /* The source may be reused when the call returns. */
         memset(source[i], 0, BYTES);
       } else handles[i] = gasnet_put_nb_bulk(node, there(node, i), source[i], BYTES);
     }
@@ -133,7 +133,7 @@ static void implicit_handles(gasnet_node_t node) {
         memset(source[i], 0, BYTES);
       } else gasnet_put_nbi_bulk(node, there(node, i), source[i], BYTES);
     }
-    /* No get is in flight. */
+    /* No get is in flight, so this must succeed. */
     CHECK_EQ(gasnet_try_syncnbi_gets_nopoll(), GASNET_OK);
     switch (way) {
       case 0: gasnet_wait_syncnbi_puts(); break;
@@ -178,7 +178,7 @@ static void memsets(gasnet_node_t node) {
     for (way = 0; way < 3; ++way) {
       memset(source[0], 0, BYTES);
       gasnet_put(node, there(node, 0), source[0], BYTES);
-      /* The low-order byte of the value. */
+      /* Only the low-order byte of the value is written. */
       if (way == 0) gasnet_memset(node, there(node, 0), 0x1234, sizes[i]);
       if (way == 1) gasnet_wait_syncnb(gasnet_memset_nb(node, there(node, 0), 0x34, sizes[i]));
       if (way == 2) {
@@ -209,7 +209,7 @@ static void values(gasnet_node_t node) {
       CHECK_EQ(gasnet_get_val(node, there(node, 0), bytes), kept);
       CHECK_EQ(gasnet_get_val(node, there(node, 0) + bytes, 8), 0);
     }
-    /* Several in flight, in another order. */
+    /* Several gets are in flight and are waited for in another order. */
     for (i = 0; i < OPS; ++i) gasnet_put_val(node, there(node, i), value + i, bytes);
     for (i = 0; i < OPS; ++i) handles[i] = gasnet_get_nb_val(node, there(node, i), bytes);
     for (i = OPS - 1; i >= 0; --i) {
@@ -242,7 +242,7 @@ static void regions(gasnet_node_t node) {
   for (i = 0; i < OPS; ++i) check_filled(back[i], BYTES, 60 + i);
 }
 
-/* Errors name the function that was called. */
+/* Makes a bad call. The error must name the function that was called. */
 static void bad(const char *call) {
   char *const segment = at(me, 0);
   if (!strcmp(call, "gasnet_put")) gasnet_put_bulk(nodes, segment, source[0], 1);
@@ -254,7 +254,7 @@ static void bad(const char *call) {
 }
 
 #if !GASNET_NULL_ARGV_OK
-  #error "init needs no arguments"
+  #error "init must accept null arguments"
 #endif
 
 int main(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* Joins a job by GASNet-1, as the programs for it here do. */
+/* Joins a job by GASNet-1, in the way that most programs for GASNet-1 in this folder do. */
 #ifndef GEX_LEGACY_START_H
 #define GEX_LEGACY_START_H
 
@@ -18,7 +18,7 @@ MAYBE_UNUSED static void barrier(void) {
 
 MAYBE_UNUSED static gasnet_node_t neighbour(gasnet_node_t distance) { return (me + distance) % nodes; }
 
-/* Returns a place in a node's segment. */
+/* Returns the address of an offset in a node's segment. */
 MAYBE_UNUSED static char *at(gasnet_node_t node, size_t offset) { return (char *)segments[node].addr + offset; }
 
 MAYBE_UNUSED static void start(int *argc, char ***argv, gasnet_handlerentry_t *handlers, int count, uintptr_t bytes) {

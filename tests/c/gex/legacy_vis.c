@@ -12,7 +12,7 @@ static gasnet_memvec_t here_list[MOST_ENTRIES], there_list[MOST_ENTRIES];
 static size_t here_strides[MOST_DIMENSIONS], there_strides[MOST_DIMENSIONS], counts[MOST_DIMENSIONS + 1];
 static char *local, *found, *expected;
 
-/* Translates the ranges into GASNet-1's types. */
+/* Translates the ranges into the types of GASNet-1. */
 static void translate(void) {
   size_t i;
   for (i = 0; i < here.count && i < MOST_ENTRIES; ++i) {

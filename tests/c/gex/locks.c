@@ -1,4 +1,4 @@
-/* Handler-safe locks; in PAR, threads that communicate, lock and wait at the same time. */
+/* Handler-safe locks. In PAR, several threads communicate, lock and wait at the same time. */
 #include "start.h"
 
 #if defined(GASNET_PAR)
@@ -12,10 +12,10 @@ enum { ADD = GEX_AM_INDEX_BASE, DONE };
 
 static gex_HSL_t at_rest = GEX_HSL_INITIALIZER;
 static gex_HSL_t lock;
-/* Protected by the lock. */
+/* The lock protects these counters. */
 static int sum, added, done;
 
-/* Handlers lock, too. The lock is released before the reply. */
+/* A handler locks too. It must release the lock before it replies. */
 static void add(gex_Token_t token, gex_AM_Arg_t number) {
   gex_HSL_Lock(&lock);
   sum += number;
@@ -61,7 +61,7 @@ static void *work(void *number) {
     gex_Event_t events[2];
     gex_AM_RequestShort1(team, right, ADD, 0, 1);
     fill(source, sizeof(source), (unsigned int)(thread * ROUNDS + i));
-    /* Each thread has its own implicit operations. */
+    /* Each thread must have its own implicit operations. */
     gex_RMA_PutNBI(team, right, there, source, sizeof(source), GEX_EVENT_DEFER, 0);
     gex_NBI_Wait(GEX_EC_PUT, 0);
     gex_RMA_GetNBI(team, back, right, there, sizeof(back), 0);

@@ -1,5 +1,5 @@
-/* Client, endpoint, team and segment: their queries about each other, and the client data of each
- * of them. */
+/* Client, endpoint, team and segment: the queries that lead from each to the others, and the client
+ * data of each. */
 #include "start.h"
 
 static void before_attach(void) {
@@ -10,7 +10,7 @@ static void before_attach(void) {
   CHECK(gasnet_getMaxGlobalSegmentSize() >= GASNET_PAGESIZE);
   CHECK_EQ(most % GASNET_PAGESIZE, 0);
   CHECK(gex_EP_QuerySegment(ep) == GEX_SEGMENT_INVALID);
-  /* Not bound: the outputs don't change. */
+  /* The endpoint has no segment yet, so the outputs must not change. */
   CHECK(gex_Segment_QueryBound(team, me, &owner, &local, &length) != 0);
   CHECK(owner == &owner && local == &local && length == 1);
 }
@@ -32,7 +32,7 @@ static void relations(void) {
   CHECK_EQ(gex_TM_QuerySize(team), gex_System_QueryJobSize());
 }
 
-/* The primordial team's ranks are the job's. */
+/* A rank of the primordial team is the same rank in the job. */
 static void translations(void) {
   gex_Rank_t rank;
   for (rank = 0; rank < size; ++rank) {
@@ -61,7 +61,8 @@ static void words(void) {
   CHECK(gex_Client_QueryCData(client) == &a);
 }
 
-/* Each rank's segment, by both calls; those of the neighbourhood are mapped here and writable. */
+/* Both calls must find each rank's segment. The segments of the neighbourhood are mapped here and
+ * writable. */
 static void segments(uintptr_t bytes) {
   gex_RankInfo_t *near;
   gex_Rank_t near_count, mine, rank, i;
@@ -80,7 +81,8 @@ static void segments(uintptr_t bytes) {
     CHECK(owner && owner == owner2 && local == local2);
     CHECK_EQ(length, bytes);
     CHECK_EQ(length2, bytes);
-    /* Without communication it may be known or not; one's own always is. */
+    /* Without communication, a peer's segment may be unknown. A rank's own segment is always known.
+     * */
     {
       gex_Event_t event = gex_EP_QueryBoundSegmentNB(team, rank, &owner2, NULL, NULL, GEX_FLAG_IMMEDIATE);
       CHECK(event == GEX_EVENT_INVALID || (event == GEX_EVENT_NO_OP && rank != me));
@@ -102,7 +104,8 @@ static char *attached_at;
 static uintptr_t attached_bytes;
 static int times_attached;
 
-/* Only this rank uses the segment yet: no other writes there before this. */
+/* Checks the announced segment. Only this rank uses the segment so far, because others write to it
+ * only after this call. */
 static void attached(void *address, uintptr_t bytes) {
   uintptr_t i;
   attached_at = (char *)address;

@@ -1,5 +1,6 @@
-/* Negotiated payload: granted sizes, the client's buffers and the library's, commit of less than
- * was prepared, cancel, the immediate flag. prepared_counts.c tests all counts of arguments. */
+/* Negotiated payload: granted sizes, buffers of the client and of the library, committing less than
+ * was prepared, cancelling, and the immediate flag. prepared_counts.c tests all counts of
+ * arguments. */
 #include "start.h"
 
 enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PLACE, PLACED, PLACED_BACK, REPLY_OF,
@@ -8,7 +9,8 @@ enum { MEDIUM = GEX_AM_INDEX_BASE, LONG, EXCHANGE, BACK_MEDIUM, BACK_LONG, IN_PL
 #define SEGMENT ((uintptr_t)1 << 20)
 
 static volatile unsigned int received, answered;
-/* The number of messages that this rank has to receive so far; peers may be ahead. */
+/* The number of messages that this rank must have received so far. Peers may be ahead and have sent
+ * more. */
 static unsigned int expected;
 static size_t last_bytes;
 
@@ -27,7 +29,7 @@ static void to_segment(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t m
   received++;
 }
 
-/* Checks the size and address that a prepare call has granted. */
+/* Checks the size and the address that a prepare call has granted. */
 static void check_granted(gex_AM_SrcDesc_t descriptor, const void *buffer, size_t least, size_t most) {
   CHECK(descriptor != GEX_AM_SRCDESC_NO_OP);
   CHECK(gex_AM_SrcDescSize(descriptor) >= least);
@@ -39,11 +41,12 @@ static void check_granted(gex_AM_SrcDesc_t descriptor, const void *buffer, size_
   }
 }
 
-/* Local completion of the last reply. A handler may not test it, so the replier does that later. */
+/* The local completion of the last reply. The replier tests it later, because a handler may not do
+ * so. */
 static gex_Event_t reply_local;
 
-/* In a request's handler: replies with negotiated payload. The argument selects the kind; the least
- * and most are large. */
+/* Replies in a request's handler with negotiated payload. `kind` selects the kind of reply. Both
+ * the least and the most size are large. */
 static void exchange(gex_Token_t token, gex_AM_Arg_t kind) {
   static char own[1000];
   gex_Token_Info_t info;
@@ -83,8 +86,9 @@ static void back_long(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t ki
   answered++;
 }
 
-/* Sends one message: prepared for least to most bytes in this buffer (null: the library's), of
- * which `bytes` are sent, or everything granted if `bytes` is SIZE_MAX. */
+/* Sends one message. It is prepared for `least` to `most` bytes in `buffer`, or in the library's
+ * buffer if `buffer` is null. Of these, `bytes` bytes are sent, or all that were granted if `bytes`
+ * is SIZE_MAX. */
 static void send(int is_long, gex_Rank_t peer, void *buffer, size_t least, size_t most, size_t bytes,
                  gex_Event_t *option) {
   static unsigned int message;
@@ -102,7 +106,7 @@ static void send(int is_long, gex_Rank_t peer, void *buffer, size_t least, size_
     else if (option != GEX_EVENT_NOW) gex_Event_Wait(*option);
     memset(buffer, 0, bytes);
   }
-  /* All ranks send the same, so this one also receives the same. */
+  /* All ranks send the same messages, so this rank must also receive one. */
   expected++;
   GASNET_BLOCKUNTIL(received == expected);
   CHECK_EQ(last_bytes, bytes);
@@ -115,7 +119,7 @@ static void requests(gex_Rank_t peer) {
   gex_Event_t *const options[] = {GEX_EVENT_NOW, GEX_EVENT_GROUP, &local};
   int is_long, i;
   for (is_long = 0; is_long < 2; ++is_long) {
-    /* The limits that go with these calls. */
+    /* These flags select the limits that apply to prepare calls. */
     const gex_Flags_t client_flag = GEX_FLAG_AM_PREPARE_LEAST_CLIENT, alloc_flag = GEX_FLAG_AM_PREPARE_LEAST_ALLOC;
     size_t client_most = is_long ? gex_AM_MaxRequestLong(team, peer, GEX_EVENT_NOW, client_flag, 1)
                                  : gex_AM_MaxRequestMedium(team, peer, GEX_EVENT_NOW, client_flag, 1);
@@ -145,7 +149,8 @@ static void cancelled(gex_Rank_t peer) {
   static char buffer[100];
   gex_AM_SrcDesc_t descriptor;
   int i;
-  /* More often than there are buffers, because cancelling returns them. */
+  /* Prepares more messages than there are buffers. This works because cancelling returns the
+   * buffers. */
   for (i = 0; i < 2000; ++i) {
     descriptor = gex_AM_PrepareRequestMedium(team, peer, NULL, 1, 100, NULL, 0, 0);
     CHECK_EQ(gex_AM_CancelRequestMedium(descriptor, 0), 0);
@@ -159,7 +164,8 @@ static void cancelled(gex_Rank_t peer) {
   send(0, peer, NULL, 10, 10, 10, NULL);
 }
 
-/* Immediate prepare and commit: each succeeds, or reports that it had no effect. */
+/* Prepares and commits with the immediate flag. Each call must either succeed or report that it had
+ * no effect. */
 static void immediate(gex_Rank_t peer) {
   static char buffer[100];
   int i;
@@ -173,7 +179,8 @@ static void immediate(gex_Rank_t peer) {
       gasnet_AMPoll();
     fill(gex_AM_SrcDescAddr(descriptor), 50, (unsigned int)i);
     while (gex_AM_CommitRequestMedium1_v2(descriptor, MEDIUM, 50, flag, i)) {
-      /* The descriptor is still valid; commit again, or cancel and poll. */
+      /* The descriptor is still valid here. It is cancelled, and the message is prepared again
+       * after a poll. */
       CHECK(gex_AM_SrcDescSize(descriptor) >= 50);
       gex_AM_CancelRequestMedium(descriptor, 0);
       gasnet_AMPoll();
@@ -183,15 +190,15 @@ static void immediate(gex_Rank_t peer) {
   }
 }
 
-/* Returns where the destination of a long is mapped here, or null if it isn't. */
+/* Returns where the destination of a long is mapped in this process, or null if it isn't mapped. */
 static char *mapped(gex_Rank_t rank, const char *there) {
   void *local = NULL;
   CHECK_EQ(gex_Segment_QueryBound(team, rank, NULL, &local, NULL), 0);
   return local ? (char *)local + (there - base[rank]) : NULL;
 }
 
-/* In a request's handler: longs that are written in place at their destination. The argument is the
- * number of bytes. */
+/* Replies in a request's handler with longs that are written in place at their destination. `bytes`
+ * is their length. */
 static void in_place(gex_Token_t token, gex_AM_Arg_t bytes) {
   gex_Token_Info_t info;
   gex_AM_SrcDesc_t descriptor;
@@ -221,12 +228,12 @@ static void placed_back(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t 
   answered++;
 }
 
-/* Sends a long of this length, prepared for up to `most`, and written in place if its destination
- * is mapped. */
+/* Sends a long of `bytes` bytes, prepared for up to `most` bytes. It is written in place if its
+ * destination is mapped. */
 static void place(gex_Rank_t peer, char *there, size_t most, size_t bytes) {
   static unsigned int message = 500;
   const size_t room = (size_t)(base[peer] + SEGMENT - there);
-  /* The destination may have room for more than the library's buffers. */
+  /* The destination may have room for more bytes than the library's buffers do. */
   const size_t least = bytes > 1000 ? 1000 : bytes;
   gex_AM_SrcDesc_t descriptor = gex_AM_PrepareRequestLong(team, peer, NULL, least, most, there, NULL, 0, 1);
   check_granted(descriptor, NULL, least, most);
@@ -259,7 +266,7 @@ static void places(gex_Rank_t peer) {
   barrier();
 }
 
-/* Replies of all sizes, sent from the chunk that they were written in. */
+/* Sends a reply of this length from the chunk in which its payload was written. */
 static void reply_of(gex_Token_t token, gex_AM_Arg_t bytes) {
   gex_AM_SrcDesc_t descriptor = gex_AM_PrepareReplyMedium(token, NULL, (size_t)bytes, (size_t)bytes, NULL, 0, 3);
   check_granted(descriptor, NULL, (size_t)bytes, (size_t)bytes);

@@ -1,6 +1,6 @@
-/* Negotiated payload with every count of arguments: requests and replies, mediums and longs, by the
- * functions with the count in their names and by the macros that count, with and without flags of
- * the commit. */
+/* Negotiated payload with every count of arguments, for requests and replies and for mediums and
+ * longs. Uses the functions with the count in their names and the macros that count their
+ * arguments, with and without flags of the commit. */
 #include "start.h"
 
 #include "args.h"
@@ -11,10 +11,10 @@ enum { MEDIUM, LONG, KINDS };
 #define BYTES(n) ((size_t)(n)*11)
 
 static int requested[KINDS][COUNTS], answered[KINDS][COUNTS];
-/* Requests are answered by each of the four forms in turn. */
+/* Which of the four forms the next reply has, by kind and count. The forms are used in turn. */
 static int forms[KINDS][COUNTS];
 
-/* Returns the place for longs, another one for each sender, as several peers send to one rank. */
+/* Returns the place for a long. Each sender has its own, because several peers send to one rank. */
 static char *landing(gex_Rank_t at, gex_Rank_t from, int is_reply) { return base[at] + (2 * from + is_reply) * 256; }
 
 static gex_Rank_t source_of(gex_Token_t token) {
@@ -93,7 +93,8 @@ EACH_COUNT(HANDLERS)
 
 static gex_AM_Entry_t handlers[] = {EACH_COUNT(ENTRIES)};
 
-/* Sends each form of each request to this rank, one at a time with its reply. */
+/* Sends each form of each request to this peer. Each one waits for its reply before the next one is
+ * sent. */
 static void talk_to(gex_Rank_t peer) {
   char *const to = landing(peer, me, 0);
   gex_AM_SrcDesc_t d;

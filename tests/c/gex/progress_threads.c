@@ -1,5 +1,5 @@
-/* A client that wants to start the library's threads itself: there are none, and communication
- * works without them. */
+/* A client that asks to start the library's threads itself. The library has no such threads, and
+ * communication must work without them. */
 #include "start.h"
 
 enum { PING = GEX_AM_INDEX_BASE, PONG };

@@ -1,5 +1,5 @@
-/* Random vectors of ranges, address lists and arrays, and the places of their bytes. For both
- * interfaces: the program includes gasnetex.h or gasnet.h first. */
+/* Random vectors of ranges, address lists and arrays, and the places of their bytes. Works with
+ * both interfaces. A program must include gasnetex.h or gasnet.h before this header. */
 #ifndef GEX_RANGES_H
 #define GEX_RANGES_H
 
@@ -12,7 +12,7 @@
 
 enum { VECTOR, INDEXED, STRIDED, KINDS };
 
-/* One side of a transfer, in an area. */
+/* One side of a transfer, whose bytes lie in an area. */
 typedef struct {
   size_t count;
   gex_Memvec_t list[MOST_ENTRIES];
@@ -21,7 +21,7 @@ typedef struct {
   char *first;
   ptrdiff_t strides[MOST_DIMENSIONS];
   size_t counts[MOST_DIMENSIONS];
-  /* The place of each byte in the area. */
+  /* The place of each of the side's bytes in the area. */
   size_t places[MOST_BYTES];
   size_t all;
 } side_t;
@@ -41,8 +41,8 @@ static void add_bytes(side_t *side, char *area, const char *from, size_t bytes) 
   }
 }
 
-/* Makes ranges of `bytes` bytes in total, of `each` bytes or of any length, some of them empty.
- * They do not overlap, and are in ascending or descending order. */
+/* Makes ranges of `bytes` bytes in total. Each has `each` bytes, or any length and is sometimes
+ * empty if `each` is 0. They don't overlap and are in ascending or descending order. */
 static void cut(side_t *side, char *area, size_t bytes, size_t each) {
   size_t left = bytes, at = draw(64), i;
   const int backwards = (int)draw(2);
@@ -71,7 +71,7 @@ static void cut(side_t *side, char *area, size_t bytes, size_t each) {
   }
 }
 
-/* Lists the bytes of an array, element by element. */
+/* Lists the places of an array's bytes, element by element. */
 static void expand(side_t *side, char *area) {
   size_t elements = 1, i, dimension;
   for (i = 0; i < side->count; ++i) elements *= side->counts[i];
@@ -87,7 +87,7 @@ static void expand(side_t *side, char *area) {
   }
 }
 
-/* Chooses strides with which no elements overlap, with gaps, and sometimes backwards. */
+/* Chooses strides so that no elements overlap. There are gaps, and some strides go backwards. */
 static void lay_out(side_t *side, char *area, size_t skipped) {
   size_t space = side->bytes, at = 0, i;
   for (i = 0; i < side->count; ++i) {
@@ -106,7 +106,7 @@ static void lay_out(side_t *side, char *area, size_t skipped) {
   expand(side, area);
 }
 
-/* Draws two sides of a kind. */
+/* Draws the two sides of a transfer of this kind. */
 static void draw_sides(int kind, side_t *one, char *one_area, side_t *other, char *other_area) {
   static const size_t lengths[] = {1, 2, 8, 24, 600};
   size_t i;
@@ -116,7 +116,7 @@ static void draw_sides(int kind, side_t *one, char *one_area, side_t *other, cha
     cut(other, other_area, bytes, 0);
   } else if (kind == INDEXED) {
     const size_t left = lengths[draw(5)], right = lengths[draw(5)];
-    /* A number of bytes that both can be divided into. */
+    /* A number of bytes that can be divided into pieces of either length. */
     const size_t both = left > right ? (left % right ? left * right : left) : (right % left ? left * right : right);
     const size_t bytes = both * draw((both > 2000 ? MOST_BYTES : 2000) / both + 1);
     cut(one, one_area, bytes, left);

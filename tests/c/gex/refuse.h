@@ -1,5 +1,5 @@
-/* Makes the system refuse to copy memory between processes, as many systems do: of other processes,
- * or also of the process itself. */
+/* Makes the system refuse to copy memory of other processes, as many systems do. With `own_too`, it
+ * also refuses to copy memory of the process itself. */
 #ifndef REFUSE_H
 #define REFUSE_H
 

@@ -1,13 +1,14 @@
-/* Puts and gets: blocking, with events, implicit, values; of any size and alignment, to a neighbour
- * and to oneself. */
+/* Puts and gets: blocking, with events, implicit, and of values. They have any size and alignment
+ * and go to a neighbour or to the rank itself. */
 #include "start.h"
 
 #define MOST ((size_t)100000)
-/* Longer than what the headers copy themselves. */
+/* The length of transfers that are longer than those that the headers copy themselves. */
 #define LONG ((size_t)524288)
-/* Each target is written by its left neighbour and by itself: a half of its segment each. */
+/* The length of half a segment. Each rank's left neighbour writes one half of its segment, and the
+ * rank itself writes the other. */
 #define HALF ((uintptr_t)1 << 20)
-/* Bytes around what is written, which must not change. */
+/* The number of bytes before and behind each target that must not change. */
 #define GUARD 16
 
 static const size_t sizes[] = {0,  1,  2,  3,   7,   8,    9,    15,   16,   17,
@@ -16,10 +17,10 @@ static const size_t sizes[] = {0,  1,  2,  3,   7,   8,    9,    15,   16,   17,
 
 static char *source, *back;
 
-/* Returns where this rank writes at a peer. */
+/* Returns the address at a peer to which this rank writes. */
 static char *there(gex_Rank_t peer) { return base[peer] + (peer == me ? HALF : 0); }
 
-/* Checks that the target has this message between unchanged bytes. */
+/* Checks that the target holds this message between unchanged bytes. */
 static void check_there(gex_Rank_t peer, char *at, size_t bytes, unsigned int message) {
   size_t i;
   CHECK_EQ(gex_RMA_GetBlocking(team, back, peer, at - GUARD, bytes + 2 * GUARD, 0), 0);
@@ -32,7 +33,7 @@ static void clear(gex_Rank_t peer, char *at, size_t bytes) {
   CHECK_EQ(gex_RMA_PutBlocking(team, peer, at - GUARD, back, bytes + 2 * GUARD, 0), 0);
 }
 
-/* Puts one size to one place in each way. */
+/* Puts `bytes` bytes to one place in each way. */
 static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   static unsigned int message;
   gex_Event_t root, leaf;
@@ -43,20 +44,20 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   memset(from, 0, bytes);
   check_there(peer, at, bytes, message);
 
-  /* Local completion now: the source is free on return. */
+  /* With GEX_EVENT_NOW, the source may be reused when the call returns. */
   fill(from, bytes, ++message);
   root = gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_NOW, 0);
   memset(from, 0, bytes);
   gex_Event_Wait(root);
   check_there(peer, at, bytes, message);
 
-  /* Local completion with the operation. */
+  /* With GEX_EVENT_DEFER, the source may be reused when the operation completes. */
   fill(from, bytes, ++message);
   gex_Event_Wait(gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, 0));
   memset(from, 0, bytes);
   check_there(peer, at, bytes, message);
 
-  /* Local completion by an event of its own. */
+  /* With a leaf, local completion has an event of its own. */
   fill(from, bytes, ++message);
   leaf = GEX_EVENT_NO_OP;
   root = gex_RMA_PutNB(team, peer, at, from, bytes, &leaf, 0);
@@ -65,7 +66,7 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   gex_Event_Wait(root);
   check_there(peer, at, bytes, message);
 
-  /* Immediate: an event, or no effect. */
+  /* An immediate put either returns an event or has no effect. */
   fill(from, bytes, ++message);
   while ((root = gex_RMA_PutNB(team, peer, at, from, bytes, GEX_EVENT_DEFER, GEX_FLAG_IMMEDIATE)) == GEX_EVENT_NO_OP)
     gasnet_AMPoll();
@@ -84,7 +85,7 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   memset(from, 0, bytes);
   check_there(peer, at, bytes, message);
 
-  /* Local completion of the whole group. */
+  /* With GEX_EVENT_GROUP, the local completion of all implicit puts is waited for together. */
   fill(from, bytes, ++message);
   CHECK_EQ(gex_RMA_PutNBI(team, peer, at, from, bytes, GEX_EVENT_GROUP, 0), 0);
   gex_NBI_Wait(GEX_EC_LC, 0);
@@ -98,7 +99,7 @@ static void puts_of(gex_Rank_t peer, char *at, char *from, size_t bytes) {
   check_there(peer, at, bytes, message);
 }
 
-/* The same for gets of the bytes put before. */
+/* Gets bytes that were put before, in each way. */
 static void gets_of(gex_Rank_t peer, char *at, char *to, size_t bytes) {
   static unsigned int message = 50;
   gex_Event_t root;
@@ -139,7 +140,7 @@ static void blocks(gex_Rank_t peer) {
     puts_of(peer, there(peer) + GUARD + 1 + shift, source + 3, sizes[i]);
     gets_of(peer, there(peer) + GUARD + shift, back + GUARD + (shift ^ 1), sizes[i]);
   }
-  /* Up to the last byte of the segment. */
+  /* The put reaches up to the last byte of the segment. */
   if (peer == me) {
     fill(source, 100, 77);
     CHECK_EQ(gex_RMA_PutBlocking(team, peer, base[peer] + 2 * HALF - 100, source, 100, 0), 0);
@@ -148,7 +149,7 @@ static void blocks(gex_Rank_t peer) {
   }
 }
 
-/* Lengths around the one from which on the library copies puts. */
+/* Tests lengths around the length from which on the library copies puts. */
 static void long_ranges(gex_Rank_t peer) {
   size_t more;
   for (more = 0; more < 3; ++more) {
@@ -165,7 +166,7 @@ static void long_ranges(gex_Rank_t peer) {
   }
 }
 
-/* Words of lengths that the compiler knows, at each of the last possible places of the segment. */
+/* Transfers words of a constant length at each of the last possible places in the segment. */
 #define WORDS_AT_THE_END(bytes) do { \
     char *const end = base[me] + 2 * HALF; \
     size_t before; \
@@ -187,7 +188,7 @@ static void words_at_the_end(void) {
   WORDS_AT_THE_END(8);
 }
 
-/* From segment to segment. */
+/* Puts and gets between segments, so that neither side is private memory. */
 static void between_segments(gex_Rank_t peer) {
   char *const own = base[me] + HALF;
   fill(own, 1000, 5);
@@ -216,7 +217,7 @@ static void values(gex_Rank_t peer) {
           gex_NBI_Wait(GEX_EC_PUT, 0);
         }
         CHECK_EQ(gex_RMA_GetBlockingVal(team, peer, at, bytes, 0), kept);
-        /* Only the low-order bytes, in this processor's byte order. */
+        /* Only the low-order bytes may be written, in this processor's byte order. */
         CHECK_EQ(gex_RMA_GetBlocking(team, around, peer, at - GUARD, sizeof(around), 0), 0);
         for (i = 0; i < sizeof(around); ++i) {
           const int inside = i >= GUARD && i < GUARD + bytes;
@@ -231,7 +232,7 @@ static void values(gex_Rank_t peer) {
     }
 }
 
-/* Without bytes only the rank is checked. */
+/* Transfers without bytes. Only their rank is checked. */
 static void nothing(gex_Rank_t peer) {
   char byte = 0;
   void *const wild = (void *)(uintptr_t)0xFFFFFFFFFFFFFFF0U;

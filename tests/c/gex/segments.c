@@ -1,6 +1,6 @@
-/* Segments created and bound to the first endpoint instead of attached: their queries, the ranks
- * that know them, and refused calls. Some ranks have one of their own memory, some of the
- * library's, and the last of four ranks has none. */
+/* Segments that are created and bound to the first endpoint instead of being attached. Tests their
+ * queries, which ranks know them, and refused calls. Some ranks have a segment in their own memory,
+ * others have one in the library's memory, and the last of four ranks has none. */
 #include <gasnet.h>
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ static int has_one(gex_Rank_t rank) { return rank % 4 != 3; }
 
 static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* Returns whether this rank knows another one's segment, and its address. */
+/* Returns whether this rank knows the segment of `rank`. If so, stores the segment's address. */
 static int knows(gex_Rank_t rank, char **owner) {
   void *there = NULL, *again = NULL, *here = NULL;
   uintptr_t bytes = 0, same = 0;
@@ -65,7 +65,7 @@ int main(int argc, char **argv) {
   CHECK_EQ(gex_EP_BindSegment(ep, wild, 0), GASNET_ERR_BAD_ARG);
   gex_System_SetVerboseErrors(1);
   gex_Segment_Destroy(wild, 0);
-  /* None is bound yet. */
+  /* No segment has been bound yet. */
   CHECK_EQ(gex_EP_PublishBoundSegment(team, &ep, 1, 0), GASNET_OK);
   CHECK(gex_EP_QuerySegment(ep) == GEX_SEGMENT_INVALID);
   for (rank = 0; rank < size; ++rank) CHECK(!knows(rank, &there));
@@ -83,7 +83,8 @@ int main(int argc, char **argv) {
   }
   CHECK(gex_EP_QuerySegment(ep) == mine);
   gex_Segment_Destroy(other, 0);
-  /* First the halves know of each other's, then all ranks; repeating it has no effect. */
+  /* First each half publishes its segments, then all ranks do. Publishing them again has no effect.
+   * */
   gex_TM_Split(&half, team, (int)(me % 2), -(int)me, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   CHECK_EQ(gex_EP_PublishBoundSegment(half, &ep, 1, 0), GASNET_OK);
   for (rank = 0; rank < size; ++rank) CHECK_EQ(knows(rank, &there), has_one(rank) && rank % 2 == me % 2);
@@ -98,7 +99,7 @@ int main(int argc, char **argv) {
     CHECK_EQ(all[rank].size, has_one(rank) ? BYTES : 0);
     if (!has_one(rank)) continue;
     CHECK(all[rank].addr == there);
-    /* A word for each rank, up to the last that fits. */
+    /* Each rank writes a word of its own. The word of rank 0 is the last one in the segment. */
     number = (int)me;
     gex_RMA_PutBlocking(team, rank, there + BYTES - 4 * (me + 1), &number, 4, 0);
   }
@@ -110,7 +111,7 @@ int main(int argc, char **argv) {
       CHECK_EQ(number, rank);
     }
   }
-  /* After that, attach is refused. */
+  /* Once a segment is bound, attach must be refused. */
   gex_System_SetVerboseErrors(0);
   CHECK(gex_Segment_Attach(&other, team, GASNET_PAGESIZE) != GASNET_OK);
   gex_System_SetVerboseErrors(1);

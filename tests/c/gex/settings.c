@@ -1,7 +1,7 @@
-/* GASNet's variables that change a job's properties. GASNET_SUPERNODE_MAXSIZE: the ranks of a
- * neighbourhood, and all operations beyond it. GASNET_MAX_SEGSIZE: the resulting largest segment,
- * which the Rust test reads. The program may also set it itself, by a text (TEST_MAX_SEGSIZE) or a
- * number. */
+/* GASNet's variables that change a job's properties. GASNET_SUPERNODE_MAXSIZE limits the number of
+ * ranks in a neighbourhood; all operations must also work beyond a neighbourhood.
+ * GASNET_MAX_SEGSIZE limits the largest segment, which is printed for the Rust test. The program
+ * may also set that limit itself, as a text (TEST_MAX_SEGSIZE) or as a number. */
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -21,7 +21,7 @@ static void add(gex_Token_t token, void *at, size_t bytes, gex_AM_Arg_t from) {
   added++;
 }
 
-/* The neighbourhoods have `most` consecutive ranks each. */
+/* Checks that each neighbourhood has `most` consecutive ranks. */
 static void neighbourhoods(gex_Rank_t most) {
   const gex_Rank_t first = me - me % most, end = first + most < size ? first + most : size;
   gex_RankInfo_t *list;
@@ -48,7 +48,7 @@ static void neighbourhoods(gex_Rank_t most) {
   }
 }
 
-/* Puts, gets and messages to all ranks. */
+/* Puts to all ranks, gets from them, and sends messages to them. */
 static void everywhere(void) {
   unsigned char out[64], in[64];
   gex_Rank_t rank;

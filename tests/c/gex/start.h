@@ -1,4 +1,4 @@
-/* Joins a job by GASNet-EX and leaves it, as most programs here do. */
+/* Joins a job by GASNet-EX and leaves it, in the way that most programs in this folder do. */
 #ifndef GEX_START_H
 #define GEX_START_H
 
@@ -15,17 +15,17 @@ MAYBE_UNUSED static gex_EP_t ep;
 MAYBE_UNUSED static gex_TM_t team;
 MAYBE_UNUSED static gex_Segment_t segment;
 MAYBE_UNUSED static gex_Rank_t me, size;
-/* The address of each rank's segment at its owner. */
+/* The address of each rank's segment in the address space of its owner. */
 MAYBE_UNUSED static char *base[MOST_RANKS];
 
 MAYBE_UNUSED static void barrier(void) { gex_Event_Wait(gex_Coll_BarrierNB(team, 0)); }
 
-/* Returns the rank that many places further, with wrap-around. */
+/* Returns the rank that follows this one by `distance`, with wrap-around. */
 MAYBE_UNUSED static gex_Rank_t neighbour(gex_Rank_t distance) { return (me + distance) % size; }
 
-/* Attaches a segment, or binds one of the library's memory or the program's to the first endpoint,
- * as TEST_SEGMENT says. In the program's memory each rank's segment has another offset, a multiple
- * of 16. */
+/* Attaches a segment, or binds a segment in the library's or the program's memory to the first
+ * endpoint. TEST_SEGMENT selects which. In the program's memory, each rank's segment has another
+ * offset, which is a multiple of 16. */
 MAYBE_UNUSED static void bind_segment(uintptr_t bytes) {
   const char *const of = getenv("TEST_SEGMENT");
   char *memory = NULL;
@@ -46,7 +46,7 @@ MAYBE_UNUSED static void bind_segment(uintptr_t bytes) {
 MAYBE_UNUSED static void start_with(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes,
                                     gex_Flags_t flags) {
   gex_Rank_t rank;
-  /* Before the library has any threads. */
+  /* This must precede the start of the library's threads. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", argc, argv, flags), GASNET_OK);
   me = gex_TM_QueryRank(team);
@@ -63,8 +63,8 @@ MAYBE_UNUSED static void start_with(int *argc, char ***argv, gex_AM_Entry_t *han
     CHECK_EQ(length, bytes);
     base[rank] = (char *)owner;
   }
-  /* Peers' messages are handled from the first wait on and use these variables, so no rank sends
-   * before all have set them. */
+  /* From its first wait on, a rank handles the messages of peers, whose handlers use these
+   * variables. The barrier keeps every rank from sending before all have set them. */
   barrier();
 }
 
@@ -72,7 +72,7 @@ MAYBE_UNUSED static void start(int *argc, char ***argv, gex_AM_Entry_t *handlers
   start_with(argc, argv, handlers, count, bytes, 0);
 }
 
-/* The job succeeds when all ranks have reached this. */
+/* Leaves the job, which succeeds once all ranks have called this function. */
 MAYBE_UNUSED static void finish(void) {
   barrier();
   gasnet_exit(0);

@@ -1,4 +1,4 @@
-/* The job and its hosts, environment, waiting, verbose errors. */
+/* The job and its hosts, the environment, waiting, and verbose errors. */
 #include "start.h"
 
 enum { TELL = GEX_AM_INDEX_BASE };
@@ -6,7 +6,7 @@ static volatile int told;
 
 static void tell(gex_Token_t token) {
   (void)token;
-  /* All of these are allowed in handlers. */
+  /* Handlers may make all of these calls. */
   CHECK_EQ(gex_System_QueryJobRank(), me);
   CHECK_EQ(gex_System_QueryJobSize(), size);
   CHECK_EQ(gex_TM_QueryRank(team), me);
@@ -14,7 +14,7 @@ static void tell(gex_Token_t token) {
   told++;
 }
 
-/* Checks a list of ranks in ascending order that contains this one at its index. */
+/* Checks that a list has ranks in ascending order and this rank at index `mine`. */
 static void check_list(const gex_RankInfo_t *list, gex_Rank_t count, gex_Rank_t mine) {
   gex_Rank_t i;
   CHECK(list != NULL && count >= 1 && count <= size && mine < count);
@@ -33,7 +33,7 @@ static void hosts(int mapped) {
   check_list(host, host_count, host_mine);
   CHECK(near_count <= host_count);
   CHECK(set < sets && host_set < host_sets && host_sets <= sets);
-  /* All ranks of these tests share a host, and memory unless that is switched off. */
+  /* All ranks of these tests share a host. They also share memory, unless that is switched off. */
   CHECK_EQ(host_count, size);
   CHECK_EQ(near_count, mapped ? size : 1);
   CHECK_EQ(sets, mapped ? 1 : size);

@@ -1,5 +1,6 @@
-/* Teams: made by colors and by lists, from teams, overlapping, many; their queries; messages, puts
- * and gets to their ranks; their collective operations; pairs of endpoints. */
+/* Teams: made by colors and by lists, from other teams, overlapping, and many at once. Tests their
+ * queries, messages, puts and gets to their ranks, their collective operations, and pairs of
+ * endpoints. */
 #include <gasnet_coll.h>
 
 #include <stdlib.h>
@@ -27,7 +28,7 @@ static gex_AM_Entry_t handlers[] = {
   { NOTE, (gex_AM_Fn_t)note, GEX_FLAG_AM_REQUEST | GEX_FLAG_AM_MEDLONG, 0, NULL, "note" }
 };
 
-/* Checks a team's queries; `at` returns the job's rank of a team's rank. */
+/* Checks a team's queries. `at` returns the rank in the job of a rank in the team. */
 static void translations(gex_TM_t tm, gex_Rank_t expected_size, gex_Rank_t (*at)(gex_Rank_t)) {
   gex_Rank_t rank, members = 0;
   CHECK(tm != GEX_TM_INVALID && tm != team);
@@ -51,7 +52,7 @@ static void translations(gex_TM_t tm, gex_Rank_t expected_size, gex_Rank_t (*at)
 static gex_Rank_t backwards(gex_Rank_t rank) { return size - 1 - rank; }
 static gex_Rank_t alike(gex_Rank_t rank) { return 2 * rank + me % 2; }
 
-/* Checks every operation of a team. */
+/* Checks every collective operation of a team. */
 static void collectives(gex_TM_t tm) {
   const gex_Rank_t of = gex_TM_QuerySize(tm), mine = gex_TM_QueryRank(tm);
   uint32_t *const all = (uint32_t *)calloc(of, 4), *const back = (uint32_t *)calloc(of, 4);
@@ -81,7 +82,7 @@ static void collectives(gex_TM_t tm) {
     for (rank = 0; rank < of; ++rank) CHECK_EQ(back[rank], rank * 1000 + mine);
     gasnet_coll_gather_all(tm, back, &own, 4, sync);
     for (rank = 0; rank < of; ++rank) CHECK_EQ(back[rank], 100 + rank);
-    /* Both in flight at once. */
+    /* The two operations are in flight at once. */
     handles[0] = gasnet_coll_gather_all_nb(tm, all, &own, 4, strict);
     handles[1] = gasnet_coll_exchange_nb(tm, back, back, 0, sync);
     gasnet_coll_wait_sync_all(handles, 2);
@@ -107,7 +108,8 @@ static void collectives(gex_TM_t tm) {
   free(back);
 }
 
-/* Messages, puts and gets to the next rank of a team. Calls that take a rank take the team's. */
+/* Sends messages to the next rank of a team, puts to it and gets from it. Calls that take a rank
+ * take the rank in the team. */
 static void point_to_point(gex_TM_t tm) {
   const gex_Rank_t of = gex_TM_QuerySize(tm), next = (gex_TM_QueryRank(tm) + 1) % of;
   const gex_Rank_t before = (gex_TM_QueryRank(tm) + of - 1) % of;
@@ -183,7 +185,7 @@ static void split(void) {
   translations(half, (size + 1 - me % 2) / 2, alike);
   collectives(half);
   point_to_point(half);
-  /* In the order of the keys. */
+  /* The keys put the team's ranks in reverse order. */
   gex_TM_Split(&turned, team, 5, -(int)me, NULL, 0, GEX_FLAG_TM_NO_SCRATCH);
   translations(turned, size, backwards);
   collectives(turned);
@@ -196,7 +198,7 @@ static void split(void) {
   CHECK_EQ(scratch.gex_len, wished);
 }
 
-/* Teams made by lists, which have only some of the ranks. */
+/* Makes teams by lists of members. The teams contain only some of the ranks. */
 static void created(void) {
   gex_TM_t tm = GEX_TM_INVALID, of_it = GEX_TM_INVALID;
   gex_EP_Location_t members[MOST_RANKS];
@@ -216,19 +218,20 @@ static void created(void) {
   if (!in) return;
   for (rank = 0; rank < some; ++rank) CHECK_EQ(gex_TM_TranslateRankToJobrank(tm, rank), some - 1 - rank);
   collectives(tm);
-  /* A team of that one's ranks, listed by the job's ranks. */
+  /* This team has the ranks of the first one. They are listed by their ranks in the job. */
   scratch[0] = base[me] + GASNET_PAGESIZE;
   gex_TM_Create(&of_it, 1, tm, members, some, scratch, 64, GEX_FLAG_TM_LOCAL_SCRATCH | GEX_FLAG_RANK_IS_JOBRANK);
   point_to_point(of_it);
   gex_TM_Destroy(of_it, NULL, 0);
   gex_TM_Create(&of_it, 1, tm, members, some, scratch, 64, GEX_FLAG_TM_SYMMETRIC_SCRATCH);
-  /* The result has the job's order, although its parent is in reverse order. */
+  /* The ranks of the result are in the job's order, although its parent has them in reverse order.
+   * */
   for (rank = 0; rank < some; ++rank) CHECK_EQ(gex_TM_TranslateRankToJobrank(of_it, rank), rank);
   gex_TM_Destroy(of_it, NULL, 0);
   gex_TM_Destroy(tm, NULL, 0);
 }
 
-/* Many teams at a time, each independent. */
+/* Makes many teams at a time, which must be independent of each other. */
 static void many(void) {
   enum { MANY = 200 };
   static gex_TM_t teams[MANY];
@@ -247,7 +250,7 @@ static void many(void) {
   }
 }
 
-/* Pairs name the same endpoints as the job's team. */
+/* A pair must name the same endpoints as the team of the job. */
 static void pairs(void) {
   const gex_TM_t pair = gex_TM_Pair(ep, 0);
   const gex_Rank_t next = neighbour(1);
@@ -267,7 +270,7 @@ static void pairs(void) {
   CHECK(owner == base[next]);
 }
 
-/* GASNet-1's barriers with a team, which has to be that of all ranks. */
+/* GASNet-1's barriers with a team, which must be the team of all ranks. */
 static void barriers(void) {
   int id = 0;
   gasnet_coll_barrier_notify(GASNET_TEAM_ALL, 5, 0);

@@ -1,6 +1,6 @@
-/* Threads of a rank that take turns, as in PARSYNC: one at a time is in the library, and each keeps
- * its own events, implicit operations and access regions, whatever the others do in between. In SEQ
- * there is one thread. */
+/* Threads of a rank that take turns, as in PARSYNC. Only one of them at a time is in the library.
+ * Each must keep its own events, implicit operations and access regions, whatever the other threads
+ * do in between. In SEQ there is only one thread. */
 #include "start.h"
 
 #if !defined(GASNET_SEQ)
@@ -18,7 +18,7 @@ enum { COUNT = GEX_AM_INDEX_BASE, COUNTED };
 #define SEGMENT ((uintptr_t)1 << 17)
 
 static int turn;
-/* One thread at a time runs handlers. */
+/* Only one thread at a time runs handlers, so these need no lock. */
 static volatile int counted, answers;
 
 static void count_it(gex_Token_t token, gex_AM_Arg_t number) {
@@ -32,7 +32,7 @@ static void is_counted(gex_Token_t token) {
 }
 
 #if !defined(GASNET_SEQ)
-/* Waits for this thread's turn, which comes after every other thread has had one. */
+/* Waits for this thread's turn. Every other thread has a turn between two of them. */
 static void begin(int thread) {
   CHECK_EQ(pthread_mutex_lock(&mutex), 0);
   while (turn % THREADS != thread) CHECK_EQ(pthread_cond_wait(&changed, &mutex), 0);
@@ -48,7 +48,7 @@ static void begin(int thread) { CHECK_EQ(thread, 0); }
 static void end(void) { turn++; }
 #endif
 
-/* Every turn leaves something in flight. */
+/* Makes the calls of one thread. Every turn leaves something in flight. */
 static void *work(void *number) {
   const int thread = *(int *)number;
   const gex_Rank_t right = neighbour(1);
@@ -69,19 +69,19 @@ static void *work(void *number) {
     gex_AM_RequestShort1(team, right, COUNT, 0, 1);
     end();
 
-    /* All threads have implicit puts and an event of their own. */
+    /* At this point, all threads have implicit puts and an event of their own. */
     begin(thread);
     gex_NBI_Wait(GEX_EC_PUT, 0);
     gex_Event_Wait(put);
     end();
 
-    /* All threads are in an access region for one round; each has a get in it. */
+    /* For one round, all threads are in an access region. Each of them has a get in its region. */
     begin(thread);
     gex_NBI_BeginAccessRegion(0);
     gex_RMA_GetNBI(team, back_one, right, there, BYTES, 0);
     end();
 
-    /* The first of them leave theirs while the others are still inside. */
+    /* The first threads leave their regions while the others are still inside. */
     begin(thread);
     region = gex_NBI_EndAccessRegion(0);
     gex_RMA_GetNBI(team, back_two, right, there + BYTES, BYTES, 0);

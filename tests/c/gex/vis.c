@@ -1,5 +1,5 @@
-/* Puts and gets of vectors, address lists and arrays, in each form, to a neighbour and to oneself;
- * handlers that run at their completion. */
+/* Puts and gets of vectors, address lists and arrays, in each form, to a neighbour and to the rank
+ * itself. Handlers run when some puts complete. */
 #include <gasnet_vis.h>
 
 #include "start.h"
@@ -16,7 +16,7 @@ static side_t here, there;
 static char *local, *found, *expected;
 static volatile unsigned int completed;
 
-/* The payload of a put's completion: the last place written, and its byte. */
+/* What a put's completion handler gets: the place of the last byte written, and that byte. */
 typedef struct {
   uint32_t place;
   unsigned char byte;
@@ -40,7 +40,7 @@ static void on_completed(gex_Token_t token, void *payload, size_t bytes) {
   completed = completed + 1;
 }
 
-/* Starts one transfer. Returns its event, or the return value of the forms without one. */
+/* Starts one put. Returns its event, or the return value of a form that has no event. */
 static gex_Event_t start_put(int kind, int form, gex_Rank_t peer, gex_Flags_t flags) {
   int refused = 0;
   gex_Event_t event = GEX_EVENT_INVALID;
@@ -84,7 +84,7 @@ static gex_Event_t start_get(int kind, int form, gex_Rank_t peer, gex_Flags_t fl
   return refused ? GEX_EVENT_NO_OP : event;
 }
 
-/* Starts a transfer and completes it in the way of its form. An immediate call is repeated until it
+/* Starts a transfer and completes it in the way of its form. Repeats an immediate call until it
  * starts the transfer. */
 static void transfer(int put, int kind, int form, gex_Rank_t peer) {
   gex_Flags_t flags = draw(2) ? GEX_FLAG_IMMEDIATE : 0;
@@ -128,8 +128,8 @@ static void put_and_get(int kind, int form, gex_Rank_t peer, char *area) {
   CHECK(!memcmp(local, expected, AREA));
 }
 
-/* Puts with a completion handler at the neighbour, each to a separate place: when the handler runs,
- * the last byte is there. */
+/* Puts with a completion handler at the neighbour. Each put has a place of its own. When its
+ * handler runs, the last byte must be there. */
 static unsigned int completions(gex_Rank_t peer) {
   static const ptrdiff_t apart[] = {64, 1024}, close[] = {8, 24};
   static const size_t counts[] = {3, 4};
@@ -152,19 +152,19 @@ static unsigned int completions(gex_Rank_t peer) {
     memset(&told, 7, sizeof(told));
     told.place = (uint32_t)(AREA + i * 4096 + 2 * 64 + 3 * 1024 + 7);
     told.byte = (unsigned char)local[95];
-    /* A new setting replaces the one before. */
+    /* A new setting replaces the previous one. */
     gex_VIS_SetPeerCompletionHandler(COMPLETED, local, 1, 0);
     if (i % 2) gex_VIS_SetPeerCompletionHandler(0, NULL, 0, 0);
     gex_VIS_SetPeerCompletionHandler(COMPLETED, empty ? NULL : &told, empty ? 0 : sizeof(told), 0);
     transfer(1, STRIDED, form, peer);
-    /* The setting applies to one put only. */
+    /* The setting applies to only one put. */
     there.first = base[peer];
     transfer(1, STRIDED, form, peer);
   }
   return i;
 }
 
-/* Without bytes only the rank and the lists are checked. */
+/* Transfers without bytes. Only their rank and their lists are checked. */
 static void nothing(gex_Rank_t peer) {
   void *const wild = (void *)(uintptr_t)0xFFFFFFFFFFFFFFF0U;
   gex_Memvec_t empty[2];
@@ -202,7 +202,8 @@ int main(int argc, char **argv) {
   nothing(neighbour(1));
   nothing(me);
   expects = completions(neighbour(1));
-  /* Completions of the other neighbour's puts, which are as many. */
+  /* Waits for the completions of the other neighbour's puts. Their number is the same as that of
+   * this rank's puts. */
   while (completed < expects) gasnet_AMPoll();
   barrier();
   CHECK_EQ(completed, expects);

@@ -1,8 +1,8 @@
-/* Prints what a rank gets from its launcher, and ends in a given way: job [WORD...].
+/* Prints what a rank gets from its launcher, and then ends in a given way: job [WORD...].
  *
- * exit N: the last rank ends the job with this code while the others wait. return N: all return it
- * from main. input: rank 0 prints what it reads. terminate: rank 0 asks its launcher to end. Any
- * other words are printed. */
+ * "exit N": the last rank ends the job with this code while the other ranks wait. "return N": all
+ * ranks return this code from main. "input": rank 0 prints what it reads. "terminate": rank 0 asks
+ * its launcher to end. Other words are only printed. */
 #include <gasnet.h>
 
 #include <signal.h>
@@ -18,7 +18,7 @@ int main(int argc, char **argv) {
   const char *word, *number;
   int i;
 #ifdef CUTS_ARGUMENTS
-  /* As programs do that parse "1:2" with strtok before they initialise. */
+  /* Cuts the arguments as programs do that parse "1:2" with strtok before they initialise. */
   for (i = 1; i < argc; ++i) strtok(argv[i], ":");
 #endif
 #ifdef NO_ARGUMENTS

@@ -1,4 +1,4 @@
-/* The portable tools alone: a function of the library, a clock whose data is in the library, and an
+/* The portable tools alone: a function in the library, a clock whose data is in the library, and an
  * inline atomic. */
 #include <gasnet_tools.h>
 
@@ -8,7 +8,7 @@ int main(void) {
   gasnett_nsleep(1000000);
   gasnett_atomic_increment(&counter, 0);
   if (gasnett_atomic_read(&counter, 0) != 42) return 1;
-  /* A little less than the sleep, because the two clocks may differ. */
+  /* The bound is a little less than the sleep, because the two clocks may differ. */
   if (gasnett_ticks_to_ns(gasnett_ticks_now() - begin) < 900000) return 2;
   if (gasnett_parse_int("64", 1) != 64) return 3;
   return 0;

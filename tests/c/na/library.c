@@ -7,7 +7,7 @@
 unsigned version_major = 6;
 char logged[1024];
 
-/* The functions that the plugin looks up, as Mercury has them. */
+/* The functions of Mercury that the plugin looks up. */
 
 void NA_Version_get(unsigned *major, unsigned *minor, unsigned *patch);
 void na_cb_completion_add(context_t *context, struct completion *completion);
@@ -55,7 +55,7 @@ void hg_log_write(struct outlet *outlet, int level, const char *module, const ch
     fprintf(stderr, "# %s %s(): %s\n", outlet->name, function, logged);
 }
 
-/* The calls to the plugin. */
+/* The functions that call the plugin. */
 
 const struct table *load(const char *file) {
     void *library = dlopen(file, RTLD_LAZY);
@@ -81,7 +81,7 @@ int initialize(class_t *class, const struct table *ops, char *protocol, char *ho
     class->ops = ops;
     class->protocol_name = protocol;
     class->progress_mode = init.progress_mode;
-    /* Mercury's default: fatal errors only. */
+    /* This is Mercury's default level, which logs only fatal errors. */
     na_cls_log_outlet_g.level = 1;
     result = ops->initialize(class, &info, listen);
     na_cls_log_outlet_g.level = 3;
@@ -113,7 +113,7 @@ void create_context(class_t *class, context_t *context, uint8_t id) {
 unsigned trigger(context_t *context) {
     unsigned count = 0;
     while (context->first) {
-        /* Copied, because the plugin's callback may free or reuse the completion. */
+        /* The completion is copied, because the plugin's callback may free or reuse it. */
         struct completion completion = *context->first;
         context->first = completion.next;
         if (!context->first) context->last = &context->first;
@@ -144,7 +144,7 @@ void wait_for(struct side *one, struct side *other, struct result *result, int c
 }
 
 void refused_otherwise(const char *file, int line, const char *text) {
-    printf("%s:%d: the log has \"%s\", not \"%s\"\n", file, line, logged, text);
+    printf("%s:%d: the log has \"%s\", expected \"%s\"\n", file, line, logged, text);
     fflush(stdout);
     exit(1);
 }

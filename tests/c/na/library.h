@@ -1,17 +1,17 @@
-/* A library that loads the plugin as Mercury does, as far as a plugin can see: its functions, and
- * the calls to them. */
+/* A library that loads the plugin as Mercury does. It has the functions that the plugin looks up,
+ * and functions that call the plugin. */
 #ifndef CONDUIT_TEST_NA_LIBRARY_H
 #define CONDUIT_TEST_NA_LIBRARY_H
 
 #include "table.h"
 #include "../check.h"
 
-/* Returns the function table of the plugin in a file. */
+/* Returns the function table of the plugin in `file`. */
 const struct table *load(const char *file);
 
-/* The version that the library reports. */
+/* The major version number that the library reports. */
 extern unsigned version_major;
-/* The last line of the log. Empty it to detect another one. */
+/* The last line of the log. A program empties it to detect the next line. */
 extern char logged[1024];
 
 struct context {
@@ -30,26 +30,26 @@ struct side {
 
 /* Returns the options of a user who sets none. */
 struct init_info defaults(void);
-/* Returns the plugin's answer to an info string. */
+/* Returns the code with which the plugin answers an info string. */
 int initialize(class_t *, const struct table *, char *protocol, char *host, bool listen, struct init_info);
-/* Opens a class, which has to succeed. */
+/* Opens a class, and requires that this succeeds. */
 void open_side(struct side *, const struct table *, char *protocol, bool listen, struct init_info);
 void close_side(struct side *);
 
 void create_context(class_t *, context_t *, uint8_t id);
-/* Runs the callbacks of completed operations; returns how many. */
+/* Runs the callbacks of completed operations. Returns the number of callbacks. */
 unsigned trigger(context_t *);
 
-/* The result of an operation. */
+/* The result of an operation, and the number of times that its callback has run. */
 struct result {
     int calls;
     struct callback_info info;
 };
-/* Stores the result; the callback's argument points to it. */
+/* A callback that stores the operation's result. Its argument points to the struct result. */
 void note(const struct callback_info *);
-/* Makes progress on both sides until the callback has run this often. */
+/* Makes progress on both sides until the callback has run `calls` times. */
 void wait_for(struct side *, struct side *, struct result *, int calls);
-/* Requires that the call returns this code and logs a line with this text. */
+/* Requires that the call returns this code and logs a line that contains this text. */
 #define REFUSED(call, code, text) \
     (logged[0] = 0, CHECK((call) == (code)), strstr(logged, text) ? (void)0 : refused_otherwise(__FILE__, __LINE__, text))
 void refused_otherwise(const char *file, int line, const char *text);

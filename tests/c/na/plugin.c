@@ -1,4 +1,4 @@
-/* The plugin's operations, between two classes of one process: plugin FILE PROTOCOL. */
+/* Tests the plugin's operations between two classes of one process: plugin FILE PROTOCOL. */
 #include "library.h"
 
 #include <fcntl.h>
@@ -15,7 +15,7 @@ static char *protocol;
 
 enum { TAG = 7, FAR = 0x7fffffff };
 
-/* A server that listens, and a client that has looked it up. */
+/* A server that listens, and a client that has looked up the server. */
 struct pair {
     struct side server, client;
     address_t *to_server;
@@ -62,7 +62,7 @@ static op_t *operation(struct side *side) {
     return op;
 }
 
-/* The table, and the functions that need no class. */
+/* Tests the table, and the functions that need no class. */
 static void tables(void) {
     struct protocol *list = NULL, *next;
     struct info info = {protocol, NULL, defaults()};
@@ -94,7 +94,7 @@ static void tables(void) {
     ops->cleanup();
 }
 
-/* An address that another class listens at. */
+/* Opens a class at an address at which another class listens. This must be refused. */
 static void taken(void) {
     struct side side;
     class_t class;
@@ -102,7 +102,7 @@ static void taken(void) {
     open_side(&side, ops, protocol, true, defaults());
     host = strstr(side.name, "//") + 2;
     host[strcspn(host, "~")] = 0;
-    /* The part behind libfabric's provider, or behind the host and user. */
+    /* Takes the part of the name that follows libfabric's provider, or the host and the user. */
     if (strchr(host, '/')) host = strchr(host, '/') + 1;
     if (strcmp(protocol, "shm") == 0) host = strchr(host, '.') + 1;
     REFUSED(initialize(&class, ops, protocol, host, true, defaults()), NA_ADDRINUSE, host);
@@ -157,18 +157,19 @@ static void addresses(struct pair *pair) {
     CHECK(ops->addr_dup(class, pair->to_server, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
     CHECK(ops->addr_set_remove(class, other) == NA_SUCCESS);
     ops->addr_free(class, other);
-    /* The class's own name, and a name with the plugin's prefix. */
+    /* Looks up the class's own name, and a name with the plugin's prefix. */
     CHECK(ops->addr_lookup(class, client->name, &other) == NA_SUCCESS && ops->addr_is_self(class, other));
     ops->addr_free(class, other);
     snprintf(text, sizeof text, "conduit+%s", server->name);
     CHECK(ops->addr_lookup(class, text, &other) == NA_SUCCESS && ops->addr_cmp(class, other, pair->to_server));
-    /* As text: only the size, too little room, and just enough. */
+    /* Converts an address to text: asks only for the size, offers too little room, and offers just
+     * enough. */
     CHECK(ops->addr_to_string(class, NULL, &needed, other) == NA_SUCCESS && needed == strlen(server->name) + 1);
     size = needed - 1;
     REFUSED(ops->addr_to_string(class, text, &size, other), NA_OVERFLOW, server->name);
     size = needed;
     CHECK(ops->addr_to_string(class, text, &size, other) == NA_SUCCESS && strcmp(text, server->name) == 0);
-    /* The same as bytes. */
+    /* Does the same with bytes. */
     size = ops->addr_get_serialize_size(class, other);
     CHECK(size > 0 && size <= sizeof bytes);
     REFUSED(ops->addr_serialize(class, bytes, size - 1, other), NA_OVERFLOW, "bytes");
@@ -188,14 +189,14 @@ static void addresses(struct pair *pair) {
     CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
     snprintf(text, sizeof text, "%s://nonsense~nonsense~/::", protocol);
     CHECK(ops->addr_lookup(class, text, &other) == NA_INVALID_ARG);
-    /* Errors of the user. */
+    /* These calls are errors of the user. */
     CHECK(ops->addr_dup(class, NULL, &other) == NA_INVALID_ARG);
     CHECK(ops->addr_dup(class, server->self, &other) == NA_INVALID_ARG);
     CHECK(!ops->addr_cmp(class, client->self, server->self));
     ops->addr_free(class, NULL);
 }
 
-/* Messages in both directions, in the plugin's buffers, of all lengths up to the longest. */
+/* Sends messages in both directions, in the plugin's buffers, of all lengths up to the longest. */
 static void messages(struct pair *pair) {
     struct side *client = &pair->client, *server = &pair->server;
     size_t longest = ops->msg_get_max_unexpected_size(&client->class), length;
@@ -226,7 +227,7 @@ static void messages(struct pair *pair) {
         CHECK(got.info.received.size == length && memcmp(in, out, length) == 0);
         CHECK(length == longest || in[length] == 0);
         CHECK(ops->addr_to_string(&server->class, name, &size, got.info.received.source) == NA_SUCCESS);
-        /* The whole address, or the one of the network that the message used. */
+        /* The name is the whole address, or the address in the network that carried the message. */
         CHECK(strstr(client->name, strstr(name, "://") + 3));
         CHECK(send_expected(server, got.info.received.source, "answer", 7, tag, &answered, server_op) == NA_SUCCESS);
         wait_both(pair, &answer, 1);
@@ -250,7 +251,7 @@ static void messages(struct pair *pair) {
         REFUSED(send_expected(client, pair->to_server, out, 1, TAG, &sent, NULL), NA_INVALID_ARG, "no operation");
         REFUSED(send_expected(client, pair->to_server, out, 1, TAG, &sent, server_op), NA_INVALID_ARG,
                 "another class");
-        /* A buffer that is too short. */
+        /* This buffer is too short for the message. */
         CHECK(recv_expected(server, server->self, in, 3, TAG, &got, server_op) == NA_SUCCESS);
         {
             op_t *op = operation(server);
@@ -280,7 +281,7 @@ static void messages_to_oneself(struct pair *pair) {
     wait_both(pair, &sent, 1);
     CHECK(strcmp(in, "self") == 0 && ops->addr_is_self(&side->class, got.info.received.source));
     ops->addr_free(&side->class, got.info.received.source);
-    /* The message before its receive. */
+    /* This message arrives before its receive is posted. */
     CHECK(send_expected(side, side->self, "SELF", 5, TAG, &sent, send) == NA_SUCCESS);
     wait_both(pair, &sent, 2);
     CHECK(recv_expected(side, side->self, in, sizeof in, TAG, &got, receive) == NA_SUCCESS);
@@ -290,7 +291,7 @@ static void messages_to_oneself(struct pair *pair) {
     ops->op_destroy(&side->class, send);
 }
 
-/* One operation that receives several messages. */
+/* What an operation that receives several messages has received. */
 struct several {
     int count, last;
     struct address *sources[64];
@@ -343,7 +344,7 @@ static void multi_receive(struct pair *pair) {
         CHECK(several.starts[i][0] == i + 1 && several.starts[i][599] == i + 1);
         ops->addr_free(&server->class, several.sources[i]);
     }
-    /* Again, and cancelled. */
+    /* Starts the operation again and cancels it. */
     memset(&several, 0, sizeof several);
     CHECK(ops->msg_multi_recv_unexpected(&server->class, &server->context, note_several, &several, buffer, room, data,
                                          receive) == NA_SUCCESS);
@@ -355,7 +356,8 @@ static void multi_receive(struct pair *pair) {
     ops->msg_buf_free(&server->class, buffer, data);
 }
 
-/* Returns the client's handle of memory that the server registers, after serialising it. */
+/* Returns the client's handle of memory that the server registers. The handle is serialised in
+ * between. */
 static memory_t *remote(struct pair *pair, memory_t *memory) {
     char bytes[256];
     memory_t *handle;
@@ -391,7 +393,7 @@ static void memory(struct pair *pair) {
     enum { BYTES = 1 << 20, HALF = BYTES / 2 };
     class_t *server = &pair->server.class, *client = &pair->client.class;
     char *there = malloc(BYTES), *here = malloc(BYTES);
-    /* The server's halves in reverse order, and a segment of one byte between them. */
+    /* The server's halves in reverse order, with a segment of one byte between them. */
     struct segment segments[3] = {{there + HALF, HALF}, {there, 1}, {there + 1, HALF - 1}};
     memory_t *whole, *local, *read_only, *write_only, *h_whole, *h_read, *h_write;
     op_t *op = operation(&pair->client);
@@ -426,7 +428,7 @@ static void memory(struct pair *pair) {
     memset(here, 0, BYTES);
     CHECK(transfer(pair, false, local, 0, h_whole, 0, BYTES, op) == NA_SUCCESS);
     for (i = 0; i < BYTES; i++) CHECK(here[i] == (char)(i * 7 + i / 251));
-    /* Odd offsets and lengths, across the segments. */
+    /* This transfer has odd offsets and an odd length, and it crosses the segments. */
     memset(here, 0, BYTES);
     CHECK(transfer(pair, false, local, 333, h_whole, HALF - 1000, 2001, op) == NA_SUCCESS);
     for (i = 0; i < BYTES; i++) {
@@ -439,7 +441,7 @@ static void memory(struct pair *pair) {
     CHECK(there[BYTES - 1] == 1 && there[0] == 1 && there[1] == 1 && there[2] != 1);
     CHECK(transfer(pair, true, local, 0, h_whole, BYTES, 0, op) == NA_SUCCESS);
 
-    /* Rights and bounds. */
+    /* These transfers test rights and bounds. */
     REFUSED(transfer(pair, true, local, 0, h_read, 0, 8, op), NA_PERMISSION, "may not be written");
     REFUSED(transfer(pair, false, local, 0, h_write, 0, 8, op), NA_PERMISSION, "may not be read");
     CHECK(transfer(pair, false, local, 0, h_read, 8, 8, op) == NA_SUCCESS);
@@ -452,7 +454,7 @@ static void memory(struct pair *pair) {
     REFUSED(transfer(pair, false, whole, 0, h_whole, 0, 8, op), NA_INVALID_ARG, "another class");
     REFUSED(ops->mem_register(client, h_whole, MEM_HOST, 0), NA_INVALID_ARG, "not memory of this process");
 
-    /* To oneself. */
+    /* The client transfers to itself. */
     {
         struct result result = {0};
         CHECK(ops->put(client, &pair->client.context, note, &result, local, 0, local, HALF, 100, pair->client.self, 0,
@@ -460,7 +462,7 @@ static void memory(struct pair *pair) {
         wait_both(pair, &result, 1);
         CHECK(result.info.ret == NA_SUCCESS && memcmp(here, here + HALF, 100) == 0);
     }
-    /* Memory that is no longer registered. */
+    /* The memory is not registered any more. */
     CHECK(ops->mem_deregister(server, whole) == NA_SUCCESS);
     REFUSED(transfer(pair, false, local, 0, h_whole, 0, 8, op), NA_NOENTRY, "no such memory");
     ops->mem_handle_free(server, read_only);
@@ -485,7 +487,7 @@ static void cancel(struct pair *pair) {
     op_t *op = operation(client);
     char in[8];
 
-    /* An operation that was not started, or has ended. */
+    /* Cancels an operation that has not been started or has ended. */
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS && trigger(context) == 0);
     CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
     REFUSED(recv_unexpected(client, in, sizeof in, &result, op), NA_BUSY, "has not ended");
@@ -498,8 +500,8 @@ static void cancel(struct pair *pair) {
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
     CHECK(trigger(context) == 1 && result.info.ret == NA_CANCELED && result.info.kind == RECV_EXPECTED);
 
-    /* A message and a transfer to a peer that makes no progress: each ends once, successfully or
-     * not. */
+    /* Starts a message and a transfer to a peer that makes no progress. Each must end once,
+     * successfully or not. */
     result.calls = 0;
     CHECK(send_unexpected(client, pair->to_server, "x", 2, TAG, &result, op) == NA_SUCCESS);
     CHECK(ops->cancel(class, context, op) == NA_SUCCESS);
@@ -533,7 +535,7 @@ static void cancel(struct pair *pair) {
             wait_both(pair, &result, 1);
             CHECK(result.info.ret == NA_CANCELED);
         }
-        /* The peer still serves others. */
+        /* The peer must still serve other operations. */
         CHECK(transfer(pair, false, local, 0, handle, 0, BYTES, op) == NA_SUCCESS);
         ops->mem_handle_free(class, local);
         ops->mem_handle_free(class, handle);
@@ -541,7 +543,7 @@ static void cancel(struct pair *pair) {
         free(there);
         free(here);
     }
-    /* An operation destroyed before it has ended. */
+    /* Destroys an operation before it has ended. */
     CHECK(recv_unexpected(client, in, sizeof in, &result, op) == NA_SUCCESS);
     REFUSED((ops->op_destroy(class, op), 0), 0, "has not ended");
     result.calls = 0;
@@ -549,7 +551,7 @@ static void cancel(struct pair *pair) {
     REFUSED(ops->cancel(class, context, NULL), NA_INVALID_ARG, "no operation");
 }
 
-/* A callback that starts the same operation again. */
+/* What a callback needs that starts its own operation again. */
 struct again {
     struct side *side;
     op_t *op;
@@ -577,7 +579,7 @@ static void use_again(struct pair *pair) {
     ops->op_destroy(&again.side->class, again.op);
 }
 
-/* Sleeping on the descriptor, as an event loop does. */
+/* Sleeps on the descriptor, as an event loop does. */
 static void descriptors(struct pair *pair) {
     struct side *client = &pair->client, *server = &pair->server;
     struct pollfd fd = {ops->poll_get_fd(&server->class, &server->context), POLLIN, 0};
@@ -589,8 +591,7 @@ static void descriptors(struct pair *pair) {
     CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
     CHECK(send_unexpected(client, pair->to_server, "wake", 5, TAG, &sent, send) == NA_SUCCESS);
     while (got.calls == 0) {
-        /* The client is fast and does not sleep, because one of its packets may need a call to be
-         * sent. */
+        /* The client polls without sleeping, because sending one of its packets may need a call. */
         CHECK(ops->poll(&client->class, &client->context, &count) == NA_SUCCESS);
         trigger(&client->context);
         if (!ops->poll_try_wait(&server->class, &server->context) || poll(&fd, 1, 10) == 1) {
@@ -601,7 +602,7 @@ static void descriptors(struct pair *pair) {
     CHECK(strcmp(in, "wake") == 0);
     ops->addr_free(&server->class, got.info.received.source);
     wait_both(pair, &sent, 1);
-    /* A completion that is already queued. */
+    /* A completion that is already queued must prevent sleeping. */
     got.calls = 0;
     CHECK(recv_unexpected(server, in, sizeof in, &got, receive) == NA_SUCCESS);
     CHECK(ops->cancel(&server->class, &server->context, receive) == NA_SUCCESS);
@@ -619,7 +620,7 @@ static void descriptors(struct pair *pair) {
     ops->op_destroy(&client->class, send);
 }
 
-/* Several contexts of a class, each with its own messages. */
+/* Opens several contexts of a class. Each must get only its own messages. */
 static void contexts(void) {
     struct init_info init = defaults();
     struct side side;
@@ -644,7 +645,7 @@ static void contexts(void) {
     CHECK(ops->msg_send_unexpected(&side.class, &second, note, &sent, "none", 5, NULL, side.self, 9, TAG, send_op) ==
           NA_INVALID_ARG);
 
-    /* The order of destruction. */
+    /* Contexts and operations must be destroyed in the right order. */
     REFUSED(ops->finalize(&side.class), NA_BUSY, "2 contexts");
     REFUSED(ops->context_destroy(&side.class, side.context.plugin_context), NA_BUSY, "1 operations");
     CHECK(ops->cancel(&side.class, &side.context, first_op) == NA_SUCCESS);
@@ -657,7 +658,7 @@ static void contexts(void) {
     ops->op_destroy(&side.class, NULL);
     close_side(&side);
 
-    /* After finalize. */
+    /* No call succeeds after finalize. */
     CHECK(ops->finalize(&side.class) == NA_SUCCESS);
     REFUSED(ops->addr_self(&side.class, &side.self), NA_INVALID_ARG, "finalized");
     REFUSED(ops->poll(&side.class, &side.context, NULL), NA_INVALID_ARG, "finalized");
@@ -665,7 +666,7 @@ static void contexts(void) {
     CHECK(ops->finalize(NULL) == NA_INVALID_ARG);
 }
 
-/* An address that outlives its class. */
+/* An address may outlive its class. */
 static void leftovers(void) {
     struct pair pair;
     address_t *left;
@@ -677,7 +678,7 @@ static void leftovers(void) {
     ops->addr_free(&pair.client.class, left);
 }
 
-/* A class without a key is refused; classes with the same key can communicate. */
+/* A class without a key must be refused. Classes with the same key must be able to communicate. */
 static void keys(void) {
     static const char *const name = "CONDUIT_NA_UNAUTHENTICATED";
     struct init_info init = defaults();
@@ -696,7 +697,7 @@ static void keys(void) {
     CHECK(setenv(name, "1", 1) == 0);
 }
 
-/* Memory of many more bytes than may be in flight. All its segments are the same memory. */
+/* The number of bytes is far larger than may be in flight. All the segments are the same memory. */
 enum { PIECE = 1 << 20, PIECES = 192 };
 
 static memory_t *large(class_t *class, char *bytes) {
@@ -712,21 +713,22 @@ static memory_t *large(class_t *class, char *bytes) {
     return memory;
 }
 
-/* The message of a serving peer to the process that started it; a byte follows when its memory was
- * written. */
+/* The message of a serving peer to the process that started it. A byte follows once the peer's
+ * memory has been written. */
 struct greeting {
     char name[512], handle[64];
     size_t handle_size;
 };
 
-/* A peer that serves its memory until it is killed: plugin FILE PROTOCOL serve DESCRIPTOR. */
+/* Serves this process's memory to peers until it is killed: plugin FILE PROTOCOL serve DESCRIPTOR.
+ * */
 static void serve(int out) {
     struct greeting greeting = {0};
     struct side side;
     char *bytes = calloc(1, PIECE);
     bool told = false;
     memory_t *memory;
-    /* It ends together with the process that started it. */
+    /* This process must end together with the process that started it. */
     CHECK(prctl(PR_SET_PDEATHSIG, SIGKILL) == 0);
     open_side(&side, ops, protocol, true, defaults());
     bytes[PIECE - 1] = 1;
@@ -742,7 +744,7 @@ static void serve(int out) {
     }
 }
 
-/* A peer that is killed during a transfer, when some but not all bytes have been transferred. */
+/* Kills a peer during a transfer, when some but not all bytes have been transferred. */
 static void killed(char *file, bool is_put) {
     struct greeting greeting;
     struct result result = {0};
@@ -779,7 +781,7 @@ static void killed(char *file, bool is_put) {
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status));
     wait_for(&side, &side, &result, 1);
     CHECK(result.info.ret == NA_HOSTUNREACH);
-    /* The next operation on it fails in the same way. */
+    /* The next operation to that peer must fail in the same way. */
     CHECK(send_unexpected(&side, peer, "x", 1, TAG, &result, op) == NA_SUCCESS);
     wait_for(&side, &side, &result, 2);
     CHECK(result.info.ret == NA_HOSTUNREACH);

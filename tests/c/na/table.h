@@ -1,4 +1,5 @@
-/* The interface between NA of version 6 and a plugin, as a library that loads plugins knows it. */
+/* The interface between NA of version 6 and a plugin, from the view of a library that loads
+ * plugins. */
 #ifndef CONDUIT_TEST_NA_TABLE_H
 #define CONDUIT_TEST_NA_TABLE_H
 
@@ -47,7 +48,7 @@ struct class {
     bool listen;
 };
 
-/* The plugin's part comes first. */
+/* The plugin's part of a context comes first. */
 struct context;
 
 struct segment {

@@ -1,4 +1,4 @@
-/* Each annotation in a valid place, and the effects of those that have one. */
+/* Uses each annotation in a valid place, and checks those that have an effect. */
 #include <gasnet_tools.h>
 
 #include <stdarg.h>
@@ -59,7 +59,7 @@ GASNETT_WARN_UNUSED_RESULT
 static int must_be_looked_at(void);
 static int must_be_looked_at(void) { return 4; }
 
-/* Without the annotation the compiler would warn about it and leave it out. */
+/* Without the annotation, the compiler would warn about this function and leave it out. */
 GASNETT_USED
 static int used_by_nobody(void);
 static int used_by_nobody(void) { return 5; }
@@ -103,7 +103,7 @@ int test_annotations(int argc, char **argv) {
     CHECK(names_length(2) == 11 && names_length(1) == 1 && names_length(0) == -1);
     CHECK(sign(5) == 1 && sign(-5) == 0);
 
-    /* Any value but zero counts as true, including one whose low bits are zero. */
+    /* Any value other than zero counts as true, including one whose low bits are zero. */
     CHECK(GASNETT_PREDICT_TRUE(UINT64_C(1) << 40) && GASNETT_PREDICT_FALSE(UINT64_C(1) << 40));
     CHECK(!GASNETT_PREDICT_TRUE(0) && !GASNETT_PREDICT_FALSE(0));
     if_pf (argc < 0) CHECK(0);
@@ -118,7 +118,7 @@ int test_annotations(int argc, char **argv) {
     CHECK(!gasnett_constant_p(*(volatile int *)&argc));
     gasnett_assume(argc > 0);
 
-    /* Each argument is evaluated once. */
+    /* Each argument must be evaluated once. */
     a = b = 0;
     GASNETT_UNUSED_ARGS1(++a);
     GASNETT_UNUSED_ARGS2(++a, ++b);

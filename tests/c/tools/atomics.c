@@ -1,4 +1,5 @@
-/* Atomic operations of each width, plain and strong: their results one by one, and with threads. */
+/* Atomic operations of each width, plain and strong. Tests their results one by one and with
+ * threads. */
 #include "threads.h"
 
 #include "programs.h"
@@ -6,8 +7,8 @@
 #define ROUNDS 20000
 #define GUARDED 1000
 
-/* Tests every operation once more with each combination of fences, for a prefix of names, the type
- * of its variable and of its value. */
+/* Tests every operation, and then every operation with each combination of fences. The parameters
+ * are a prefix of names, the type of the variable, and the type of its value. */
 #define TEST_OPERATIONS(prefix, type, value) \
     static type prefix##_variable = prefix##_init(10); \
     static void prefix##_operations(void) { \
@@ -50,13 +51,13 @@
 
 static gasnett_strongatomic32_t arrived = gasnett_strongatomic32_init(0);
 
-/* Waits until all threads have called this as often. */
+/* Waits until all threads have called this function `times` times. */
 static void meet(uint32_t times) {
     gasnett_strongatomic32_increment(&arrived, GASNETT_ATOMIC_REL);
     while (gasnett_strongatomic32_read(&arrived, GASNETT_ATOMIC_ACQ) < times * THREADS) gasnett_sched_yield();
 }
 
-/* All threads use one variable: no update is lost, each value is taken once. */
+/* All threads use one variable. No update may be lost, and each value must be taken once. */
 #define TEST_THREADS(prefix, type, value) \
     static type prefix##_sum = prefix##_init(0), prefix##_down = prefix##_init(0), prefix##_won = prefix##_init(0); \
     static type prefix##_lock = prefix##_init(0), prefix##_held = prefix##_init(0); \
@@ -66,7 +67,7 @@ static void meet(uint32_t times) {
     static void *prefix##_pound(void *number) { \
         value put = 0, taken = 0; \
         int i; \
-        /* Separately: threads do nothing else to the variable, and all start at once. */ \
+        /* Each kind of operation runs alone, and all threads begin it at once. */ \
         meet(1); \
         for (i = 0; i < ROUNDS; ++i) prefix##_increment(&prefix##_sum, 0); \
         meet(2); \
@@ -87,7 +88,7 @@ static void meet(uint32_t times) {
             if (prefix##_decrement_and_test(&prefix##_down, 0)) prefix##_increment(&prefix##_won, 0); \
         } \
         meet(7); \
-        /* Each value that is stored is taken out by one thread, once. */ \
+        /* Each value that is stored must be taken out once, by one thread. */ \
         for (i = 0; i < ROUNDS; ++i) { \
             const value mine = (value)(i * THREADS + (int)(intptr_t)number + 1); \
             put += mine; \
@@ -97,7 +98,7 @@ static void meet(uint32_t times) {
         prefix##_add(&prefix##_taken, taken, 0); \
         meet(8); \
         for (i = 0; i < GUARDED; ++i) { \
-            /* A lock, taken by compare-and-swap and by swap alternately. */ \
+            /* Takes a lock, by compare-and-swap and by swap alternately. */ \
             if (i % 2) { \
                 while (!prefix##_compare_and_swap(&prefix##_lock, 0, 1, GASNETT_ATOMIC_ACQ_IF_TRUE)) gasnett_sched_yield(); \
             } else { \
@@ -133,7 +134,7 @@ TEST_THREADS(gasnett_strongatomic, gasnett_strongatomic_t, gasnett_strongatomic_
 TEST_THREADS(gasnett_strongatomic32, gasnett_strongatomic32_t, uint32_t)
 TEST_THREADS(gasnett_strongatomic64, gasnett_strongatomic64_t, uint64_t)
 
-/* The limits of the native type, and its values as signed numbers. */
+/* Tests the limits of the native type, and its values as signed numbers. */
 static void test_range(void) {
     gasnett_atomic_t a = gasnett_atomic_init((gasnett_atomic_val_t)-1);
     gasnett_strongatomic_t s = gasnett_strongatomic_init((gasnett_strongatomic_val_t)-1);
@@ -147,11 +148,11 @@ static void test_range(void) {
     gasnett_atomic_increment(&a, 0);
     CHECK(gasnett_atomic_signed(gasnett_atomic_read(&a, 0)) == least);
 #if GASNETT_ATOMIC_MAX < 0xFFFFFF
-#error "at least 24 bits"
+#error "atomics must have at least 24 bits"
 #endif
 }
 
-/* The fixed widths can overlay any number of the same size. */
+/* An atomic of a fixed width may overlay any number of the same size. */
 static void test_overlay(void) {
     double number = 1.5;
     float small = 2.5f;
@@ -179,11 +180,11 @@ static void test_overlay(void) {
 
 #if !GASNETT_HAVE_ATOMIC_ADD_SUB || !GASNETT_HAVE_ATOMIC_CAS || !GASNETT_HAVE_STRONGATOMIC_ADD_SUB || \
     !GASNETT_HAVE_STRONGATOMIC_CAS
-#error "all operations are there"
+#error "an operation is missing"
 #endif
 #if defined(GASNETT_STRONGATOMIC_NOT_SIGNALSAFE) || defined(GASNETT_STRONGATOMIC32_NOT_SIGNALSAFE) || \
     defined(GASNETT_STRONGATOMIC64_NOT_SIGNALSAFE) || defined(GASNETT_USING_GENERIC_ATOMICOPS)
-#error "all operations are the processor's"
+#error "an operation is not the processor's own"
 #endif
 
 int test_atomics(int argc, char **argv) {

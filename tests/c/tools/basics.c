@@ -1,4 +1,4 @@
-/* Versions, the mode, linkage, types and their formats. */
+/* Versions, the threading mode, linkage, and types with their formats. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -23,10 +23,10 @@ int test_basics(int argc, char **argv) {
 
 #if GASNETI_TOOLS_SPEC_VERSION_MAJOR != GASNETT_SPEC_VERSION_MAJOR || \
     GASNETI_TOOLS_SPEC_VERSION_MINOR != GASNETT_SPEC_VERSION_MINOR
-#error "one specification by two names"
+#error "a specification has two versions"
 #endif
 #if GASNETT_SPEC_VERSION_MAJOR != 1 || GASNETT_SPEC_VERSION_MINOR < 20
-#error "the tools' specification is 1.20 or later"
+#error "the tools' specification is older than 1.20"
 #endif
     CHECK(gasnett_release_version() == GASNETT_RELEASE_VERSION_MAJOR * UINT64_C(1000000) +
                                            GASNETT_RELEASE_VERSION_MINOR * UINT64_C(10000) + GASNETT_RELEASE_VERSION_PATCH);
@@ -35,9 +35,9 @@ int test_basics(int argc, char **argv) {
     CHECK(strcmp(text, _STRINGIFY(GASNETI_RELEASE_VERSION)) == 0);
     CHECK(strlen("" GASNETI_BUILD_ID) > 0);
 
-    /* Exactly one of them is defined, as 1; the tests are compiled with either. */
+    /* Exactly one of the two macros must be defined, as 1. The tests are compiled with either. */
 #if defined(GASNETT_THREAD_SAFE) == defined(GASNETT_THREAD_SINGLE)
-#error "one of GASNETT_THREAD_SAFE and GASNETT_THREAD_SINGLE"
+#error "exactly one of GASNETT_THREAD_SAFE and GASNETT_THREAD_SINGLE must be defined"
 #elif GASNETT_THREAD_SAFE
     CHECK(GASNETT_MAX_THREADS > 1);
     CHECK(strstr(GASNETT_CONFIG_STRING, "THREADMODEL=PAR") != NULL);
@@ -54,7 +54,8 @@ int test_basics(int argc, char **argv) {
 #endif
     sprintf(text, "%dbit", (int)(8 * sizeof(void *)));
     CHECK(strcmp(_STRINGIFY(GASNETT_PTR_CONFIG), text) == 0);
-    /* One of GASNet's words each; an integer that has compiler builtins is lock-free. */
+    /* Each must be one of GASNet's words. An integer for which the compiler has builtins must be
+     * lock-free. */
     CHECK(is_one_of(_STRINGIFY(GASNETT_TIMER_CONFIG), "timers_native", "timers_posixrt", "timers_os"));
     CHECK(is_one_of(_STRINGIFY(GASNETT_MEMBAR_CONFIG), "membars_native", "membars_forced_slow", "membars_forced_yield"));
     CHECK(is_one_of(_STRINGIFY(GASNETT_ATOMIC_CONFIG), "atomics_native", "atomics_compiler", "atomics_mutex"));
@@ -65,14 +66,15 @@ int test_basics(int argc, char **argv) {
     CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_TIMER_CONFIG) "," _STRINGIFY(GASNETT_MEMBAR_CONFIG) ","));
     CHECK(strstr(GASNETT_CONFIG_STRING, "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC64_CONFIG)));
 
-    /* The results of GASNet's configure: no arguments, this compiler. */
+    /* These hold the results of GASNet's configure: there are no arguments, and the compiler is
+     * this one. */
     CHECK(strlen("" GASNETT_CONFIGURE_ARGS) == 0);
     CHECK(GASNETT_PLATFORM_COMPILER_ID == PLATFORM_COMPILER_ID);
     CHECK(GASNETT_PLATFORM_COMPILER_FAMILYID == PLATFORM_COMPILER_FAMILYID);
     CHECK(GASNETT_PLATFORM_COMPILER_VERSION == PLATFORM_COMPILER_VERSION);
     CHECK(strcmp("" GASNETT_PLATFORM_COMPILER_IDSTR, PLATFORM_COMPILER_IDSTR) == 0);
 #ifndef HAVE_PTHREAD_H
-#error "GASNet's programs look for this"
+#error "GASNet's programs require this macro"
 #endif
 
     CHECK(in_a_block() + by_itself() == 3);

@@ -1,11 +1,11 @@
-/* Checksums and counts of zero bytes, at every alignment. */
+/* Copies, checksums and counts of zero bytes, at every alignment. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
 
 static uint64_t loaded(const void *from, size_t bytes) { GASNETT_VALUE_RETURN(from, bytes); }
 
-/* Values and copies of every small size: neighbouring bytes don't change. */
+/* Copies values and bytes of every small size. Neighbouring bytes must not change. */
 static void small_copies(void) {
     const uint64_t value = UINT64_C(0x8182838485868788);
     uint64_t words[3], other[3];
@@ -62,7 +62,7 @@ int test_bytes(int argc, char **argv) {
 
     small_copies();
 
-    /* The checksum depends only on bytes and length. */
+    /* The checksum must depend only on the bytes and the length. */
     memcpy(to + 1, from, 100);
     CHECK(gasnett_checksum(from, 100) == gasnett_checksum(to + 1, 100));
     CHECK(gasnett_checksum(from, 100) != gasnett_checksum(from, 99));

@@ -1,5 +1,5 @@
-/* Settings and numbers. This program sets the variables, or the test that runs it with "set from
- * outside". */
+/* Settings and numbers. The variables are set by this program, or, with the argument "set from
+ * outside", by the test that runs it. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -40,7 +40,7 @@ static void test_settings(void) {
     CHECK(gasnett_getenv_int_withdefault(name, 12, 0) == 12);
 }
 
-/* A value that can't be parsed is an error that names the variable. */
+/* Reads a value that can't be parsed. The error must name the variable. */
 static void read_nonsense(const char *what) {
     if (strcmp(what, "integer") == 0) gasnett_getenv_int_withdefault("CONDUIT_TEST_OUTSIDE", 0, 0);
     if (strcmp(what, "size") == 0) gasnett_getenv_int_withdefault("CONDUIT_TEST_OUTSIDE", 0, 1);
@@ -50,7 +50,7 @@ static void read_nonsense(const char *what) {
     if (strcmp(what, "null") == 0) gasnett_getenv(NULL);
 }
 
-/* With GASNET_VERBOSEENV each of these is reported once. */
+/* Reads variables. With GASNET_VERBOSEENV, each of them must be reported once. */
 static void report(void) {
     CHECK(gasnett_verboseenv());
     CHECK(strcmp(gasnett_getenv_withdefault("CONDUIT_TEST_OUTSIDE", NULL), "two words") == 0);

@@ -1,4 +1,4 @@
-/* Ends of a process, backtraces, and waiting for a debugger; the argument selects one. */
+/* Ends a process, writes backtraces, or waits for a debugger. The argument selects which. */
 #include <gasnet_tools.h>
 
 #include <linux/prctl.h>
@@ -14,13 +14,13 @@ extern int conduit_tools_frozen;
 GASNETT_BEGIN_EXTERNC
 static void at_exit(void) { printf("atexit\n"); }
 
-/* The client's function that writes backtraces, and its registration. */
+/* The client's function for writing backtraces, and its registration. */
 static int write_backtrace(int fd) {
     return write(fd, "client's backtrace\n", 19) == 19 ? 0 : 1;
 }
 static int write_other(int fd) { return write(fd, "replaced\n", 9) == 9 ? 0 : 1; }
 
-/* Replaces the system's function: prints which processes may trace this one. */
+/* Replaces the system's function. It prints which processes may trace this one. */
 int prctl(int option, ...);
 int prctl(int option, ...) {
     va_list arguments;
@@ -34,7 +34,7 @@ int prctl(int option, ...) {
     return write(STDOUT_FILENO, line, strlen(line)) < 0 ? -1 : 0;
 }
 
-/* Acts as the debugger. */
+/* Ends the wait for a debugger, as a debugger would. */
 static void unfreeze(int signal_number) {
     (void)signal_number;
     if (frozen) frozen = 0;

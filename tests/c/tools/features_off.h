@@ -1,5 +1,5 @@
-/* A compiler without any features: a client's definitions take precedence over the headers'
- * detection. Real locks although there is one thread. */
+/* Switches off all features of the compiler. A client's definitions take precedence over what the
+ * headers detect. Locks are real although there is only one thread. */
 #define GASNETT_USE_GCC_ATTRIBUTE_ALWAYSINLINE 0
 #define GASNETT_USE_GCC_ATTRIBUTE_NOINLINE 0
 #define GASNETT_USE_GCC_ATTRIBUTE_MALLOC 0

@@ -1,5 +1,6 @@
-/* Fences: a flag passes a message, and only the fences order the two. Whether the processor needs
- * them differs; on every system it would show if the compiler dropped one. */
+/* Fences. A flag announces a message, and only the fences order the two. Some processors would keep
+ * the order without fences, but if the compiler dropped a fence, the test could fail on every
+ * system. */
 #include "threads.h"
 
 #include "programs.h"
@@ -9,8 +10,8 @@
 static gasnett_strongatomic32_t message[THREADS];
 static gasnett_strongatomic32_t flag[THREADS];
 
-/* Each thread increments its message, then its flag; a thread that sees the flag must also see the
- * message. */
+/* Each thread increments its message and then its flag. A thread that sees the flag must also see
+ * the message. */
 GASNETT_BEGIN_EXTERNC
 static void *pass_messages(void *number) {
     const int self = (int)(intptr_t)number;

@@ -1,4 +1,4 @@
-/* Text of lists and flags. The flags stand for those of gasnetex.h, which this program doesn't
+/* The text of lists and flags. The flags stand for those of gasnetex.h, which this program doesn't
  * include. */
 #include <gasnet_tools.h>
 
@@ -57,12 +57,12 @@ int test_formats(int argc, char **argv) {
     CHECK(gasnett_format_putigeti(buffer, pieces, 3, 1, addresses, 16, 2, addresses, 8) == 16);
     CHECK(strstr(buffer, " rank 3: 16 bytes\nto 1 pieces of 16 bytes in 0x1000...0x100f: [0x1000]\n"
                          "from 2 pieces of 8 bytes in 0x1000...0x2007: [0x1000, 0x2000]") != NULL);
-    /* An empty list, and empty pieces, have no bounds. */
+    /* Empty lists and empty pieces have no bounds. */
     CHECK(gasnett_format_putvgetv(buffer, NULL, 0, 0, NULL, 0, NULL) == 0);
     CHECK(strcmp(buffer, "team 0x0 rank 0: 0 bytes\nto 0 pieces, 0 bytes: []\nfrom 0 pieces, 0 bytes: []") == 0);
     gasnett_format_addrlist(buffer, 1, addresses, 0);
     CHECK(strcmp(buffer, "1 pieces of 0 bytes: [0x1000]") == 0);
-    /* The sizes are those of the longest items. */
+    /* The sizes must suffice for the longest items. */
     {
         struct {
             const void *address;

@@ -1,5 +1,5 @@
-/* Mutexes, condition variables, reader/writer locks; with the name of a fault as argument, that
- * fault. */
+/* Mutexes, condition variables, and reader/writer locks. If the argument names a fault, the program
+ * commits that fault. */
 #include "threads.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@ static gasnett_cond_t turned = GASNETT_COND_INITIALIZER;
 static gasnett_rwlock_t rwlock = GASNETT_RWLOCK_INITIALIZER;
 static int guarded, turn, pair[2];
 
-/* Adds under the mutex, locked in both ways. */
+/* Adds to a counter under the mutex, which is locked in both ways. */
 GASNETT_BEGIN_EXTERNC
 static void *add_guarded(void *number) {
     int i;
@@ -36,7 +36,7 @@ static void *add_guarded(void *number) {
     return NULL;
 }
 
-/* Readers find both numbers of the pair equal, writers increment them. */
+/* Readers must find both numbers of the pair equal. Writers increment both. */
 static void *read_and_write(void *number) {
     int i;
     for (i = 0; i < ROUNDS; ++i) {
@@ -61,7 +61,7 @@ static void *read_and_write(void *number) {
 }
 
 #if GASNETT_THREAD_SAFE
-/* Threads take turns: each waits for its own. */
+/* Threads take turns, and each waits for its own turn. */
 static void *take_turns(void *number) {
     int i;
     for (i = 0; i < 100; ++i) {
@@ -75,7 +75,7 @@ static void *take_turns(void *number) {
     return NULL;
 }
 
-/* One thread waits for the other's signal. */
+/* One thread waits for a signal from the other. */
 static void *signal_one(void *number) {
     gasnett_mutex_lock(&mutex);
     if (number == NULL) {
@@ -89,7 +89,7 @@ static void *signal_one(void *number) {
     return NULL;
 }
 
-/* Another thread finds the lock held. */
+/* The second thread finds that the first one holds the lock. */
 static void *find_taken(void *number) {
     if (number == NULL) {
         CHECK(gasnett_mutex_trylock(&mutex) == EBUSY);
@@ -122,7 +122,7 @@ static void test_made_at_run_time(void) {
     CHECK(gasnett_mutex_destroy_ignoreerr(&made) == 0);
 }
 
-/* Faults that debug builds detect: each ends the program. */
+/* Commits a fault that debug builds detect. Each fault must end the program. */
 static int commit_fault(const char *fault) {
 #define FAULT(name) (strcmp(fault, #name) == 0)
     if (FAULT(lock_twice)) gasnett_mutex_lock(&mutex), gasnett_mutex_lock(&mutex);

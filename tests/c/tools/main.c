@@ -1,4 +1,4 @@
-/* Runs one of the programs, given its name and arguments. */
+/* Runs the program that the first argument names, with the remaining arguments. */
 #include <gasnet_tools.h>
 
 #include "programs.h"

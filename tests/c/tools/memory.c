@@ -1,5 +1,5 @@
-/* Memory in pages, and the heap that debug builds check; with an argument, a fault that the heap
- * detects. */
+/* Memory in pages, and the heap that debug builds check. If the argument names a fault that the
+ * heap detects, the program commits that fault. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -9,7 +9,7 @@ static int commit_fault(const char *fault) {
     char *block = (char *)gasnett_debug_malloc(10);
     char *const other = (char *)gasnett_debug_malloc(10);
 #define FAULT(name) (strcmp(fault, #name) == 0)
-    /* Through a volatile pointer, so that the compiler doesn't see the fault. */
+    /* The pointer is volatile, so that the compiler doesn't see the fault. */
     char *volatile hidden = block;
     if (FAULT(write_behind)) hidden[10] = 1, gasnett_debug_free(hidden);
     if (FAULT(write_before)) hidden[-1] = 1, gasnett_debug_memcheck(hidden);
@@ -24,7 +24,7 @@ static int commit_fault(const char *fault) {
 #endif
 
 #ifndef HAVE_MMAP
-#error "GASNet's programs look for this"
+#error "GASNet's programs require this macro"
 #endif
 
 int test_memory(int argc, char **argv) {

@@ -1,4 +1,4 @@
-/* The programs that use the tools: one function each, which main() calls by name. */
+/* The programs that use the tools. Each is one function, which main() calls by its name. */
 #ifndef CONDUIT_TEST_TOOLS_PROGRAMS_H
 #define CONDUIT_TEST_TOOLS_PROGRAMS_H
 

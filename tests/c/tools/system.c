@@ -35,13 +35,13 @@ static void test_machine(void) {
 
 static void test_affinity(void) {
 #if GASNETT_SET_AFFINITY_SUPPORT
-    /* Some processors may be forbidden to this process, but not all. */
+    /* This process may be forbidden to use some processors, but not all of them. */
     const int count = (int)sysconf(_SC_NPROCESSORS_CONF);
     int i, allowed = 0;
     for (i = 0; i < count; ++i) {
         const int result = gasnett_set_affinity(i);
         if (result == 0) ++allowed;
-        /* The number wraps around. */
+        /* The number must wrap around. */
         CHECK((gasnett_set_affinity(i + count) == 0) == (result == 0));
     }
     CHECK(allowed >= 1);
@@ -83,7 +83,7 @@ static void test_limits(void) {
     CHECK(gasnett_maximize_rlimit(-1, "NOTHING") == 0);
 }
 
-/* The calls of GASNet's testinternal, without a team. */
+/* Makes the calls of GASNet's testinternal, without a team. */
 static void test_diagnostics(void) {
     const char *table = "not set";
     int count = 1, evaluated = 0;
@@ -99,7 +99,7 @@ int test_system(int argc, char **argv) {
         printf("flushed without an end of line");
         gasnett_flush_streams();
         gasnett_close_streams();
-        /* This text is lost, without an error. */
+        /* This text must be lost without an error. */
         printf("too late\n");
         fprintf(stderr, "too late\n");
         return 0;

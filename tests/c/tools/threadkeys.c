@@ -1,4 +1,5 @@
-/* Keys: null at first in each thread, then the value that the thread has set. */
+/* Thread keys. In each thread a key must be null at first, and then hold the value that the thread
+ * has set. */
 #include "threadkeys.h"
 
 #include "programs.h"
@@ -31,7 +32,7 @@ static void *use_keys(void *number) {
 GASNETT_END_EXTERNC
 
 int test_threadkeys(int argc, char **argv) {
-    /* Realm takes its address. */
+    /* Realm takes the address of this function. */
     void (*volatile init)(void *) = &_gasneti_threadkey_init;
     (void)argc, (void)argv;
     CHECK(init != NULL);

@@ -1,4 +1,4 @@
-/* Ticks advance, and agree with the system's clock. */
+/* Ticks must advance and must agree with the system's clock. */
 #include <gasnet_tools.h>
 
 #include <errno.h>
@@ -21,9 +21,9 @@ int test_timers(int argc, char **argv) {
     CHECK(last > GASNETT_TICK_MIN && last < GASNETT_TICK_MAX);
     CHECK(gasnett_tick_granularityus() > 0 && gasnett_tick_overheadus() > 0);
 
-    /* A sleep takes at least its time. The clock is read inside and outside of the ticks, so even
-     * with interruptions the time in ticks lies between the two, except for one part in a thousand,
-     * because the clock may be adjusted meanwhile. */
+    /* A sleep takes at least its time. The clock is read inside and outside of the ticks, so the
+     * time in ticks must lie between the two times of the clock, even with interruptions. It may be
+     * off by one part in a thousand, because the clock may be adjusted meanwhile. */
     before = gasnett_ticks_now();
     before_us = gasnett_gettimeofday_us();
     first = gasnett_ticks_now();
@@ -36,7 +36,7 @@ int test_timers(int argc, char **argv) {
     CHECK(gasnett_ticks_to_us(after - before) + (after_us - before_us) / 1000 + 1 >= after_us - before_us);
     CHECK(gasnett_nsleep(0) == 0);
 
-    /* The conversion has no steps and no overflow. */
+    /* The conversion must have no jumps and no overflow. */
     CHECK(gasnett_ticks_to_ns(0) == 0);
     for (i = 0; i < 60; ++i) {
         const gasnett_tick_t ticks = (gasnett_tick_t)1 << i;
@@ -45,7 +45,7 @@ int test_timers(int argc, char **argv) {
         CHECK(gasnett_ticks_to_us(ticks) == once / 1000);
     }
 #ifdef GASNETT_USING_GETTIMEOFDAY
-#error "there are better clocks"
+#error "a better clock is available"
 #endif
     return 0;
 }

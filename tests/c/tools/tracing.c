@@ -1,4 +1,4 @@
-/* Tracing: nothing is recorded, and arguments that are only printed aren't evaluated. */
+/* Tracing. Nothing is recorded, and arguments that are only printed must not be evaluated. */
 #include <gasnet_tools.h>
 
 #include "programs.h"
@@ -9,7 +9,7 @@ int test_tracing(int argc, char **argv) {
     const char *file = "not set";
     unsigned int line = 1;
     int evaluated = 0;
-    /* Realm takes its address. */
+    /* Realm takes the address of this function. */
     void (*volatile noop)(const char *, ...) = &_gasnett_trace_printf_noop;
     (void)argc, (void)argv;
     CHECK(noop != NULL);
