@@ -1,11 +1,11 @@
-//! The arithmetic of atomics, with plain loads and stores as in the reference library, so that they
-//! are atomic only among themselves.
+//! The arithmetic of atomics. It uses plain loads and stores, as the reference library does, so
+//! atomics are atomic only with respect to each other.
 
 use portals4_sys::*;
 
 use crate::wire::Header;
 
-/// Applies an operation to an integer of this type.
+/// Applies a message's operation to an integer of this type.
 macro_rules! on {
     ($integer:ty, $start:expr, $bytes:expr, $header:expr) => {{
         let Some(operand) = $bytes.first_chunk() else {
@@ -14,7 +14,8 @@ macro_rules! on {
         let a = <$integer>::from_ne_bytes(*operand);
         let comparand = $header.comparand as $integer;
         let place = $start.cast::<$integer>();
-        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads,
+        // and the read may be unaligned.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN => x.min(a),
@@ -28,12 +29,13 @@ macro_rules! on {
             PTL_CSWAP if x == comparand => a,
             _ => x,
         };
-        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes,
+        // and the write may be unaligned.
         unsafe { place.write_unaligned(new) };
     }};
 }
 
-/// Applies an operation that computes to a float of this type.
+/// Applies a message's operation to a float of this type.
 macro_rules! on_float {
     ($float:ty, $start:expr, $bytes:expr, $header:expr) => {{
         let Some(operand) = $bytes.first_chunk() else {
@@ -41,7 +43,8 @@ macro_rules! on_float {
         };
         let a = <$float>::from_ne_bytes(*operand);
         let place = $start.cast::<$float>();
-        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for reads,
+        // and the read may be unaligned.
         let x = unsafe { place.read_unaligned() };
         let new = match $header.atomic.0 {
             PTL_MIN if x < a => x,
@@ -51,15 +54,17 @@ macro_rules! on_float {
             PTL_PROD => x * a,
             _ => x,
         };
-        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes.
+        // SAFETY: the caller of `apply` guarantees that the memory at `place` is valid for writes,
+        // and the write may be unaligned.
         unsafe { place.write_unaligned(new) };
     }};
 }
 
-/// Applies a message's atomic. A truncated one has no effect.
+/// Applies the atomic of a message. An atomic that was truncated has no effect.
 ///
 /// # Safety
-/// `start` points to `length` bytes that nothing else accesses.
+/// `start` must point to `length` bytes that are valid for reads and writes and that nothing else
+/// accesses meanwhile.
 pub(crate) unsafe fn apply(header: &Header, start: *mut u8, length: usize, bytes: &[u8]) {
     match (header.atomic.1, length) {
         (PTL_INT32_T, 4) => on!(i32, start, bytes, header),

@@ -1,4 +1,4 @@
-//! The functions of the library.
+//! The functions that the library exports.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::time::{Duration, Instant};
@@ -12,12 +12,12 @@ use crate::world::{INDICES, Operation, World, lock, wait};
 
 const CONSTANTS: &Constants = &Constants::V4_3;
 const NI: ptl_handle_ni_t = 7;
-/// The id of the only node.
+/// The node id of the only node.
 const NID: u32 = 1;
-/// One of this many attempts to unlink an entry succeeds.
+/// With the fault `in_use`, one in this many attempts to unlink an entry succeeds.
 const ATTEMPTS: u32 = 4;
 
-/// Runs a call on the open interface.
+/// Runs a call on the interface, if it is open.
 fn on(call: impl FnOnce(&mut World) -> c_int) -> c_int {
     match &mut *lock() {
         Some(world) => call(world),
@@ -25,22 +25,23 @@ fn on(call: impl FnOnce(&mut World) -> c_int) -> c_int {
     }
 }
 
-/// Defines functions as the C library exports them. Their callers comply with the specification.
+/// Defines functions as the C library exports them. Their callers must comply with the
+/// specification.
 macro_rules! exported {
     ($(fn $name:ident($($arg:ident: $type:ty),* $(,)?) -> $ret:ty $body:block)*) => {
         $(
-            // SAFETY: only this library defines the name.
+            // SAFETY: no other library in the process defines a function of this name.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> $ret $body
         )*
     };
 }
 
-/// Defines functions that Conduit doesn't call.
+/// Defines functions that Conduit doesn't call. They always fail.
 macro_rules! absent {
     ($($name:ident)*) => {
         $(
-            // SAFETY: only this library defines the name.
+            // SAFETY: no other library in the process defines a function of this name.
             #[unsafe(no_mangle)]
             extern "C" fn $name() -> c_int {
                 PTL_FAIL
@@ -77,7 +78,8 @@ fn to(kind: Kind, index: u32, match_bits: u64, offset: u64) -> Header {
     }
 }
 
-/// Sends from one descriptor's memory; a reply is written to the other's.
+/// Sends a message from the memory of descriptor `from`. A reply is written to the memory of
+/// descriptor `back`.
 fn start(
     world: &mut World,
     from: (ptl_handle_md_t, u64),
@@ -97,7 +99,7 @@ fn start(
     let address = |md: &ptl_md_t, offset: u64| (md.start as usize).wrapping_add(offset as usize);
     let (source, queue) = (address(source, from.1), destination.eq_handle);
     let destination = address(destination, back.1);
-    // SAFETY: all its bytes are initialised.
+    // SAFETY: all bytes of `target` are initialised, so they form a valid rank.
     let Some(&pid) = world.map.get(unsafe { target.rank } as usize) else {
         return PTL_ARG_INVALID;
     };
@@ -126,7 +128,8 @@ fn start(
     };
     let bytes = match header.kind == Kind::Get || length == 0 {
         true => &[],
-        // SAFETY: the memory of a put is valid until its event.
+        // SAFETY: the caller keeps the source of a put valid until the put's event, which comes
+        // after this call.
         false => unsafe {
             std::slice::from_raw_parts(std::ptr::with_exposed_provenance(source), length as usize)
         },
@@ -154,7 +157,8 @@ exported! {
         if World::open(faults).is_err() {
             return PTL_FAIL;
         }
-        // SAFETY: the caller's pointers are valid.
+        // SAFETY: the caller guarantees that `desired` is valid for reads, and `actual` and `ni`
+        // for writes.
         unsafe {
             let mut limits = *desired;
             limits.max_entries = limits.max_entries.min(1024);
@@ -175,9 +179,9 @@ exported! {
 
     fn PtlSetMap(_ni: ptl_handle_ni_t, size: ptl_size_t, map: *const ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's map has `size` elements.
+            // SAFETY: the caller guarantees that `map` points to `size` ids.
             let map = unsafe { std::slice::from_raw_parts(map, size as usize) };
-            // SAFETY: all bytes of these ids are initialised.
+            // SAFETY: all bytes of these ids are initialised, so they form valid process ids.
             world.map = map.iter().map(|process| unsafe { process.phys.pid }).collect();
             let own = world.map.iter().position(|pid| *pid == world.wire.pid);
             match own {
@@ -192,7 +196,7 @@ exported! {
 
     fn PtlGetId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointer is valid.
+            // SAFETY: the caller guarantees that `id` is valid for writes.
             unsafe { id.write(ptl_process_t::from_rank(world.rank)) };
             PTL_OK
         })
@@ -200,7 +204,7 @@ exported! {
 
     fn PtlGetPhysId(_ni: ptl_handle_ni_t, id: *mut ptl_process_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointer is valid.
+            // SAFETY: the caller guarantees that `id` is valid for writes.
             unsafe { id.write(ptl_process_t::from_phys(NID, world.wire.pid)) };
             PTL_OK
         })
@@ -225,7 +229,7 @@ exported! {
                 options,
                 ..TableEntry::default()
             });
-            // SAFETY: the caller's pointer is valid.
+            // SAFETY: the caller guarantees that `got` is valid for writes.
             unsafe { got.write(index as u32) };
             PTL_OK
         })
@@ -253,7 +257,7 @@ exported! {
 
     fn PtlMDBind(_ni: ptl_handle_ni_t, md: *const ptl_md_t, handle: *mut ptl_handle_md_t) -> c_int {
         on(|world| {
-            // SAFETY: the caller's pointers are valid.
+            // SAFETY: the caller guarantees that `md` is valid for reads and `handle` for writes.
             unsafe {
                 world.descriptors.push(*md);
                 handle.write(world.descriptors.len() as u32 - 1);
@@ -273,7 +277,7 @@ exported! {
                 return PTL_ARG_INVALID;
             };
             world.entries += 1;
-            // SAFETY: the caller's pointers are valid.
+            // SAFETY: the caller guarantees that `me` is valid for reads and `handle` for writes.
             unsafe {
                 let entry = Entry::new(world.entries, *me, user.addr());
                 index.lists[usize::from(list)].push(entry);
@@ -356,9 +360,11 @@ exported! {
         hdr_data: ptl_hdr_data_t, operand: *const c_void, operation: ptl_op_t,
         datatype: ptl_datatype_t) -> c_int {
         let comparand = match (operation, length) {
-            // SAFETY: a comparand has as many bytes as the integer.
+            // SAFETY: the caller guarantees that `operand` points to a comparand of the integer's
+            // length.
             (PTL_CSWAP, 4) => unsafe { operand.cast::<u32>().read_unaligned() }.into(),
-            // SAFETY: a comparand has as many bytes as the integer.
+            // SAFETY: the caller guarantees that `operand` points to a comparand of the integer's
+            // length.
             (PTL_CSWAP, 8) => unsafe { operand.cast::<u64>().read_unaligned() },
             (PTL_SWAP, _) => 0,
             _ => return PTL_ARG_INVALID,
@@ -376,7 +382,7 @@ exported! {
     fn PtlEQAlloc(_ni: ptl_handle_ni_t, size: ptl_size_t, handle: *mut ptl_handle_eq_t) -> c_int {
         on(|world| {
             world.queues.push(Queue::new(size as usize, world.faults.unordered));
-            // SAFETY: the caller's pointer is valid.
+            // SAFETY: the caller guarantees that `handle` is valid for writes.
             unsafe { handle.write(world.queues.len() as u32 - 1) };
             PTL_OK
         })
@@ -393,7 +399,7 @@ exported! {
             };
             match queue.pop() {
                 Some(found) => {
-                    // SAFETY: the caller's pointer is valid.
+                    // SAFETY: the caller guarantees that `event` is valid for writes.
                     unsafe { event.write(found) };
                     match std::mem::take(&mut queue.dropped) {
                         true => PTL_EQ_DROPPED,
@@ -413,10 +419,11 @@ exported! {
         let end = Instant::now() + Duration::from_millis(milliseconds.into());
         loop {
             for at in 0..size {
-                // SAFETY: the caller's pointers are valid.
+                // SAFETY: the caller guarantees that `queues` has an element at `at` and that
+                // `event` is valid for writes.
                 let got = unsafe { PtlEQGet(*queues.add(at as usize), event) };
                 if got != PTL_EQ_EMPTY {
-                    // SAFETY: the caller's pointers are valid.
+                    // SAFETY: the caller guarantees that `which` is valid for writes.
                     unsafe { which.write(at) };
                     return got;
                 }

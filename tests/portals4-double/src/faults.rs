@@ -1,25 +1,26 @@
-//! The library's faults.
+//! The faults that the library can have.
 
-/// The faults of a library. Each word of [`WORDS`] sets one.
+/// The faults of a library. Each word of [`WORDS`] sets one of them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Events are delayed and reordered.
+    /// Whether events are delayed and reordered.
     pub unordered: bool,
-    /// Half of the events about disabled table entries are missing.
+    /// Whether half of the events about disabled table entries are missing.
     pub silent: bool,
-    /// Most attempts to unlink an entry return `PTL_IN_USE`.
+    /// Whether most attempts to unlink an entry return `PTL_IN_USE`.
     pub in_use: bool,
-    /// Fields that have no meaning in an event have random values.
+    /// Whether fields that have no meaning in an event have random values.
     pub stale: bool,
-    /// Some messages are dropped, and acknowledged as dropped.
+    /// Whether some messages are dropped, and acknowledged as dropped.
     pub dropped: bool,
-    /// Some operations are refused for lack of space in the library.
+    /// Whether some operations are refused for lack of space in the library.
     pub no_space: bool,
-    /// An entry that unlinks itself raises that event before those of its last messages.
+    /// Whether the event of an entry that unlinks itself may precede the events of the entry's last
+    /// messages.
     pub early: bool,
 }
 
-/// The words, in the order of the fields.
+/// The words for the faults, in the order of the fields of [`Faults`].
 pub const WORDS: [&str; 7] = [
     "unordered",
     "silent",
@@ -31,10 +32,10 @@ pub const WORDS: [&str; 7] = [
 ];
 
 impl Faults {
-    /// Returns the faults that the words name.
+    /// Returns the faults that the words name. Commas separate the words.
     ///
     /// # Errors
-    /// The word that is unknown.
+    /// The error holds the first unknown word and lists the accepted ones.
     pub fn named(words: &str) -> Result<Self, String> {
         let mut faults = Self::default();
         for word in words.split(',').filter(|word| !word.is_empty()) {

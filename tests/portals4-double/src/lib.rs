@@ -1,12 +1,12 @@
-//! A libportals for tests, between processes of one host, or between copies of it in one process.
+//! A libportals for tests. It connects processes of one host, or copies of itself in one process.
 //!
-//! It is a shared library with the functions that `portals4-sys` loads, so
-//! `CONDUIT_PORTALS4_LIBRARY` selects it for a job. It implements what Conduit's network over
-//! Portals 4 needs in a simple way, with faults that were observed in the reference library: words
-//! in its file name, behind a [`MARK`], select them ([`Faults`]).
+//! The double is a shared library with the functions that `portals4-sys` loads, so the setting
+//! `CONDUIT_PORTALS4_LIBRARY` selects it for a job. In a simple way, it implements what Conduit's
+//! network over Portals 4 needs, with faults that were observed in the reference library. Words in
+//! its file name that follow a [`MARK`] select those [`Faults`].
 //!
-//! It has one interface. Several ranks within a process load copies of the file, each of which is a
-//! separate library ([`copies`]).
+//! The double has only one interface. Several ranks within a process therefore load [`copies`] of
+//! the file, each of which is a separate library.
 
 mod arithmetic;
 mod calls;
@@ -25,10 +25,10 @@ pub use faults::{Faults, WORDS};
 /// The separator between the library's file name and its faults.
 pub const MARK: char = '!';
 
-/// Writes copies of a library with these faults to this folder.
+/// Writes `count` copies of a library to `folder`. The names of the copies select these faults.
 ///
 /// # Errors
-/// They can't be written.
+/// The copies can't be written.
 pub fn copies(
     library: &Path,
     folder: &Path,
@@ -46,15 +46,16 @@ pub fn copies(
 
 /// Returns the faults that this library's file name selects.
 fn own_faults() -> Result<Faults, String> {
-    // SAFETY: the structure has only integers and pointers.
+    // SAFETY: the structure has only integers and pointers, for which zero bytes are valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let here: fn() -> Result<Faults, String> = own_faults;
-    // SAFETY: any address is accepted.
+    // SAFETY: `dladdr` accepts any address, and `found` is valid for writes.
     let known = unsafe { libc::dladdr(here as *const c_void, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return Ok(Faults::default());
     }
-    // SAFETY: the loader's own string, which lives as long as the library.
+    // SAFETY: the loader owns the string, which ends with a zero byte and lives as long as the
+    // library.
     let name = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy();
     Faults::named(name.split(MARK).nth(1).unwrap_or_default())
 }

@@ -1,17 +1,17 @@
-//! Event queues.
+//! Event queues, some of which deliver events in disorder.
 
 use std::collections::VecDeque;
 
 use portals4_sys::ptl_event_t;
 
-/// Room of a queue beyond its size, for events such as those of flow control.
+/// The number of events that a queue holds beyond its size, such as events of flow control.
 const SPARE: usize = 64;
 
 pub(crate) struct Queue {
     events: VecDeque<ptl_event_t>,
     size: usize,
     unordered: bool,
-    /// Whether events were lost.
+    /// Whether events have been lost.
     pub(crate) dropped: bool,
 }
 
@@ -29,7 +29,7 @@ impl Queue {
         self.events.len() >= self.size
     }
 
-    /// `early`: before some of the queued events.
+    /// Adds an event at the end, or, with `early`, at a random place.
     pub(crate) fn push(&mut self, event: ptl_event_t, early: bool) {
         if self.events.len() == self.size + SPARE {
             self.events.pop_front();

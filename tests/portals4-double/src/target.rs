@@ -1,4 +1,4 @@
-//! The target's side: table entries, match entries, and the arrival of messages.
+//! The target's side of the library: table entries, match entries, and how messages arrive.
 
 use portals4_sys::*;
 
@@ -7,27 +7,27 @@ use crate::wire::{Header, Kind};
 use crate::world::World;
 
 const CONSTANTS: &Constants = &Constants::V4_3;
-/// Table entries from this one on have no faults: the bindings' self-test asks for any entry, and
-/// gets the last.
+/// The first table entry that has no faults. The bindings' self-test asks for any entry and gets
+/// the last one, so it meets no faults.
 pub(crate) const SPARED: u32 = 32;
 
-/// A match entry.
+/// A match entry in a list of a table entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry {
     pub(crate) handle: u32,
     pub(crate) me: ptl_me_t,
     pub(crate) user: usize,
-    /// The used bytes of a locally managed entry.
+    /// The number of bytes of a locally managed entry that are in use.
     fill: u64,
 }
 
-/// A table entry.
+/// A table entry, which receives the messages to one index.
 #[derive(Default)]
 pub(crate) struct TableEntry {
     pub(crate) queue: Option<u32>,
     pub(crate) options: u32,
     pub(crate) disabled: bool,
-    /// The priority list and the overflow list.
+    /// The match entries of the priority list and of the overflow list.
     pub(crate) lists: [Vec<Entry>; 2],
 }
 
@@ -53,7 +53,7 @@ impl Entry {
     }
 
     fn matches(&self, header: &Header) -> bool {
-        // SAFETY: all its bytes are initialised.
+        // SAFETY: all bytes of the id are initialised, so they form a valid rank.
         let source = unsafe { self.me.match_id.rank };
         let end = self.offset(header).checked_add(header.length);
         let fits = end.is_some_and(|end| end <= self.me.length);
@@ -64,7 +64,7 @@ impl Entry {
 }
 
 impl World {
-    /// Handles the arrival of a put, get or atomic. Returns the reply and its bytes.
+    /// Handles the arrival of a put, get or atomic. Returns the header and the bytes of the reply.
     pub(crate) fn arrived(&mut self, header: &Header, bytes: &[u8]) -> (Header, Vec<u8>) {
         let mut answer = Header {
             kind: match header.kind {
@@ -132,16 +132,16 @@ impl World {
         };
         let before = match !reads || length == 0 {
             true => Vec::new(),
-            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
-            // library may read and write.
+            // SAFETY: the `length` bytes at `start` lie within the entry's memory, which the
+            // entry's owner lets the library read and write.
             false => unsafe { std::slice::from_raw_parts(start, length as usize) }.to_vec(),
         };
         match header.kind {
-            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
-            // library may read and write.
+            // SAFETY: the `length` bytes at `start` lie within the entry's memory, which the
+            // entry's owner lets the library read and write.
             Kind::Put => unsafe { start.copy_from(bytes.as_ptr(), length as usize) },
-            // SAFETY: the `length` bytes at `start` are within the entry's memory, which the
-            // library may read and write.
+            // SAFETY: the `length` bytes at `start` lie within the entry's memory, which the
+            // entry's owner lets the library read and write.
             Kind::Atomic | Kind::FetchAtomic => unsafe {
                 crate::arithmetic::apply(header, start, length as usize, bytes);
             },
@@ -191,7 +191,7 @@ impl World {
         ))
     }
 
-    /// Sets fields without meaning to random values.
+    /// Sets the event's fields without meaning to random values, if the library has that fault.
     pub(crate) fn stale(&self, event: &mut ptl_event_t, of_initiator: bool) {
         if !self.faults.stale {
             return;
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    /// Disables a table entry: it refuses messages from now on.
+    /// Disables a table entry, which refuses messages from now on.
     fn disable(&mut self, number: u32) {
         let Some(Some(index)) = self.table.get_mut(number as usize) else {
             return;
@@ -232,8 +232,8 @@ impl World {
         }
     }
 
-    /// Adds an event to a queue. If that fills the queue, disables its table entries that have flow
-    /// control.
+    /// Adds an event to a queue. If the queue is full then, disables the table entries that use it
+    /// with flow control.
     pub(crate) fn raise(&mut self, queue: Option<u32>, event: ptl_event_t, first: bool) {
         let Some(number) = queue else { return };
         let Some(queue) = self.queues.get_mut(number as usize) else {
@@ -261,7 +261,7 @@ impl World {
     }
 }
 
-/// The result of a message.
+/// The number of bytes that a message has moved, and the bytes for its reply.
 struct Moved {
     length: u64,
     bytes: Vec<u8>,

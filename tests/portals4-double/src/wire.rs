@@ -1,4 +1,5 @@
-//! Messages between interfaces: datagrams on sockets named after the interfaces' ids.
+//! The messages between interfaces. They are datagrams on sockets that are named after the
+//! interfaces' ids.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +9,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use portals4_sys::{ptl_datatype_t, ptl_ni_fail_t, ptl_op_t};
 
-/// Maximum bytes of a message.
+/// The maximum number of bytes in a message.
 pub(crate) const MOST: usize = 64 << 10;
 const WORDS: usize = 14;
 
@@ -19,8 +20,9 @@ pub(crate) enum Kind {
     Get,
     Ack,
     Reply,
-    /// An atomic without a reply, and one with a reply.
+    /// An atomic without a reply.
     Atomic,
+    /// An atomic with a reply.
     FetchAtomic,
 }
 
@@ -39,23 +41,25 @@ impl Kind {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
-    /// The sender's process id, and its rank.
+    /// The sender's process id.
     pub(crate) pid: u32,
+    /// The sender's rank.
     pub(crate) rank: u32,
     /// The initiator's number for the operation.
     pub(crate) operation: u64,
     pub(crate) wants_ack: bool,
     pub(crate) index: u32,
     pub(crate) match_bits: u64,
-    /// The offset; in a reply, the offset that was used.
+    /// The offset that the initiator asked for or, in a reply, the offset that the target used.
     pub(crate) offset: u64,
     pub(crate) hdr_data: u64,
-    /// The length as sent; in a reply, as moved.
+    /// The number of bytes sent or, in a reply, the number of bytes moved.
     pub(crate) length: u64,
     pub(crate) fail: ptl_ni_fail_t,
     pub(crate) list: u8,
-    /// For an atomic: its operation, its type, and the comparand.
+    /// The operation and the type of an atomic.
     pub(crate) atomic: (ptl_op_t, ptl_datatype_t),
+    /// The comparand of an atomic.
     pub(crate) comparand: u64,
 }
 
@@ -115,7 +119,7 @@ impl Header {
     }
 }
 
-/// An interface's socket, with the messages that are still to be sent.
+/// An interface's socket, and the messages that it has yet to send.
 pub(crate) struct Wire {
     socket: UnixDatagram,
     pub(crate) pid: u32,
@@ -166,7 +170,8 @@ impl Wire {
         self.flush();
     }
 
-    /// Sends as many messages as possible. Those to a slow receiver wait without delaying others.
+    /// Sends as many messages as possible. Messages to a slow receiver wait without delaying the
+    /// others.
     pub(crate) fn flush(&mut self) {
         let mut full = Vec::new();
         for _ in 0..self.unsent.len() {
@@ -176,7 +181,7 @@ impl Wire {
             let again = full.contains(&to)
                 || address(to).is_ok_and(|address| {
                     let sent = self.socket.send_to_addr(&datagram, &address);
-                    // Messages to a peer that is gone are lost.
+                    // Messages to a peer that has ended are lost.
                     sent.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
                 });
             if again {
@@ -186,7 +191,7 @@ impl Wire {
         }
     }
 
-    /// Returns the next message.
+    /// Returns the next message, if one has arrived.
     pub(crate) fn receive(&mut self) -> Option<(Header, Vec<u8>)> {
         loop {
             let length = self.socket.recv(&mut self.buffer).ok()?;

@@ -1,4 +1,4 @@
-//! The state of an interface, the effects of its messages, and its progress thread.
+//! The state of an interface, the effects of messages on it, and its progress thread.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,8 +12,8 @@ use crate::queue::Queue;
 use crate::target::TableEntry;
 use crate::wire::{Header, Kind, Wire};
 
-/// The only interface; `None` if it is not open. A poisoned lock is used like any other, because
-/// only a failing test panics.
+/// The only interface, or `None` if it is not open. A poisoned lock is used like any other, because
+/// only a test that fails anyway panics.
 static WORLD: Mutex<Option<World>> = Mutex::new(None);
 
 pub(crate) fn lock() -> MutexGuard<'static, Option<World>> {
@@ -24,7 +24,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Option<World>> {
 pub(crate) struct Operation {
     pub(crate) queue: u32,
     pub(crate) user: usize,
-    /// A get's destination and length.
+    /// The address and the length of the memory that gets the reply.
     pub(crate) destination: (usize, usize),
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) wire: Wire,
     pub(crate) rank: u32,
-    /// Process ids by rank.
+    /// The process id of each rank.
     pub(crate) map: Vec<u32>,
     pub(crate) queues: Vec<Queue>,
     pub(crate) descriptors: Vec<ptl_md_t>,
@@ -46,7 +46,7 @@ pub(crate) struct World {
 /// The number of table entries.
 pub(crate) const INDICES: usize = 64;
 
-// SAFETY: the pointers belong to the library's caller, and any thread may use them.
+// SAFETY: the pointers belong to the library's caller, who permits their use from any thread.
 unsafe impl Send for World {}
 
 impl World {
@@ -66,7 +66,8 @@ impl World {
         };
         let fd = world.wire.fd();
         let pid = world.wire.pid;
-        // The thread ends when it finds no interface, so the lock is held until there is one.
+        // The thread ends if it finds no interface, so the lock is held until the interface is
+        // stored.
         let mut place = lock();
         world.thread = Some(thread::Builder::new().spawn(move || attend(fd, pid))?);
         *place = Some(world);
@@ -78,13 +79,13 @@ impl World {
         if let Some(mut world) = world {
             world.wire.flush();
             if let Some(thread) = world.thread.take() {
-                // The socket stays open until the thread, which polls it, has ended.
+                // The thread polls the socket, so the socket stays open until the thread has ended.
                 let _ = thread.join();
             }
         }
     }
 
-    /// Sends and receives as much as possible.
+    /// Sends and receives as many messages as possible.
     pub(crate) fn progress(&mut self) {
         self.wire.flush();
         while let Some((header, bytes)) = self.wire.receive() {
@@ -106,7 +107,8 @@ impl World {
         };
         let (address, room) = operation.destination;
         let destination = std::ptr::with_exposed_provenance_mut::<u8>(address);
-        // SAFETY: the library may write the memory of a get until its event.
+        // SAFETY: the caller lets the library write a get's destination until the get's event, and
+        // no more than `room` bytes are written.
         unsafe { destination.copy_from(bytes.as_ptr(), bytes.len().min(room)) };
         let mut event = ptl_event_t {
             user_ptr: std::ptr::without_provenance_mut(operation.user),
@@ -125,7 +127,7 @@ impl World {
     }
 }
 
-/// Makes progress for an interface until it is closed.
+/// Makes progress for an interface until the interface is closed.
 fn attend(fd: i32, pid: u32) {
     let mut pause = 1;
     loop {
@@ -140,13 +142,13 @@ fn attend(fd: i32, pid: u32) {
     }
 }
 
-/// Waits for a message, up to this many milliseconds.
+/// Waits for a message, at most for this many milliseconds.
 pub(crate) fn wait(fd: i32, milliseconds: i32) {
     let mut poll = libc::pollfd {
         fd,
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: a pointer to one structure.
+    // SAFETY: the pointer is to one structure, as the count of 1 says.
     unsafe { libc::poll(&mut poll, 1, milliseconds) };
 }

@@ -1,4 +1,4 @@
-//! The real libfabric, and the functions that this library exports.
+//! The real libfabric behind this library, and the functions that this library exports.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -12,7 +12,8 @@ use crate::fabric::Fabric;
 use crate::faults::Faults;
 use crate::{BEHIND, FAULTS, MARK};
 
-/// Returns the real library. Without one, prints that to standard error and returns `None`.
+/// Returns the real library. If it can't be loaded, prints a message to standard error and returns
+/// `None`.
 pub(crate) fn behind() -> Option<&'static Library> {
     static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
@@ -32,7 +33,7 @@ pub(crate) fn behind() -> Option<&'static Library> {
     library.as_ref()
 }
 
-/// Returns the words of [`FAULTS`] with their faults.
+/// Returns the words of [`FAULTS`], each with the faults that it stands for.
 fn words() -> &'static [(String, Faults)] {
     static WORDS: OnceLock<Vec<(String, Faults)>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -48,7 +49,7 @@ fn words() -> &'static [(String, Faults)] {
     })
 }
 
-/// Splits the name of a domain or provider into its own name and its faults.
+/// Splits the name of a domain or a provider into its own name and its faults.
 pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
     let Some((own, word)) = name.split_once(MARK) else {
         return (name, Faults::default());
@@ -56,49 +57,52 @@ pub(crate) fn take_apart(name: &str) -> (&str, Faults) {
     (own, Faults::parse(word).unwrap_or_default())
 }
 
-/// Replaces a string.
+/// Replaces a string by a copy of `name`.
 ///
 /// # Safety
 ///
-/// `place` holds null or a string allocated by `malloc`.
+/// `place` must hold null or a string that `malloc` has allocated.
 pub(crate) unsafe fn rename(place: &mut *mut c_char, name: &str) {
     let Ok(name) = CString::new(name) else { return };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` holds null or a string that `malloc` has
+    // allocated.
     unsafe {
         libc::free(place.cast());
         *place = libc::strdup(name.as_ptr());
     }
 }
 
-/// Appends a word of faults to a name.
+/// Appends a word that names faults to a name.
 ///
 /// # Safety
 ///
-/// The same as for [`rename`].
+/// Same as [`rename`].
 unsafe fn mark(place: &mut *mut c_char, word: &str) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `place` holds null or a string that `malloc` has
+    // allocated.
     unsafe {
         let name = format!("{}{MARK}{word}", text(*place));
         rename(place, &name);
     }
 }
 
-/// Returns the text of a string, empty for null.
+/// Returns the text of a string. It is empty for null.
 ///
 /// # Safety
 ///
-/// `text` is null or a string.
+/// `text` must be null or point to a string that ends with a zero byte.
 pub(crate) unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `text`, which isn't null, points to a string that ends
+    // with a zero byte.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// Returns a string that lives until this thread's next call.
+/// Lends a string to C code. The returned pointer is valid until this thread's next call of `lent`.
 fn lent(text: String) -> *mut c_char {
     thread_local! {
         static TEXT: RefCell<CString> = RefCell::default();
@@ -116,7 +120,7 @@ extern "C" fn fi_version() -> u32 {
 
 /// # Safety
 ///
-/// The same as for fi_getinfo(3).
+/// Same as fi_getinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_getinfo(
     version: u32,
@@ -129,7 +133,8 @@ unsafe extern "C" fn fi_getinfo(
     let Some(library) = behind() else {
         return -FI_ENODATA;
     };
-    // SAFETY: the caller's promise, and the contract of each call.
+    // SAFETY: the caller keeps the contract of fi_getinfo(3). The other calls get only null and
+    // pointers that the real library has returned.
     unsafe {
         let get = |hints, first| library.getinfo(version, node, service, flags, hints, first);
         if hints.is_null() {
@@ -139,7 +144,7 @@ unsafe extern "C" fn fi_getinfo(
             Some(fabric) => text(fabric.prov_name),
             None => String::new(),
         };
-        // The real library knows no provider with a word behind its name.
+        // The real library knows no provider whose name is followed by a word.
         let (own, named_word) = match named.split_once(MARK) {
             Some((own, word)) => (own, Some(word)),
             None => (named.as_str(), None),
@@ -164,7 +169,8 @@ unsafe extern "C" fn fi_getinfo(
             if !is_meant || faults.mr_mode & !offered != 0 {
                 continue;
             }
-            // This library enforces the requirements; the real one is asked without any.
+            // This library enforces the requirements itself, so the real library is asked without
+            // them.
             let asked = library.dupinfo(hints);
             if asked.is_null() {
                 return -FI_ENOMEM;
@@ -203,27 +209,27 @@ unsafe extern "C" fn fi_getinfo(
 
 /// # Safety
 ///
-/// The same as for fi_freeinfo(3).
+/// Same as fi_freeinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_freeinfo(info: *mut fi_info) {
     if let Some(library) = behind() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of fi_freeinfo(3).
         unsafe { library.freeinfo(info) }
     }
 }
 
 /// # Safety
 ///
-/// The same as for fi_dupinfo(3).
+/// Same as fi_dupinfo(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_dupinfo(info: *const fi_info) -> *mut fi_info {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of fi_dupinfo(3).
     behind().map_or(ptr::null_mut(), |library| unsafe { library.dupinfo(info) })
 }
 
 /// # Safety
 ///
-/// The same as for fi_fabric(3).
+/// Same as fi_fabric(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_fabric(
     attr: *mut fi_fabric_attr,
@@ -234,7 +240,8 @@ unsafe extern "C" fn fi_fabric(
         return -FI_ENODATA;
     };
     let mut real = ptr::null_mut();
-    // SAFETY: the caller's promise; the copy, with its own name, lives during the call.
+    // SAFETY: the caller keeps the contract of fi_fabric(3). The copy of the attributes and its own
+    // name live during the call.
     unsafe {
         let name = text((*attr).prov_name);
         let own = CString::new(take_apart(&name).0).unwrap_or_default();
@@ -257,10 +264,10 @@ extern "C" fn fi_strerror(errnum: c_int) -> *const c_char {
 
 /// # Safety
 ///
-/// The same as for fi_tostr(3).
+/// Same as fi_tostr(3).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fi_tostr(data: *const c_void, datatype: fi_type) -> *mut c_char {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of fi_tostr(3).
     lent(behind().map_or_else(String::new, |library| unsafe {
         library.tostr(data, datatype)
     }))

@@ -1,4 +1,5 @@
-//! The state that a domain's objects share: registrations, operations in flight, and faults.
+//! The device, which is the state that a domain's objects share: registrations, operations in
+//! flight, and faults.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{c_int, c_void};
@@ -12,10 +13,10 @@ use libfabric_sys::{
 
 use crate::faults::{Atomics, End, Faults};
 
-/// The number of operations of this process.
+/// The number of operations that this process has begun.
 static OPERATIONS: AtomicU64 = AtomicU64::new(0);
 
-/// Registered and enabled memory.
+/// Memory that is registered and enabled.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece {
     pub(crate) base: usize,
@@ -23,7 +24,7 @@ pub(crate) struct Piece {
     pub(crate) access: u64,
 }
 
-/// A failed operation, for the completion queue.
+/// A failed operation that the completion queue is to report.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Failed {
     pub(crate) context: usize,
@@ -33,35 +34,36 @@ pub(crate) struct Failed {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How the device has ended.
+    /// How the device has ended, if it has ended.
     gone: Option<End>,
-    /// The number of calls that submit operations.
+    /// The number of calls so far that submit operations.
     calls: u64,
-    /// The number of messages in buffers for several messages, without the last one of each buffer.
+    /// The number of messages that have arrived in buffers for several messages. The last message
+    /// of each buffer is not counted.
     messages: u64,
-    /// Operations in flight by context, with the flags of their completions.
+    /// The operations in flight, by context, with the flags of their completions.
     under_way: HashMap<usize, u64>,
     failed: VecDeque<Failed>,
-    /// Registrations by descriptor.
+    /// The registrations, by descriptor.
     pieces: BTreeMap<usize, Piece>,
-    /// The number of bytes registered.
+    /// The number of bytes that are registered now.
     registered: u64,
     /// The number of registrations so far.
     registrations: u64,
-    /// The real endpoint.
+    /// The address of the real endpoint, while it is open.
     endpoint: Option<usize>,
-    /// The number of registrations bound to it.
+    /// The number of registrations that are bound to the endpoint.
     bound: u32,
 }
 
-/// The state that a domain's objects share. See the [module](self).
+/// The device of a domain, which the [module](self) describes.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) faults: Faults,
     state: Mutex<State>,
 }
 
-/// Reports a violation of the library's rules.
+/// Reports on standard error that the caller has violated the library's rules.
 #[cold]
 pub(crate) fn wrong(what: &str) {
     eprintln!("refusing-fabric: rule violated: {what}");
@@ -87,25 +89,25 @@ impl Device {
         self.state().endpoint = Some(endpoint.expose_provenance());
     }
 
-    /// Returns the real endpoint, or `None` if it was closed with the device.
+    /// Returns the real endpoint, or `None` if it is closed.
     pub(crate) fn endpoint(&self) -> Option<*mut fid_ep> {
         self.state()
             .endpoint
             .map(std::ptr::with_exposed_provenance_mut)
     }
 
-    /// Closes the endpoint. Returns false if registrations are bound to it and have to be closed
-    /// first.
+    /// Closes the endpoint. Returns false if registrations are bound to the endpoint and must be
+    /// closed first.
     ///
     /// # Safety
     ///
-    /// The same as for `fi_close` of it.
+    /// Same as `fi_close` of the endpoint.
     pub(crate) unsafe fn close_endpoint(&self) -> bool {
         let mut state = self.state();
         if self.faults.endpoint_last && state.bound > 0 {
             return false;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `fi_close` for the endpoint.
         unsafe { close(&mut state) };
         true
     }
@@ -114,7 +116,7 @@ impl Device {
         self.state().bound += 1;
     }
 
-    /// Counts a registration as no longer bound. Returns false if the endpoint has to be closed
+    /// Counts a registration as no longer bound. Returns false if the endpoint must be closed
     /// first.
     pub(crate) fn unbind(&self) -> bool {
         let mut state = self.state();
@@ -127,16 +129,16 @@ impl Device {
 
     // ---- operations ---------------------------------------------------------------------------
 
-    /// Begins an operation whose completion has these flags. Returns `Ok(true)` if it has to be
-    /// passed to the real library, `Ok(false)` if it only counts as accepted.
+    /// Begins an operation whose completion has these flags. Returns `Ok(true)` if the operation
+    /// must be passed to the real library, and `Ok(false)` if it only counts as accepted.
     ///
     /// # Errors
-    /// The call's return value.
+    /// The value that the call must return.
     pub(crate) fn begin(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         let mut state = self.state();
         state.calls += 1;
-        // Drawn from the call's number, so that the same program gets the same refusals.
+        // The seed is the call's number, so that the same program gets the same refusals.
         let mut random = fastrand::Rng::with_seed(state.calls);
         if self
             .faults
@@ -157,7 +159,7 @@ impl Device {
             None => match state.under_way.insert(context.addr(), flags) {
                 None => Ok(true),
                 Some(_) => {
-                    wrong("a context already in use");
+                    wrong("a context is already in use");
                     Err(INVALID)
                 }
             },
@@ -170,10 +172,10 @@ impl Device {
         }
     }
 
-    /// Begins an atomic in the same way.
+    /// Begins an atomic. Returns the same as [`begin`](Self::begin).
     ///
     /// # Errors
-    /// The call's return value.
+    /// The value that the call must return.
     pub(crate) fn begin_atomic(&self, context: *mut c_void, flags: u64) -> Result<bool, isize> {
         match self.faults.atomics {
             Some(Atomics::Refused) => Err(-(FI_EOPNOTSUPP as isize)),
@@ -189,19 +191,20 @@ impl Device {
         }
     }
 
-    /// Removes an operation that the real library has not accepted.
+    /// Forgets an operation that the real library has not accepted.
     pub(crate) fn refused(&self, context: *mut c_void) {
         self.state().under_way.remove(&context.addr());
     }
 
-    /// Handles the end of an operation.
+    /// Handles a completion of an operation.
     pub(crate) fn ended(&self, context: *mut c_void, flags: u64) {
         let mut state = self.state();
         let is_multi = state
             .under_way
             .get(&context.addr())
             .is_some_and(|flags| flags & FI_MULTI_RECV != 0);
-        // A buffer for several messages stays in flight until its completion says that it is full.
+        // A buffer for several messages stays in flight until a completion says that the buffer is
+        // full.
         if !is_multi || flags & FI_RECV == 0 || flags & FI_MULTI_RECV != 0 {
             state.under_way.remove(&context.addr());
             return;
@@ -218,10 +221,10 @@ impl Device {
         }
     }
 
-    /// Returns whether the real queue may be read.
+    /// Returns `Ok` if the real queue may be read.
     ///
     /// # Errors
-    /// The return value of the queue's read.
+    /// The value that the read of the queue must return.
     pub(crate) fn may_read(&self) -> Result<(), isize> {
         let state = self.state();
         match state.gone {
@@ -232,20 +235,20 @@ impl Device {
         }
     }
 
-    /// Returns whether failed operations are still to be reported.
+    /// Returns whether there are failed operations still to be reported.
     pub(crate) fn has_failed(&self) -> bool {
         !self.state().failed.is_empty()
     }
 
-    /// Takes the next failed operation.
+    /// Takes the next failed operation that is still to be reported.
     pub(crate) fn next_failed(&self) -> Option<Failed> {
         self.state().failed.pop_front()
     }
 
     // ---- memory -------------------------------------------------------------------------------
 
-    /// Counts bytes to be registered for this access, and returns the registration's number, or
-    /// `None` if it is refused.
+    /// Counts bytes as registered for this access. Returns the registration's number, or `None` if
+    /// the registration is refused.
     pub(crate) fn lock(&self, bytes: usize, access: u64) -> Option<u64> {
         let mut state = self.state();
         let registered = state.registered + bytes as u64;
@@ -270,10 +273,10 @@ impl Device {
         self.state().pieces.remove(&descriptor.addr());
     }
 
-    /// Checks that local memory is passed as required.
+    /// Checks that the user passes local memory with the descriptor that this library requires.
     ///
     /// # Errors
-    /// The call's return value.
+    /// The value that the call must return.
     pub(crate) fn check_own(
         &self,
         what: &str,
@@ -288,7 +291,7 @@ impl Device {
         let piece = self.state().pieces.get(&descriptor.addr()).copied();
         let Some(piece) = piece else {
             wrong(&format!(
-                "{what}: local memory without a descriptor (FI_MR_LOCAL)"
+                "{what}: local memory is passed without a descriptor (FI_MR_LOCAL)"
             ));
             return Err(INVALID);
         };
@@ -308,8 +311,8 @@ impl State {
     fn go(&mut self, end: End) {
         self.gone = Some(end);
         if matches!(end, End::Flushed | End::Gone) {
-            // SAFETY: no other thread is in a call (`FI_THREAD_DOMAIN`), and it isn't called any
-            // more after this.
+            // SAFETY: no other thread is in a call (`FI_THREAD_DOMAIN`), and no later call uses the
+            // endpoint.
             unsafe { close(self) };
         }
         if end == End::Flushed {
@@ -325,23 +328,23 @@ impl State {
 
 /// # Safety
 ///
-/// The same as for `fi_close` of the endpoint.
+/// Same as `fi_close` of the endpoint.
 unsafe fn close(state: &mut State) {
     if let Some(endpoint) = state.endpoint.take() {
         let endpoint: *mut fid_ep = std::ptr::with_exposed_provenance_mut(endpoint);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `fi_close` for the endpoint.
         unsafe { fi_close(&raw mut (*endpoint).fid) };
     }
 }
 
-/// Returns how many bytes this process may lock. Read from the limit instead of tried, because a
+/// Returns how many bytes this process may lock. The limit is read and not tried out, because a
 /// test may run as root, which may lock everything.
 fn may_lock() -> u64 {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: there is room for the result.
+    // SAFETY: `limit` is valid for writes.
     match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
         0 => limit.rlim_cur,
         _ => u64::MAX,

@@ -1,4 +1,4 @@
-//! Domains.
+//! Domains, which open the objects of a device.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::memory::{Memory, Wanted};
 use crate::object;
 use crate::queue::Queue;
 
-/// A domain over a real one.
+/// A domain that wraps a real one.
 #[repr(C)]
 pub(crate) struct Domain {
     fid: fid_domain,
@@ -55,14 +55,15 @@ impl Domain {
 
 /// # Safety
 ///
-/// `domain` is an open domain of this library.
+/// `domain` must point to an open domain of this library.
 unsafe fn look<'a>(domain: *mut fid_domain) -> &'a Domain {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `domain` points to an open domain of this library.
     unsafe { &*domain.cast::<Domain>() }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid belongs to an open domain of this library.
+    // SAFETY: the caller passes the fid of an open domain of this library, which nothing uses after
+    // the call.
     unsafe {
         let domain = fid.cast::<Domain>();
         let result = fi_close(&raw mut (*(*domain).real).fid);
@@ -81,7 +82,8 @@ unsafe extern "C" fn av_open(
     av: *mut *mut fid_av,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise. The address vector is the real library's own.
+    // SAFETY: the caller passes an open domain of this library and valid arguments. The address
+    // vector is the real library's own.
     unsafe { fi_av_open(look(domain).real, attr, av, context) }
 }
 
@@ -91,7 +93,7 @@ unsafe extern "C" fn cq_open(
     cq: *mut *mut fid_cq,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an open domain of this library and valid pointers.
     unsafe {
         if (*attr).format != FI_CQ_FORMAT_DATA {
             return -FI_EINVAL;
@@ -112,7 +114,8 @@ unsafe extern "C" fn endpoint(
     ep: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an open domain and an offer of this library, and a valid `ep`. The
+    // copy of the offer is freed only after its last use.
     unsafe {
         let offer = real_offer(info);
         if offer.is_null() {
@@ -149,7 +152,8 @@ unsafe extern "C" fn reg(
         access,
         requested_key,
     };
-    // SAFETY: the fid belongs to a domain of this library; the caller's promise covers the memory.
+    // SAFETY: the caller passes the fid of an open domain of this library, memory that may be
+    // registered, and a valid `mr`.
     unsafe {
         let domain = look(domain.cast());
         match Memory::register(domain.real, &domain.device, wanted, context) {

@@ -1,4 +1,4 @@
-//! Endpoints, on which operations are submitted.
+//! Endpoints, to which operations are submitted.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ use crate::memory::offset;
 use crate::object;
 use crate::queue::Queue;
 
-/// An endpoint over a real one, which the device owns.
+/// An endpoint that wraps a real one. The device owns the real endpoint.
 #[repr(C)]
 pub(crate) struct Endpoint {
     fid: fid_ep,
@@ -73,14 +73,15 @@ impl Endpoint {
 
 /// # Safety
 ///
-/// `ep` is an open endpoint of this library.
+/// `ep` must point to an open endpoint of this library.
 unsafe fn device<'a>(ep: *mut fid_ep) -> &'a Device {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `ep` points to an open endpoint of this library.
     unsafe { &(*ep.cast::<Endpoint>()).device }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid belongs to an open endpoint of this library.
+    // SAFETY: the caller passes the fid of an open endpoint of this library, which nothing uses
+    // after it is closed.
     unsafe {
         if !device(fid.cast()).close_endpoint() {
             return -FI_EBUSY;
@@ -90,21 +91,21 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     0
 }
 
-/// Calls a function with the real endpoint and returns its result.
+/// Calls a function with the real endpoint and returns the function's result.
 ///
 /// # Safety
 ///
-/// `fid` belongs to an open endpoint of this library.
+/// `fid` must belong to an open endpoint of this library.
 unsafe fn with(fid: *mut fid, what: impl FnOnce(*mut fid_ep) -> c_int) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `fid` belongs to an open endpoint of this library.
     unsafe { device(fid.cast()) }
         .endpoint()
         .map_or(-FI_ENODEV, what)
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: the caller's promise. Of the objects that can be bound only queues belong to this
-    // library.
+    // SAFETY: the caller passes the fid of an open endpoint of this library and a valid `other`. Of
+    // the objects that can be bound, only queues belong to this library.
     unsafe {
         let other = match (*other).fclass {
             FI_CLASS_CQ => &raw mut (*(*other.cast::<Queue>()).real).fid,
@@ -115,7 +116,7 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes the fid of an open endpoint of this library and a valid `arg`.
     unsafe { with(fid, |real| fi_control(&raw mut (*real).fid, command, arg)) }
 }
 
@@ -126,7 +127,8 @@ unsafe extern "C" fn setopt(
     optval: *const c_void,
     optlen: usize,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes the fid of an open endpoint of this library and an option value of
+    // `optlen` bytes.
     unsafe {
         with(fid, |real| {
             fi_setopt(real.cast(), level, optname, optval, optlen)
@@ -135,15 +137,16 @@ unsafe extern "C" fn setopt(
 }
 
 unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes the fid of an open endpoint of this library, and `addr` is valid
+    // for writes of `addrlen` bytes.
     unsafe { with(fid, |real| fi_getname(real.cast(), addr, addrlen)) }
 }
 
-/// Submits an operation: checks its local memory, applies the faults, calls the real endpoint.
+/// Submits an operation: checks its local memory, applies the faults, and calls the real endpoint.
 ///
 /// # Safety
 ///
-/// `ep` is an open endpoint of this library.
+/// `ep` must point to an open endpoint of this library.
 unsafe fn submit(
     ep: *mut fid_ep,
     context: *mut c_void,
@@ -152,7 +155,7 @@ unsafe fn submit(
     real: impl FnOnce(*mut fid_ep) -> isize,
 ) -> isize {
     const GONE: isize = -(FI_ENODEV as isize);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `ep` points to an open endpoint of this library.
     let device = unsafe { device(ep) };
     let begun = check(device).and_then(|()| match flags & FI_ATOMIC {
         0 => device.begin(context, flags),
@@ -179,7 +182,8 @@ unsafe extern "C" fn recv(
     from: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller's promise, here and below. The real library needs no descriptors.
+    // SAFETY: the caller passes an open endpoint of this library and a buffer of `len` bytes. The
+    // real library needs no descriptors.
     unsafe {
         submit(
             ep,
@@ -192,7 +196,8 @@ unsafe extern "C" fn recv(
 }
 
 unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and a valid message. The real
+    // library needs no descriptors.
     unsafe {
         let msg = &*msg;
         let bare = fi_msg {
@@ -220,7 +225,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
 
 /// # Safety
 ///
-/// `pieces` has `count` elements; `descriptors` has as many or is null.
+/// `pieces` must have `count` elements. `descriptors` must have as many or be null.
 unsafe fn check_pieces(
     device: &Device,
     what: &str,
@@ -230,7 +235,8 @@ unsafe fn check_pieces(
     access: u64,
 ) -> Result<(), isize> {
     for at in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `pieces` has `count` elements and that `descriptors`
+        // has as many or is null.
         let (piece, descriptor) = unsafe {
             let descriptor = match descriptors.is_null() {
                 true => null_mut(),
@@ -251,7 +257,8 @@ unsafe extern "C" fn send(
     to: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and a buffer of `len` bytes. The
+    // real library needs no descriptors.
     unsafe {
         submit(
             ep,
@@ -271,7 +278,8 @@ unsafe extern "C" fn sendv(
     to: fi_addr_t,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and `count` valid pieces of
+    // memory. The real library needs no descriptors.
     unsafe {
         submit(
             ep,
@@ -289,7 +297,8 @@ unsafe extern "C" fn inject(
     len: usize,
     to: fi_addr_t,
 ) -> isize {
-    // SAFETY: as above. An inject needs no registration and has no completion.
+    // SAFETY: the caller passes an open endpoint of this library and a buffer of `len` bytes. An
+    // inject needs no registration and has no completion.
     unsafe {
         submit(
             ep,
@@ -311,7 +320,8 @@ unsafe extern "C" fn read(
     key: u64,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and a buffer of `len` bytes. The
+    // real library needs no descriptors.
     unsafe {
         let there = offset(device(ep), addr, key);
         submit(
@@ -325,7 +335,8 @@ unsafe extern "C" fn read(
 }
 
 unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and a valid message. The real
+    // library needs no descriptors.
     unsafe {
         let msg = &*msg;
         if msg.rma_iov_count != 1 {
@@ -360,9 +371,9 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u6
     }
 }
 
-/// Returns the bytes of an atomic's elements.
+/// Returns the number of bytes of an atomic's elements.
 fn bytes(count: usize, datatype: fi_datatype) -> usize {
-    // The integer types come in pairs, of 1, 2, 4 and 8 bytes.
+    // The integer types come in pairs, whose lengths are 1, 2, 4 and 8 bytes.
     count << (datatype / 2).min(3)
 }
 
@@ -382,7 +393,8 @@ unsafe extern "C" fn readwrite(
 ) -> isize {
     const NAME: &str = "fi_fetch_atomic";
     let length = bytes(count, datatype);
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and buffers for `count` elements.
+    // The real library needs no descriptors.
     unsafe {
         let there = offset(device(ep), addr, key);
         submit(
@@ -431,7 +443,8 @@ unsafe extern "C" fn compwrite(
 ) -> isize {
     const NAME: &str = "fi_compare_atomic";
     let length = bytes(count, datatype);
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library and buffers for `count` elements.
+    // The real library needs no descriptors.
     unsafe {
         let there = offset(device(ep), addr, key);
         submit(
@@ -471,7 +484,7 @@ unsafe extern "C" fn readwritevalid(
     op: fi_op,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library, and `count` is valid for writes.
     unsafe {
         with(ep.cast(), |real| {
             fi_fetch_atomicvalid(real, datatype, op, count)
@@ -485,7 +498,7 @@ unsafe extern "C" fn compwritevalid(
     op: fi_op,
     count: *mut usize,
 ) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the caller passes an open endpoint of this library, and `count` is valid for writes.
     unsafe {
         with(ep.cast(), |real| {
             fi_compare_atomicvalid(real, datatype, op, count)

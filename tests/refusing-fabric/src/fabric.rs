@@ -1,4 +1,4 @@
-//! Fabrics.
+//! Fabrics, and the offers with which their domains are opened.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::domain::Domain;
 use crate::object;
 use crate::queue::Queue;
 
-/// A fabric over a real one.
+/// A fabric that wraps a real one.
 #[repr(C)]
 pub(crate) struct Fabric {
     fid: fid_fabric,
@@ -26,13 +26,13 @@ static FABRIC: fi_ops_fabric = operations!(fi_ops_fabric { domain, trywait });
 impl Fabric {
     /// # Safety
     ///
-    /// `real` is open.
+    /// `real` must point to an open fabric of the real library.
     pub(crate) unsafe fn over(real: *mut fid_fabric, context: *mut c_void) -> *mut fid_fabric {
         let fabric = Self {
             fid: fid_fabric {
                 fid: object(FI_CLASS_FABRIC, context, &OPS),
                 ops: (&raw const FABRIC).cast_mut(),
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees that `real` points to an open fabric.
                 api_version: unsafe { (*real).api_version },
             },
             real,
@@ -41,16 +41,17 @@ impl Fabric {
     }
 }
 
-/// Returns a copy of one of this library's offers in the form that the real library knows.
+/// Returns a copy of an offer of this library, in the form that the real library knows.
 ///
 /// # Safety
 ///
-/// `info` is such an offer, or a copy of one.
+/// `info` must be an offer of this library or a copy of one.
 pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
     let Some(library) = behind() else {
         return ptr::null_mut();
     };
-    // SAFETY: the caller's promise; this function owns the copy.
+    // SAFETY: the caller guarantees that `info` is an offer of this library. Only this function
+    // uses the copy.
     unsafe {
         let copy = library.dupinfo(info);
         if !copy.is_null() {
@@ -69,16 +70,18 @@ pub(crate) unsafe fn real_offer(info: *const fi_info) -> *mut fi_info {
 
 /// # Safety
 ///
-/// `info` is from [`real_offer`].
+/// [`real_offer`] must have returned `info`, which must not have been freed.
 pub(crate) unsafe fn free_offer(info: *mut fi_info) {
     if let Some(library) = behind() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that [`real_offer`] has returned `info`, which was
+        // allocated by the real library.
         unsafe { library.freeinfo(info) }
     }
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid belongs to an open fabric of this library.
+    // SAFETY: the caller passes the fid of an open fabric of this library, which nothing uses after
+    // it is closed.
     unsafe {
         let fabric = fid.cast::<Fabric>();
         let result = fi_close(&raw mut (*(*fabric).real).fid);
@@ -95,7 +98,7 @@ unsafe extern "C" fn domain(
     domain: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise for the arguments; the fabric belongs to this library.
+    // SAFETY: the caller passes an open fabric and an offer of this library, and a valid `domain`.
     unsafe {
         let name = text((*(*info).domain_attr).name);
         let offer = real_offer(info);
@@ -113,7 +116,7 @@ unsafe extern "C" fn domain(
 }
 
 unsafe extern "C" fn trywait(fabric: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
-    // SAFETY: the caller passes completion queues of this library.
+    // SAFETY: the caller passes an open fabric and `count` completion queues of this library.
     unsafe {
         for at in 0..usize::try_from(count).unwrap_or(0) {
             let queue = &*(*fids.add(at)).cast::<Queue>();

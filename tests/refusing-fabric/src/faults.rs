@@ -1,4 +1,4 @@
-//! The faults of a domain.
+//! The faults that a domain can have.
 
 use std::ffi::c_int;
 
@@ -9,70 +9,71 @@ use libfabric_sys::{
 /// How a device ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// Calls return `-FI_ENODEV`; operations in flight fail with `FI_ECANCELED`, and then the queue
-    /// stays empty.
+    /// Calls return `-FI_ENODEV`. Operations in flight fail with `FI_ECANCELED`, and after these
+    /// failures the queue stays empty.
     Flushed,
     /// Every call and every read of the queue returns `-FI_ENODEV`.
     Gone,
-    /// Calls succeed without any effect.
+    /// Calls report success but have no effect.
     Silent,
-    /// Every call returns `-FI_EAGAIN`, and no more completions arrive.
+    /// Every call returns `-FI_EAGAIN`, and no more completions are reported.
     Stuck,
     /// No call returns.
     Hung,
 }
 
-/// The fault of atomics, which the endpoint advertises.
+/// How atomics fail on an endpoint that advertises them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
-    /// The call returns `-FI_EOPNOTSUPP`.
+    /// The call that submits the atomic returns `-FI_EOPNOTSUPP`.
     Refused,
-    /// The operation fails with `FI_EOPNOTSUPP`.
+    /// The call succeeds, but the operation fails with `FI_EOPNOTSUPP`.
     Failing,
 }
 
-/// The faults of a domain. In text form: parts separated by commas.
+/// The faults of a domain. As text, they are parts that are separated by commas.
 ///
 /// | part | |
 /// |---|---|
 /// | `local`, `virtual`, `allocated`, `provkey`, `endpoint` | required bits of `mr_mode`; `virtual` is accepted only with `provkey` |
 /// | `verbs` | the bits of verbs and efa: all but `endpoint` |
-/// | `cxi` | the bits of cxi: `allocated`, `provkey`, `endpoint`; an endpoint with registrations can't be closed |
+/// | `cxi` | the bits of cxi: `allocated`, `provkey`, `endpoint`, and an endpoint with registrations can't be closed |
 /// | `memlock` | registrations fail with `-FI_ENOMEM` beyond the bytes that the process may lock (`ulimit -l`) |
 /// | `refuse-own` | registrations of memory only for this rank's own writes and reads fail with `-FI_ENOMEM` |
-/// | `again=N` | about N - 1 of N operations are refused with `-FI_EAGAIN`; random, because one of two alternating operations could otherwise be refused forever |
+/// | `again=N` | about N - 1 of N operations are refused with `-FI_EAGAIN`, at random, because one of two alternating operations could otherwise be refused forever |
 /// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device ends at the Nth operation of the process, in one of the ways of `End` |
 /// | `disorder` | receives that complete together are reversed |
-/// | `spoil=N` | after every Nth message in a buffer for several messages one is too long (`FI_ETRUNC`), and the buffer stays posted, as with shm |
-/// | `sourceless` | a provider, with the word behind its own name too, that advertises messages' sources but knows none (`FI_ADDR_NOTAVAIL`), as opx |
-/// | `refuse-atomics`, `fail-atomics` | see `Atomics` |
+/// | `spoil=N` | after every Nth message in a buffer for several messages, the next one is too long (`FI_ETRUNC`) and the buffer stays posted, as with shm |
+/// | `sourceless` | the domain has a provider of its own, whose name ends in the word too, and which advertises the sources of messages but knows none (`FI_ADDR_NOTAVAIL`), like opx |
+/// | `refuse-atomics`, `fail-atomics` | atomics fail in one of the ways of `Atomics` |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// Required bits of `mr_mode`.
+    /// The bits of `mr_mode` that the domain requires.
     pub mr_mode: c_int,
     /// Whether an endpoint with registrations can't be closed. Otherwise, a registration bound to
     /// an open endpoint can't be closed.
     pub endpoint_last: bool,
-    /// Whether registrations are limited as by `ulimit -l`.
+    /// Whether the number of registered bytes is limited to what `ulimit -l` permits to lock.
     pub memlock: bool,
-    /// Whether memory is refused that neither peers nor messages access.
+    /// Whether registrations are refused for memory that is accessed neither by peers nor by
+    /// messages.
     pub refuse_own: bool,
-    /// One of this many operations is accepted.
+    /// How many operations there are for each one that is accepted.
     pub again: Option<u64>,
-    /// The number of operations after which the device ends, and how.
+    /// The number of the operation at which the device ends, and how it ends.
     pub end: Option<(u64, End)>,
     /// Whether receives that complete together are reversed.
     pub disorder: bool,
-    /// After this many messages one is too long.
+    /// The number of messages after which one is too long.
     pub spoil: Option<u64>,
-    /// Whether messages' sources are unknown, on a provider of its own.
+    /// Whether the sources of messages are unknown. Such a domain has a provider of its own.
     pub sourceless: bool,
-    /// The fault of atomics.
+    /// How atomics fail.
     pub atomics: Option<Atomics>,
 }
 
 impl Faults {
-    /// Parses a word; returns `None` if it is invalid.
+    /// Parses a word. Returns `None` if the word is invalid.
     pub fn parse(word: &str) -> Option<Self> {
         let mut faults = Self::default();
         for part in word.split(',') {

@@ -1,4 +1,4 @@
-//! Registered memory.
+//! Registrations of memory.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,18 +22,18 @@ pub(crate) struct Wanted {
     pub(crate) requested_key: u64,
 }
 
-/// A registration, which is its own descriptor.
+/// A registration. Its address is also its descriptor.
 #[repr(C)]
 pub(crate) struct Memory {
     fid: fid_mr,
     domain: *mut fid_domain,
     device: Arc<Device>,
     wanted: Wanted,
-    /// The key passed to the real library.
+    /// The key that is passed to the real library.
     key: u64,
-    /// Null until it is enabled.
+    /// The real registration, or null until this registration is enabled.
     real: *mut fid_mr,
-    /// Whether it is bound to an endpoint.
+    /// Whether the registration is bound to an endpoint.
     bound: bool,
 }
 
@@ -43,11 +43,12 @@ static OPS: fi_ops = operations!(fi_ops {
     control
 });
 
-/// The bits of a key below the address, in keys that contain one.
+/// The number of low bits of a key that don't belong to the address, in keys that contain an
+/// address.
 const NUMBER_BITS: u32 = 16;
 
-/// Converts an address as the user counts it to the real library's offset from the beginning of the
-/// memory.
+/// Converts the address that the user passes to the offset from the beginning of the memory, which
+/// the real library expects.
 pub(crate) fn offset(device: &Device, address: u64, key: u64) -> u64 {
     match device.faults.mr_mode & FI_MR_VIRT_ADDR {
         0 => address,
@@ -56,17 +57,17 @@ pub(crate) fn offset(device: &Device, address: u64, key: u64) -> u64 {
 }
 
 fn page() -> usize {
-    // SAFETY: the only argument is a number.
+    // SAFETY: `sysconf` gets only a number and has no preconditions.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
 
-/// Returns whether all pages are mapped.
+/// Returns whether all pages of the memory are mapped.
 fn is_allocated(wanted: &Wanted) -> bool {
     let begin = wanted.base.addr() & !(page() - 1);
     let length = wanted.base.addr() + wanted.length - begin;
     let mut pages = vec![0u8; length.div_ceil(page())];
-    // SAFETY: there is a byte of room for each page; an unmapped page is an error.
+    // SAFETY: `pages` has a byte for each page, and `mincore` reports unmapped pages as an error.
     let result = unsafe {
         libc::mincore(
             wanted.base.with_addr(begin),
@@ -77,7 +78,7 @@ fn is_allocated(wanted: &Wanted) -> bool {
     result == 0 && pages.iter().all(|page| page & 1 == 1)
 }
 
-/// Returns whether all of it is writable.
+/// Returns whether all of the memory is writable.
 fn is_writable(wanted: &Wanted) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut next = wanted.base.addr();
@@ -101,7 +102,7 @@ fn is_writable(wanted: &Wanted) -> bool {
 impl Memory {
     /// # Safety
     ///
-    /// The domain is open; the memory is as for `fi_mr_reg`.
+    /// `domain` must be open, and the memory must meet the requirements of `fi_mr_reg`.
     pub(crate) unsafe fn register(
         domain: *mut fid_domain,
         device: &Arc<Device>,
@@ -110,7 +111,9 @@ impl Memory {
     ) -> Result<*mut fid_mr, c_int> {
         let mode = device.faults.mr_mode;
         if mode & FI_MR_ALLOCATED != 0 && !is_allocated(&wanted) {
-            wrong(&format!("fi_mr_reg of unmapped pages: {wanted:?}"));
+            wrong(&format!(
+                "fi_mr_reg is called for unmapped pages: {wanted:?}"
+            ));
             return Err(-FI_EINVAL);
         }
         if mode != 0
@@ -143,7 +146,8 @@ impl Memory {
             bound: false,
         });
         if mode & FI_MR_ENDPOINT == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller guarantees that the domain is open and that the memory may be
+            // registered.
             let result = unsafe { memory.enable() };
             if result != 0 {
                 device.unlock(wanted.length);
@@ -155,10 +159,11 @@ impl Memory {
 
     /// # Safety
     ///
-    /// As `register`.
+    /// Same as [`register`](Self::register).
     unsafe fn enable(&mut self) -> c_int {
         let wanted = self.wanted;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the domain is open and that the memory may be
+        // registered.
         unsafe {
             let result = fi_mr_reg(
                 self.domain,
@@ -188,7 +193,8 @@ impl Memory {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid belongs to an open registration of this library.
+    // SAFETY: the caller passes the fid of an open registration of this library, which nothing uses
+    // after it is closed.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         if memory.bound && !memory.device.unbind() {
@@ -209,13 +215,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
-    // SAFETY: the fid belongs to a registration of this library; the caller's promise covers the
-    // other one.
+    // SAFETY: the caller passes the fid of an open registration of this library, and `other` points
+    // to an open object.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         let is_wanted = memory.device.faults.mr_mode & FI_MR_ENDPOINT != 0;
         if !is_wanted || flags != 0 || (*other).fclass != FI_CLASS_EP || memory.bound {
-            wrong("fi_mr_bind to an object that needs no binding");
+            wrong("fi_mr_bind is called where no binding is needed");
             return -FI_EINVAL;
         }
         memory.bound = true;
@@ -225,11 +231,12 @@ unsafe extern "C" fn bind(fid: *mut fid, other: *mut fid, flags: u64) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, _: *mut c_void) -> c_int {
-    // SAFETY: the fid belongs to a registration of this library.
+    // SAFETY: the caller passes the fid of an open registration of this library, whose domain is
+    // open.
     unsafe {
         let memory = &mut *fid.cast::<Memory>();
         if command != FI_ENABLE || !memory.bound || !memory.real.is_null() {
-            wrong("fi_mr_enable before fi_mr_bind, or of an enabled registration");
+            wrong("fi_mr_enable is called before fi_mr_bind or twice");
             return -FI_EINVAL;
         }
         memory.enable()

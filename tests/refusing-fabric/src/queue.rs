@@ -1,4 +1,4 @@
-//! Completion queues.
+//! Completion queues, which report what the real queue and the device's faults yield.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -14,7 +14,7 @@ use libfabric_sys::{
 use crate::device::{Device, wrong};
 use crate::object;
 
-/// A completion queue over a real one.
+/// A completion queue that wraps a real one.
 #[repr(C)]
 pub(crate) struct Queue {
     fid: fid_cq,
@@ -48,7 +48,8 @@ impl Queue {
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the fid belongs to an open queue of this library.
+    // SAFETY: the caller passes the fid of an open queue of this library, which nothing uses after
+    // it is closed.
     unsafe {
         let queue = fid.cast::<Queue>();
         let result = fi_close(&raw mut (*(*queue).real).fid);
@@ -60,12 +61,13 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
-    // SAFETY: the fid belongs to a queue of this library; the caller's promise covers the rest.
+    // SAFETY: the caller passes the fid of an open queue of this library and a valid `arg`.
     unsafe { fi_control(&raw mut (*(*fid.cast::<Queue>()).real).fid, command, arg) }
 }
 
 unsafe extern "C" fn read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an open queue of this library, and `buf` has room for `count`
+    // completions.
     unsafe { take(cq, buf, count, ptr::null_mut()) }
 }
 
@@ -75,12 +77,13 @@ unsafe extern "C" fn readfrom(
     count: usize,
     sources: *mut fi_addr_t,
 ) -> isize {
-    // Some providers write there unconditionally.
+    // Some providers write the sources even if the pointer is null.
     if sources.is_null() {
         wrong("fi_cq_readfrom: no room for sources");
         return -(FI_EINVAL as isize);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller passes an open queue of this library, and `buf` and `sources` have room
+    // for `count` entries each.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         let read = take(cq, buf, count, sources);
@@ -93,14 +96,15 @@ unsafe extern "C" fn readfrom(
     }
 }
 
-/// Takes completions from the queue, with their sources if there is room for them.
+/// Takes completions from the queue, with their sources unless `sources` is null.
 ///
 /// # Safety
 ///
-/// `cq` is a queue of this library; `buf` has room for `count` completions of its only format, and
-/// `sources` for as many sources or is null.
+/// `cq` must be an open queue of this library. `buf` must have room for `count` completions of the
+/// queue's only format, and `sources` for as many sources or be null.
 unsafe fn take(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut fi_addr_t) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `cq` is an open queue of this library and that `buf` and
+    // `sources` have room for `count` entries, or that `sources` is null.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Err(answer) = queue.device.may_read() {
@@ -127,14 +131,15 @@ unsafe fn take(cq: *mut fid_cq, buf: *mut c_void, count: usize, sources: *mut fi
     }
 }
 
-/// Returns whether these may be reordered, as by a provider whose `comp_order` is `FI_ORDER_NONE`.
-/// They may not if a buffer for several messages is released, because that comes last.
+/// Returns whether completions may be reordered, as a provider does whose `comp_order` is
+/// `FI_ORDER_NONE`. They may not if one of them releases a buffer for several messages, because
+/// that completion must be the buffer's last one.
 fn is_of_whole_buffers(entries: &[fi_cq_data_entry]) -> bool {
     entries.iter().all(|entry| entry.flags & FI_MULTI_RECV == 0)
 }
 
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize {
-    // SAFETY: the fid belongs to a queue of this library; there is room for an entry.
+    // SAFETY: the caller passes an open queue of this library, and `buf` has room for an entry.
     unsafe {
         let queue = &*cq.cast::<Queue>();
         if let Some(failed) = queue.device.next_failed() {
