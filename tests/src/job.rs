@@ -40,9 +40,9 @@ pub struct Finished {
     /// The launcher's exit code, which is 128 plus the signal if a signal killed it. `None` if the
     /// time limit ended the launcher.
     pub code: Option<i32>,
-    /// What the ranks and the launcher wrote to standard output.
+    /// The text that the ranks and the launcher wrote to standard output.
     pub stdout: String,
-    /// What the ranks and the launcher wrote to standard error.
+    /// The text that the ranks and the launcher wrote to standard error.
     pub stderr: String,
     /// How long the job ran.
     pub time: Duration,

@@ -16,7 +16,7 @@ static side_t here, there;
 static char *local, *found, *expected;
 static volatile unsigned int completed;
 
-/* What a put's completion handler gets: the place of the last byte written, and that byte. */
+/* The payload for a put's completion handler: the place of the last byte written, and that byte. */
 typedef struct {
   uint32_t place;
   unsigned char byte;

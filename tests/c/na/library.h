@@ -49,7 +49,7 @@ struct result {
 void note(const struct callback_info *);
 /* Makes progress on both sides until the callback has run `calls` times. */
 void wait_for(struct side *, struct side *, struct result *, int calls);
-/* Requires that the call returns this code and logs a line that contains this text. */
+/* Requires that `call` returns `code` and logs a line that contains `text`. */
 #define REFUSED(call, code, text) \
     (logged[0] = 0, CHECK((call) == (code)), strstr(logged, text) ? (void)0 : refused_otherwise(__FILE__, __LINE__, text))
 void refused_otherwise(const char *file, int line, const char *text);

@@ -291,7 +291,7 @@ static void messages_to_oneself(struct pair *pair) {
     ops->op_destroy(&side->class, send);
 }
 
-/* What an operation that receives several messages has received. */
+/* The results of an operation that receives several messages. */
 struct several {
     int count, last;
     struct address *sources[64];
@@ -551,7 +551,7 @@ static void cancel(struct pair *pair) {
     REFUSED(ops->cancel(class, context, NULL), NA_INVALID_ARG, "no operation");
 }
 
-/* What a callback needs that starts its own operation again. */
+/* The state of a callback that starts its own operation again. */
 struct again {
     struct side *side;
     op_t *op;

@@ -59,7 +59,7 @@ macro_rules! theme {
 }
 use theme;
 
-/// What a case's function may return: a verdict, or `()` if the case always applies.
+/// The return type of a case's function: a verdict, or `()` if the case always applies.
 trait Verdicts {
     fn into_applies(self) -> Applies;
 }

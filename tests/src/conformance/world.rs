@@ -13,8 +13,8 @@ use super::memory::Buffer;
 use super::network::Patience;
 use super::seen::Record;
 
-/// The maximum number of events taken from a queue per poll. It is so small that events are left
-/// for later polls.
+/// The maximum number of events taken from a queue per poll. It is small, so that a round polls
+/// every queue.
 const POLL_LIMIT: u32 = 16;
 /// The number of slots of queues for which the case specifies no number.
 const SLOTS: usize = 256;

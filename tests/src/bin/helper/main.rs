@@ -1,10 +1,11 @@
 //! The processes that tests start, combined in one program because it links faster than four
 //! programs.
 //!
-//! - `helper -n RANKS …`: the launcher;
-//! - `helper PROGRAM [MODE] [ARGUMENT]`: a rank that uses the Rust API ([`conduit_tests::ranks`]);
-//! - `helper rank …`: a rank that uses a network directly ([`rank`]);
-//! - `helper na_peer …`: a process that speaks NA ([`na_peer`]).
+//! - `helper -n RANKS …`: runs the launcher.
+//! - `helper PROGRAM [MODE] [ARGUMENT]`: runs a rank that uses the Rust API
+//!   ([`conduit_tests::ranks`]).
+//! - `helper rank …`: runs a rank that uses a network directly ([`rank`]).
+//! - `helper na_peer …`: runs a process that uses NA ([`na_peer`]).
 
 mod allocated;
 mod na_peer;
