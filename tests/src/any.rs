@@ -27,7 +27,7 @@ impl AnyNi {
     }
 }
 
-/// [`Ni`] without type parameters.
+/// The methods of [`Ni`], without type parameters.
 trait Object: Methods {
     fn any(&self) -> &dyn Any;
     fn poll(&self, eq: EqId, limit: u32, sink: &mut dyn FnMut(Event<'_>)) -> u32;

@@ -23,7 +23,7 @@ pub enum Hosts {
 }
 
 impl Hosts {
-    /// All distributions.
+    /// All ways of distributing ranks.
     pub const ALL: [Self; 4] = [
         Self::Pairs,
         Self::Alternating,

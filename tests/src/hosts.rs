@@ -159,7 +159,7 @@ impl Faulty {
         Some(time)
     }
 
-    /// Pulls a cable for a second. The job continues afterwards.
+    /// Pulls a cable for a second, and checks that the job continues afterwards.
     pub fn pull_a_cable_for_a_second(&self) {
         let Some(lan) = hosts(2) else { return };
         // The limit is far above a second, because the hosts must also find each other's addresses

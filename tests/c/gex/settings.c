@@ -1,5 +1,5 @@
 /* GASNet's variables that change a job's properties. GASNET_SUPERNODE_MAXSIZE limits the number of
- * ranks in a neighbourhood; all operations must also work beyond a neighbourhood.
+ * ranks in a neighbourhood. All operations must also work beyond a neighbourhood.
  * GASNET_MAX_SEGSIZE limits the largest segment, which is printed for the Rust test. The program
  * may also set that limit itself, as a text (TEST_MAX_SEGSIZE) or as a number. */
 #include <inttypes.h>

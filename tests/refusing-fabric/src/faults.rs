@@ -33,16 +33,16 @@ pub enum Atomics {
 
 /// The faults of a domain. As text, they are parts that are separated by commas.
 ///
-/// | part | |
+/// | part | effect |
 /// |---|---|
-/// | `local`, `virtual`, `allocated`, `provkey`, `endpoint` | required bits of `mr_mode`; `virtual` is accepted only with `provkey` |
-/// | `verbs` | the bits of verbs and efa: all but `endpoint` |
+/// | `local`, `virtual`, `allocated`, `provkey`, `endpoint` | the domain requires this bit of `mr_mode`; `virtual` must be combined with `provkey` |
+/// | `verbs` | the domain requires the bits that verbs and efa require, which are all except `endpoint` |
 /// | `cxi` | the bits of cxi: `allocated`, `provkey`, `endpoint`, and an endpoint with registrations can't be closed |
-/// | `memlock` | registrations fail with `-FI_ENOMEM` beyond the bytes that the process may lock (`ulimit -l`) |
-/// | `refuse-own` | registrations of memory only for this rank's own writes and reads fail with `-FI_ENOMEM` |
+/// | `memlock` | registrations fail with `-FI_ENOMEM` once more bytes would be registered than the process may lock (`ulimit -l`) |
+/// | `refuse-own` | registrations fail with `-FI_ENOMEM` if only this rank's own writes and reads use the memory |
 /// | `again=N` | about N - 1 of N operations are refused with `-FI_EAGAIN`, at random, because one of two alternating operations could otherwise be refused forever |
-/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device ends at the Nth operation of the process, in one of the ways of `End` |
-/// | `disorder` | receives that complete together are reversed |
+/// | `vanish=N`, `gone=N`, `silent=N`, `stuck=N`, `hang=N` | the device ends at the Nth operation of the process, in the corresponding way of `End` |
+/// | `disorder` | receives that complete together are reported in reverse order |
 /// | `spoil=N` | after every Nth message in a buffer for several messages, the next one is too long (`FI_ETRUNC`) and the buffer stays posted, as with shm |
 /// | `sourceless` | the domain has a provider of its own, whose name ends in the word too, and which advertises the sources of messages but knows none (`FI_ADDR_NOTAVAIL`), like opx |
 /// | `refuse-atomics`, `fail-atomics` | atomics fail in one of the ways of `Atomics` |
@@ -62,7 +62,7 @@ pub struct Faults {
     pub again: Option<u64>,
     /// The number of the operation at which the device ends, and how it ends.
     pub end: Option<(u64, End)>,
-    /// Whether receives that complete together are reversed.
+    /// Whether receives that complete together are reported in reverse order.
     pub disorder: bool,
     /// The number of messages after which one is too long.
     pub spoil: Option<u64>,

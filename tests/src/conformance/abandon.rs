@@ -99,8 +99,8 @@ fn a_source_is_left_alone<N: Ni>(w: &mut World<N>) {
                 token: 100 * round as u64 + token,
                 ..put_to(1, &md)
             };
-            // Every put but the first is submitted after an earlier `abandon`. Its memory is given back
-            // too.
+            // Every put but the first is submitted after an earlier `abandon`. Its memory is given
+            // back too.
             w.try_put(0, &put);
             w.turn_of(0);
             w.net(0).abandon();

@@ -112,7 +112,7 @@ fn reach_outside_the_job<N: Ni>(w: &mut World<N>) {
 fn index_outside_the_table<N: Ni>(w: &mut World<N>) {
     w.listen(1);
     let md = w.source(0, &[1; 8]);
-    // `pt_indices` is the first invalid index; 255 is always invalid.
+    // `pt_indices` is the first invalid index, and 255 is always invalid.
     let first = w.net(0).limits().pt_indices;
     for index in [first, u8::MAX] {
         let index = PtIndex(index);

@@ -160,9 +160,9 @@ impl Seen {
 /// An event and the place of its delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The rank that received it.
+    /// The rank that received the event.
     pub rank: Rank,
-    /// The queue that delivered it.
+    /// The queue that delivered the event.
     pub eq: EqId,
     /// The event.
     pub event: Seen,

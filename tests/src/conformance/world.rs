@@ -360,7 +360,7 @@ impl<N: Ni> World<N> {
         self.submit(rank, |net| net.inject(inject)).expect("inject");
     }
 
-    /// Unlinks an entry, repeating the call while the entry is in use.
+    /// Unlinks an entry. Repeats the call while the entry is in use.
     #[track_caller]
     pub fn unlink(&mut self, rank: Rank, me: MeId) {
         self.until("the entry can be unlinked", |w| {
@@ -368,7 +368,7 @@ impl<N: Ni> World<N> {
         });
     }
 
-    /// Releases a descriptor, repeating the call while it is in use.
+    /// Releases a descriptor. Repeats the call while the descriptor is in use.
     #[track_caller]
     pub fn release(&mut self, md: &Md) {
         let md = *md;

@@ -52,12 +52,12 @@ pub struct Disorder {
 /// The native atomics of a fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomics {
-    /// No atomics.
+    /// The fabric has no atomics.
     None,
-    /// Addition and compare-and-swap on 64 bits, both of which return the old value, as on
+    /// The fabric has addition and compare-and-swap on 64 bits, both of which return the old value, as on
     /// InfiniBand.
     Few,
-    /// All atomics.
+    /// The fabric has all atomics.
     All,
 }
 

@@ -48,7 +48,7 @@ pub enum Sending {
     /// If the request is a long, the call returns before the payload has been read. If it is a
     /// medium, the payload is prepared in place.
     InPlace,
-    /// A medium that is prepared and then cancelled.
+    /// The request is a medium, which is prepared and then cancelled.
     Cancelled,
 }
 
@@ -90,9 +90,9 @@ pub enum Action {
     GetOwn(Way),
     /// Gets 1 to 8 bytes into a register.
     GetValue,
-    /// A remote atomic.
+    /// Runs a remote atomic.
     Atomic(AtomicOp, AtomicType, Fetch),
-    /// A request.
+    /// Sends a request.
     Request {
         /// The request's category.
         category: Category,

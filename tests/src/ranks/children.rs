@@ -35,7 +35,7 @@ pub(super) fn children<M: Mode>() -> Result<()> {
         let asked = Arc::clone(&asked);
         move |call, (number,): (u32,)| {
             asked.fetch_add(number, Relaxed);
-            // A failed reply ends the job, which the next call reports.
+            // If the reply fails, the job ends, and the next call reports that.
             let _ = call.reply(answer, (number,));
         }
     });
@@ -134,6 +134,6 @@ fn end_as<M: Mode>(conduit: Conduit<M>, end: &str, code: i32) -> ! {
         "ends the job" => conduit.exit(code),
         _ => {}
     }
-    // SAFETY: `_exit` has no preconditions; it only ends the child.
+    // SAFETY: `_exit` has no preconditions, and it ends only the child.
     unsafe { libc::_exit(code) }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use super::ends::compute;
 use super::{SHARE, attached};
 
-/// Rank 0 makes one call and the other ranks make another; `calls` names the two, as in
+/// Rank 0 makes one call and the other ranks make another. `calls` names the two, as in
 /// `barrier:finish`. All ranks get an error. Unless one of the calls is `finish`, the job continues
 /// normally.
 pub(super) fn meet<M: Mode>(calls: &str) -> Result<()> {

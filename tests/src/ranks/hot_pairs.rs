@@ -67,7 +67,7 @@ pub(super) fn hot_pairs(rounds: &str) -> Result<()> {
         move |call, (number, reply): (u64, u64)| {
             rows[call.source() as usize].note(number);
             if reply != u64::MAX {
-                // A failed reply ends the job, which the next call reports.
+                // If the reply fails, the job ends, and the next call reports that.
                 let _ = call.reply(answer, (reply,));
             }
         }

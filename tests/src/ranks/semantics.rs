@@ -233,7 +233,7 @@ impl Way {
                 conduit.wait(handle)?;
             }
             Self::Bulk => {
-                // SAFETY: `source` isn't changed until the handle has been waited for.
+                // SAFETY: `source` lives, unchanged, until the handle has been waited for.
                 let handle = unsafe { conduit.put_nb_bulk(to, at, source.as_ptr(), source.len())? };
                 conduit.wait(handle)?;
             }
@@ -984,8 +984,8 @@ pub(super) fn one_handler_at_a_time() -> Result<()> {
     Ok(conduit.finish()?)
 }
 
-/// Each thread has its own implicit operations, access regions and scopes. Waiting on another
-/// thread neither ends nor disturbs them.
+/// Each thread has its own implicit operations, access regions and scopes. A wait of one thread
+/// neither ends nor disturbs the operations of another.
 pub(super) fn implicit_operations_are_the_threads() -> Result<()> {
     const THREADS: u32 = 3;
     const LEN: usize = 3000;

@@ -14,7 +14,7 @@ pub(super) fn storm<M: Mode>(only: &str) -> Result<()> {
         .any_mode()
         .medium(move |call, (answer,): (u32,), bytes: &[u8]| {
             if answer == 1 {
-                // A failed reply ends the job, which the next call reports.
+                // If the reply fails, the job ends, and the next call reports that.
                 let _ = call.reply_medium(reply, (), bytes);
             }
         });
