@@ -252,8 +252,8 @@ int main(int argc, char **argv) {
 
   /* The library must not announce a segment. */
   gasnet_client_attach_hook = &never;
-  /* The refusal covers this thread and threads that it starts later, so it precedes the start of
-   * the library's threads. */
+  /* The refusal applies to this thread and to threads started from here on. The library's threads
+   * must be among those. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", &argc, &argv, 0), GASNET_OK);
   me = gex_TM_QueryRank(team);

@@ -46,8 +46,8 @@ MAYBE_UNUSED static void bind_segment(uintptr_t bytes) {
 MAYBE_UNUSED static void start_with(int *argc, char ***argv, gex_AM_Entry_t *handlers, size_t count, uintptr_t bytes,
                                     gex_Flags_t flags) {
   gex_Rank_t rank;
-  /* The refusal covers this thread and threads that it starts later, so it precedes the start of
-   * the library's threads. */
+  /* The refusal applies to this thread and to threads started from here on. The library's threads
+   * must be among those. */
   if (getenv("TEST_COPIES")) refuse_copies(strcmp(getenv("TEST_COPIES"), "none") == 0);
   CHECK_EQ(gex_Client_Init(&client, &ep, &team, "TEST", argc, argv, flags), GASNET_OK);
   me = gex_TM_QueryRank(team);

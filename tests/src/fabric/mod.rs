@@ -54,8 +54,8 @@ pub struct Disorder {
 pub enum Atomics {
     /// The fabric has no atomics.
     None,
-    /// The fabric has addition and compare-and-swap on 64 bits, both of which return the old value, as on
-    /// InfiniBand.
+    /// The fabric has addition and compare-and-swap on 64 bits, as on InfiniBand. The two return
+    /// the old value.
     Few,
     /// The fabric has all atomics.
     All,

@@ -55,7 +55,7 @@ impl Group {
         (1..size).map(move |step| (rank + step) % size)
     }
 
-    /// Waits until all ranks have called `meet`. All effects of their earlier calls are visible then.
+    /// Waits until all ranks have called `meet`. The effects of earlier calls are visible then.
     pub fn meet<N: Ni>(&mut self, w: &mut World<N>) {
         self.meetings += 1;
         for peer in self.others() {

@@ -76,7 +76,7 @@ fn after<M: Mode>(conduit: &Conduit<M>, places: u32) -> Rank {
     (conduit.rank() + places) % conduit.size()
 }
 
-/// Returns all ranks, beginning with the one that follows this rank and ending with this rank.
+/// Returns all ranks in order, beginning with this rank's successor and ending with this rank.
 fn everyone<M: Mode>(conduit: &Conduit<M>) -> impl Iterator<Item = Rank> + use<M> {
     let (rank, size) = (conduit.rank(), conduit.size());
     (1..=size).map(move |step| (rank + step) % size)

@@ -1,10 +1,10 @@
 //! Processes that use NA, for tests in which processes come and go.
 //!
-//! `helper na_peer serve INFO` prints its address and answers requests until its input ends. To a
-//! message of 8 bytes it replies with the same bytes and one more. To a message with a memory
-//! handle it responds by getting that memory, changing it and putting it back. For each line of
-//! input it prints the resources in use: peers, operations, bytes of memory, descriptors, and bytes
-//! that Rust code has allocated.
+//! `helper na_peer serve INFO` is a server, which prints its address and answers requests until its
+//! input ends. If a message has 8 bytes, the server replies with the same bytes and one more. If a
+//! message contains a memory handle, the server gets the memory, changes the bytes and puts them
+//! back. For each line of input, the server prints the resources in use: peers, operations, bytes
+//! of memory, descriptors, and bytes that Rust code has allocated.
 //!
 //! `helper na_peer call INFO ADDRESS CALLS` makes calls, prints `called`, and exits when its input
 //! ends, unless it is killed before that.
