@@ -16,7 +16,7 @@ pub fn settings() -> Settings {
     }
 }
 
-/// Returns settings that all have the smallest accepted value.
+/// Returns settings in which every limit has the smallest accepted value.
 pub fn least() -> Settings {
     Settings {
         msg_limit: 12,

@@ -28,8 +28,8 @@ pub struct Patience {
 
 impl Patience {
     /// Returns the patience for a world of one seat whose peers are other processes. A round
-    /// without events lets those processes run. No wait fails, because the process that starts the
-    /// job limits its time.
+    /// without events lets those processes run. In practice no wait fails, because the process
+    /// that starts the job limits the job's time.
     pub fn of_processes() -> Self {
         Self {
             rounds: u32::MAX,

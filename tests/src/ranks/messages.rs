@@ -9,7 +9,7 @@ use conduit::{Call, Conduit, Handlers, Long, Medium, Par, Seq, Short};
 
 use super::{SHARE, attached, pattern};
 
-/// The messages that this rank has received, and the handlers for the messages that it sends.
+/// The counts of messages that this rank has received, and the handlers of its requests.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     count: Arc<Counts>,
