@@ -124,7 +124,7 @@ fn exhausted(operation: &'static str, what: &'static str, limit: impl Into<u64>)
         operation,
         what,
         limit: limit.into(),
-        setting: "none, because the reference network's limits are fixed",
+        setting: "nothing, because the limits of the reference network are fixed",
     }
 }
 
