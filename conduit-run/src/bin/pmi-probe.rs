@@ -124,7 +124,7 @@ fn probe(options: Options) -> Result<ExitCode, Box<dyn Error>> {
             if me != rank {
                 launcher.barrier()?;
             }
-            drop(launcher);
+            close(&launcher);
             std::thread::sleep(SLOW);
             stderr::write_line(format_args!("pmi-probe: rank {me} has failed"));
             Ok(ExitCode::from(code))
@@ -139,6 +139,12 @@ fn probe(options: Options) -> Result<ExitCode, Box<dyn Error>> {
     }
 }
 
+/// Closes the connection.
+fn close(launcher: &Connection) {
+    // An error would mean that the connection is closed already.
+    let _ = rustix::net::shutdown(launcher, rustix::net::Shutdown::Both);
+}
+
 /// Breaks the protocol and then waits to be killed.
 fn misbehave(launcher: Connection, way: Way) -> ! {
     let send = |bytes: &[u8]| rustix::io::write(&launcher, bytes).is_ok_and(|count| count > 0);
@@ -146,7 +152,7 @@ fn misbehave(launcher: Connection, way: Way) -> ! {
         Way::Garbage => drop(send(b"\x00\xffgarbage\n")),
         Way::Endless => while send(&[b'x'; 1000]) {},
         Way::Flood => while send(b"cmd=get_maxes\n") {},
-        Way::Close => drop(launcher),
+        Way::Close => close(&launcher),
         Way::Exec => drop(std::process::Command::new("sleep").arg("1000").exec()),
     }
     loop {

@@ -8,6 +8,7 @@ mod codec;
 mod connection;
 mod environment;
 mod error;
+mod mpi;
 mod socket;
 
 pub use codec::{Codec, CodecError, Maxes, Request, Response};

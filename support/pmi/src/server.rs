@@ -148,13 +148,18 @@ impl Server {
         }
         if line.command() == "init" {
             return match state {
-                RankState::Started => self.init(rank, &line),
+                // MPI and Conduit in one process share its connection, so each of `init` and
+                // `finalize` may come twice.
+                RankState::Started | RankState::Active => self.init(rank, &line),
                 _ => Err(Error::OutOfOrder {
                     rank,
                     command: "init",
-                    when: "twice",
+                    when: "in a barrier or after finalize",
                 }),
             };
+        }
+        if line.command() == "finalize" && state == RankState::Finalized {
+            return answer(rank, "finalize_ack", &[("rc", "0")]);
         }
         let command = COMMANDS
             .iter()

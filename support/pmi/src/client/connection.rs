@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::environment::{self, Address};
+use super::mpi::Mpi;
 use super::socket::{Failure, Socket};
 use super::{Codec, CodecError, Error, Maxes, Request, Response};
 use crate::wire::Line;
@@ -36,9 +37,9 @@ impl Connection {
     /// set, and in programs that [a rank has started](crate::descends_from_rank), because such
     /// programs are jobs of their own.
     ///
-    /// The call takes over the descriptor `PMI_FD` and marks it close-on-exec, so that programs
-    /// started by the rank do not keep the connection open. The call therefore succeeds only once
-    /// in a process.
+    /// The call marks the descriptor `PMI_FD` close-on-exec, so that programs started by the rank do
+    /// not keep the connection open. The descriptor stays open until the process ends. The call
+    /// succeeds only once in a process.
     ///
     /// # Errors
     /// Returns an error if a variable is unusable, if this process has called this before, if the
@@ -225,12 +226,21 @@ impl Connection {
     }
 
     /// Leaves the job. From now on this process may exit without ending the job, and every other
-    /// call fails.
+    /// call fails. While MPI is in use in this process, the call does nothing, because launchers close
+    /// the connection that both share: MPI leaves the job later. After `MPI_Finalize` the call may
+    /// find the connection closed, which is no error.
     ///
     /// # Errors
     /// Returns an error if the connection fails.
     pub fn finalize(&mut self) -> Result<(), Error> {
-        self.call(Request::Finalize, self.deadline()).map(drop)
+        let mpi = Mpi::of_process();
+        if mpi == Mpi::InUse {
+            return Ok(());
+        }
+        match self.call(Request::Finalize, self.deadline()) {
+            Err(_) if mpi == Mpi::Finalized => Ok(()),
+            finalized => finalized.map(drop),
+        }
     }
 
     /// Asks the launcher to end the whole job with exit code `code`. The call does not end this
@@ -343,7 +353,8 @@ fn wrap(
     }
 }
 
-/// Takes over the descriptor that the launcher left open.
+/// Returns a copy of the descriptor that the launcher left open, and marks both close-on-exec. The
+/// descriptor itself stays open, because an MPI library in this process uses it too.
 fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
     let unusable = || Error::Variable {
         name: "PMI_FD",
@@ -358,16 +369,13 @@ fn inherited(fd: RawFd) -> Result<OwnedFd, Error> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     rustix::net::sockopt::socket_type(borrowed).map_err(|_| unusable())?;
     rustix::io::fcntl_setfd(borrowed, rustix::io::FdFlags::CLOEXEC).map_err(|_| unusable())?;
-    // SAFETY: the calls above have succeeded, so the descriptor is open. It has no other owner in
-    // this process: the launcher sets PMI_FD to a descriptor that is for PMI only, and `TAKEN` lets
-    // only one connection take it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    rustix::io::fcntl_dupfd_cloexec(borrowed, 3).map_err(|_| unusable())
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::AsRawFd;
 
     use super::*;
 
@@ -405,8 +413,10 @@ mod tests {
         let (socket, _launcher) = std::os::unix::net::UnixStream::pair().unwrap();
         // The descriptor must be inheritable, as a launcher leaves it.
         rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::empty()).unwrap();
-        let taken = inherited(OwnedFd::from(socket).into_raw_fd()).unwrap();
-        let flags = rustix::io::fcntl_getfd(&taken).unwrap();
-        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        let copy = inherited(socket.as_raw_fd()).unwrap();
+        for fd in [copy.as_fd(), socket.as_fd()] {
+            let flags = rustix::io::fcntl_getfd(fd).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        }
     }
 }

@@ -221,11 +221,14 @@ fn requests_at_the_wrong_time_or_of_unknown_kind_name_the_rank() {
         "rank 1 sent the PMI command \"barrier_in\" before init"
     );
     server.on_line(1, INIT).unwrap();
+    server.on_line(1, "cmd=barrier_in").unwrap();
     assert!(matches!(
         server.on_line(1, INIT),
-        Err(Error::OutOfOrder { when: "twice", .. })
+        Err(Error::OutOfOrder {
+            command: "init",
+            ..
+        })
     ));
-    server.on_line(1, "cmd=barrier_in").unwrap();
     assert!(matches!(
         server.on_line(1, "cmd=barrier_in"),
         Err(Error::OutOfOrder { .. })
@@ -281,4 +284,15 @@ proptest! {
             prop_assert_eq!(server.in_barrier, waiting);
         }
     }
+}
+
+/// MPI and Conduit in one process share the connection.
+#[test]
+fn two_users_of_one_connection_join_and_leave_twice() {
+    let mut server = Server::new(1, "kvs", Limits::default());
+    let first = server.on_line(0, INIT).unwrap();
+    assert_eq!(server.on_line(0, INIT).unwrap(), first);
+    let left = server.on_line(0, "cmd=finalize").unwrap();
+    assert_eq!(server.on_line(0, "cmd=finalize").unwrap(), left[..1]);
+    assert_eq!(server.state(0), Some(RankState::Finalized));
 }
