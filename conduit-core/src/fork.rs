@@ -1,13 +1,13 @@
-//! Detection of forked children, in which a network must not be used.
+//! Detection of forked children, which must not use the network.
 //!
-//! A child made by `fork` inherits everything that the rank has: its sockets, its rings in shared
-//! memory, its keys and the numbers of its next packets. Peers would take its packets for the
-//! rank's, sent under nonces that the rank uses too, and the rank would lose what the child
-//! receives. The child must therefore use none of this state; it may only `exec` or `_exit`. The
-//! words that are checked before the network is used lie in memory that a child finds zeroed
-//! ([`Pages`]), and zero means that the network must not be used. Because the rank checks such a
-//! word anyway, detection costs no further instruction and no system call. In a child that shares
-//! the rank's memory until it calls `exec` (`vfork`, `posix_spawn`), nothing is zeroed.
+//! A child made by `fork` inherits the whole state of the rank: its sockets, its rings in shared
+//! memory, its keys and the numbers of its next packets. Peers would take the child's packets for
+//! the rank's, these packets would reuse the rank's nonces, and the rank would lose the packets
+//! that the child receives. The child must therefore use none of this state; it may only `exec` or
+//! `_exit`. The words that are checked before each use of the network lie in memory that a child
+//! finds zeroed ([`Pages`]), and zero means that the network must not be used. The rank checks such
+//! a word anyway, so detection costs neither further instructions nor a system call. Nothing is
+//! zeroed in a child that shares the rank's memory until it calls `exec` (`vfork`, `posix_spawn`).
 
 mod pages;
 
@@ -28,9 +28,9 @@ pub struct Wiped<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: a table owns its elements, as a boxed slice does.
+// SAFETY: a table owns its elements, as a boxed slice does, so sending the table sends only them.
 unsafe impl<T: Send> Send for Wiped<T> {}
-// SAFETY: a table owns its elements, and sharing the table shares only them.
+// SAFETY: a table owns its elements, as a boxed slice does, so sharing the table shares only them.
 unsafe impl<T: Sync> Sync for Wiped<T> {}
 
 impl<T> Wiped<T> {
@@ -41,8 +41,7 @@ impl<T> Wiped<T> {
         of: PhantomData,
     };
 
-    /// Creates a table with these elements. Aborts, as a vector does, if the system is out of
-    /// memory.
+    /// Creates a table with these elements. Like a vector, aborts if the system is out of memory.
     ///
     /// # Safety
     /// All-zero bytes must be a valid `T`.
@@ -56,8 +55,8 @@ impl<T> Wiped<T> {
             len: places.len(),
             of: PhantomData,
         };
-        // SAFETY: the pages have room for all elements, are page-aligned, and are not part of the
-        // vector.
+        // SAFETY: the pages were allocated for the layout of the elements, so they have room for
+        // all elements and are aligned. They do not overlap the vector.
         unsafe {
             (table.first()).copy_from_nonoverlapping(NonNull::from(&*places).cast(), table.len)
         };
@@ -77,9 +76,10 @@ impl<T> Deref for Wiped<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: `new` has written `len` elements, or there are none, and `first` is aligned. The
         // pages live as long as `self`. While this reference exists, only the creation of a child
-        // writes the pages: it zeroes them before `fork` returns in the child, and zeros are valid
-        // values (`new`). A thread that read an element before the fork may continue in the child
-        // with that value, which is also valid; the rank's next check of the table refuses it.
+        // writes the pages: it zeroes the child's copy before `fork` returns in the child, and
+        // `new` requires that zeros be a valid value. A thread that read an element before the fork
+        // may continue in the child with that value, which is also valid. The child's next check of
+        // the table refuses the network.
         unsafe { std::slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -94,13 +94,13 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may continue, checked by one comparison. It may not continue after a failure, nor
-/// in a child.
+/// Whether a rank may continue. One comparison checks this. A rank may not continue after a
+/// failure, nor in a child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 
 impl Standing {
-    /// Creates a state in which the rank may continue. Takes a page.
+    /// Creates a state in which the rank may continue. The state takes a page of memory.
     #[expect(
         clippy::new_without_default,
         reason = "instances are not interchangeable"
@@ -112,7 +112,8 @@ impl Standing {
 
     #[inline(always)]
     fn word(&self) -> &AtomicU8 {
-        // SAFETY: `new` makes one element; see `Wiped` for its validity in a child.
+        // SAFETY: `new` creates one element, which lives as long as `self`. In a child the element
+        // is zero, which is a valid value.
         unsafe { self.0.first().as_ref() }
     }
 
@@ -122,7 +123,8 @@ impl Standing {
         self.word().load(Relaxed) == STANDS
     }
 
-    /// Returns whether the rank may continue, sequentially consistent with [`Standing::fall`].
+    /// Returns whether the rank may continue. The load is sequentially consistent with
+    /// [`Standing::fall`].
     #[inline(always)]
     pub fn stands_for_all(&self) -> bool {
         self.word().load(SeqCst) == STANDS
@@ -146,19 +148,19 @@ impl Standing {
 mod tests {
     use super::*;
 
-    /// Runs `look` in a child and returns its result, which the child passes as its exit code.
+    /// Runs `look` in a child and returns its result, which the child passes on in its exit code.
     pub(super) fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child of a process with threads calls only `look`, which loads and compares,
-        // and `_exit`.
+        // SAFETY: the child of a process with several threads may call only async-signal-safe
+        // functions. It calls only `look`, which loads and compares, and `_exit`.
         let child = unsafe { libc::fork() };
         assert!(child >= 0, "{}", std::io::Error::last_os_error());
         if child == 0 {
             let code = look().into();
-            // SAFETY: `_exit` only ends the child.
+            // SAFETY: `_exit` has no preconditions. It ends only the child.
             unsafe { libc::_exit(code) }
         }
         let mut status = 0;
-        // SAFETY: this waits for the child just made; `status` is valid for a write.
+        // SAFETY: the child exists, because it was just created, and `status` is valid for a write.
         let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
         assert_eq!(waited, child);
         assert!(libc::WIFEXITED(status));

@@ -1,7 +1,7 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor performs the atomics. They are atomic with respect to those that
-//! the network performs at the memory's owner.
+//! The processor performs the atomics on mapped memory. These are atomic with respect to the
+//! atomics that the network performs for the memory's owner.
 
 use super::AtomicRequest;
 use crate::engine::report::Awaits;
@@ -41,8 +41,8 @@ impl Old {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
-    /// Returns whether the processor performs the atomics on mapped memory; otherwise the network
-    /// performs them.
+    /// Returns true if the processor performs the atomics on mapped memory, and false if the
+    /// network performs them.
     pub fn has_processor_atomics(self) -> bool {
         self.engine.atomics.by_processor
     }
@@ -118,9 +118,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
     /// with the type's size. Returns `None` if the atomic was not started.
     ///
     /// # Safety
-    /// `result` must be valid for a write of that many bytes, and must be neither read nor written,
+    /// `result` must be valid for a write of that many bytes. It must be neither read nor written
     /// until the handle, or this thread's implicit operations (or access region), have been
-    /// synchronised. It need not be aligned.
+    /// synchronised. `result` need not be aligned.
     #[inline]
     pub unsafe fn atomic_fetch_nb(
         self,
@@ -168,8 +168,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             Started::Done(value) => {
                 if let Old::To(base) = old {
                     let ty = request.ty;
-                    // SAFETY: the caller of `atomic_fetch_nb`, which has not returned, guarantees
-                    // that the place is valid for this write.
+                    // SAFETY: the caller of `atomic_fetch_nb` guarantees that `result`, which
+                    // `base` points to, is valid for this write until that call has returned.
                     unsafe { ResultPlace { base, ty }.write(value) };
                 }
                 Some(Handle::DONE)
@@ -180,12 +180,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         })
     }
 
-    /// Performs an atomic on this rank's own segment and returns the old value. May be called in
-    /// handlers. The operation is atomic with respect to the atomics of all ranks.
+    /// Performs an atomic on this rank's own segment and returns the old value. The operation is
+    /// atomic with respect to the atomics of all ranks. Handlers may call this function.
     ///
     /// # Errors
-    /// If the number lies outside the segment or is misaligned, or if a handler makes this call in
-    /// a job that uses the network's own atomics.
+    /// If the number lies outside the segment or is misaligned, or if the caller is a handler and
+    /// the job uses the network's own atomics.
     #[inline]
     pub fn atomic_own(
         self,
@@ -197,12 +197,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         if !self.engine.atomics.by_processor {
             return self.atomic_fetch_in(operation, self.job().rank, offset, request);
         }
-        // SAFETY: `place` is the address of an aligned number in this rank's segment. Others access
-        // the number with atomics, or race by the program's own choice.
+        // SAFETY: `own_number` checked that `place` is the address of an aligned number in this
+        // rank's segment. Other ranks and threads access the number with atomics, or race by the
+        // program's own choice.
         Ok(unsafe { request.apply(place) })
     }
 
-    /// Returns the address of a number of this rank's segment in this process.
+    /// Returns the address, in this process, of a number in this rank's segment.
     #[inline]
     fn own_number(self, operation: &'static str, offset: usize, ty: AtomicType) -> Result<*mut u8> {
         let rank = self.job().rank;
@@ -214,7 +215,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         self.own_range(operation, offset, ty.size())
     }
 
-    /// Returns the address of a range of this rank's segment in this process.
+    /// Returns the address, in this process, of a range in this rank's segment.
     ///
     /// # Errors
     /// If the range does not lie in the segment, no segment is attached, or the job uses segments
@@ -249,7 +250,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         }
     }
 
-    /// Returns the segment of a rank in which an aligned number lies.
+    /// Returns the segment of `target`, once it has checked that an aligned number lies there.
     #[inline]
     pub(crate) fn remote_number(
         self,
@@ -286,9 +287,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
         let segment = self.remote_number(operation, target, offset, request.ty)?;
         if self.engine.atomics.by_processor && !segment.window.0.is_null() {
             // SAFETY: `remote_number` checked that the number lies in the window and that its
-            // offset is aligned. The address is aligned because the window is the segment or starts
-            // at a page, as the segment does. Others access the number with atomics, or race by the
-            // program's own choice.
+            // offset is aligned. The address is aligned too, because the window either is the
+            // segment or, like the segment, starts at a page boundary. Other ranks and threads
+            // access the number with atomics, or race by the program's own choice.
             let old = unsafe { request.apply(segment.window.0.add(offset)) };
             return Ok(Started::Done(old));
         }
@@ -316,14 +317,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Atomics> {
             && let Some(address) = self.engine.memory.address_at_once(remote)
         {
             let number = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: `remote_number` checked the alignment. As with a put, the program guarantees
-            // that the number is valid memory; it also guarantees that others access the number
-            // with atomics.
+            // SAFETY: `remote_number` checked the alignment. The program guarantees, as it does for
+            // a put, that the number is valid memory, and that it is accessed only with atomics.
             let old = unsafe { request.apply(number) };
             return Ok(Started::Done(old));
         }
-        // The ids come first: running out of them is an error from which the caller may recover, so
-        // nothing else may be held at that point.
+        // The operation id is taken first: running out of ids is an error from which the caller may
+        // recover, so nothing else may be held at that point.
         let group = class
             .map(|class| self.engine.rma().implicit_group(operation, class))
             .transpose()?;

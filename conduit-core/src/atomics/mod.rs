@@ -1,8 +1,8 @@
 //! Remote atomics on 32- and 64-bit numbers of a segment.
 //!
-//! On mapped memory the processor performs them, unless the network has atomics of its own. In that
-//! case the network performs all of them, because its atomics are atomic only with respect to each
-//! other.
+//! The processor performs the atomics on mapped memory, unless the network has atomics of its own.
+//! In that case the network performs all of them, because its atomics are atomic only with respect
+//! to each other.
 
 pub(crate) mod calls;
 
@@ -17,7 +17,7 @@ pub struct AtomicRequest {
     pub op: AtomicOp,
     /// The number's type.
     pub ty: AtomicType,
-    /// The operand, which is in the low half for 32-bit types.
+    /// The operand, which is in the low 32 bits for 32-bit types.
     pub operand: u64,
     /// The comparand of [`AtomicOp::CompareSwap`].
     pub comparand: u64,
@@ -44,7 +44,7 @@ impl AtomicRequest {
 /// The choice between processor and network for a rank's atomics.
 #[derive(Debug)]
 pub(crate) struct Atomics {
-    /// Whether the processor, not the network, does atomics on mapped memory.
+    /// Whether the processor, rather than the network, performs atomics on mapped memory.
     pub(crate) by_processor: bool,
 }
 

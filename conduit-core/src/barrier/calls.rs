@@ -1,10 +1,11 @@
-//! Calls on barriers, and quiescence: barriers after which no message is in flight.
+//! Calls on barriers, and calls for quiescence: barriers after which no message is in flight.
 //!
-//! Quiescence needs no counts from other ranks. Every request is answered once, by a reply or by
-//! credits in a counter, so its sender knows when it has been handled; and handlers send no
-//! requests. Hence no message is in flight once each rank has seen all of its own requests answered
-//! and has arrived at a barrier. Handlers may continue after their replies, so a rank arrives at
-//! the second barrier outside handlers.
+//! Quiescence needs no message counts from other ranks. Every request is answered exactly once,
+//! either by a reply or by credits in a counter, so its sender knows when the request has been
+//! handled. Handlers send no requests. Hence no message is in flight once each rank has seen the
+//! answers to all of its own requests and has arrived at a barrier. A handler may continue to run
+//! after its reply, so a rank arrives at the second barrier only when none of its handlers is
+//! running.
 
 use crate::barrier::{BarrierOutcome, Value};
 
@@ -16,8 +17,8 @@ use crate::ni::Ni;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
-    /// Announces this rank's arrival at a barrier. Stores made before this call are visible to all
-    /// ranks after their wait.
+    /// Announces this rank's arrival at a barrier. Stores that this rank made before this call are
+    /// visible to every rank once that rank has waited for the barrier.
     pub fn barrier_notify(self, value: Value) -> Result<()> {
         self.arrive("barrier_notify", value)
     }
@@ -69,13 +70,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.await_barrier(operation, value)
     }
 
-    /// Returns how the last barrier ended for all ranks, or `None` before the first barrier.
+    /// Returns the outcome on which all ranks agreed for the last barrier, or `None` before the
+    /// first barrier.
     pub fn barrier_result(self) -> Option<BarrierOutcome> {
         self.engine.barriers.last()
     }
 
-    /// Starts a barrier of all ranks as a team and returns its number, counted from 1. Team
-    /// barriers have no ids and are independent of the split-phase barrier. Several may be in
+    /// Starts a barrier of the team of all ranks and returns the barrier's number, counted from 1.
+    /// Team barriers have no ids and are independent of the split-phase barrier. Several may be in
     /// progress; they end in the order in which they were started.
     pub fn team_barrier_start(self) -> Result<u64> {
         self.engine
@@ -104,19 +106,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
         self.team_barrier_wait(number)
     }
 
-    /// Waits until all ranks have made this call, and all requests that any rank sent before its
-    /// call, and their replies, have been handled. Collective. If threads continue to send
-    /// meanwhile, the call waits for their messages too.
+    /// Waits until all ranks have made this call, and until all requests that any rank sent before
+    /// its call, and the replies to them, have been handled. Collective. If other threads send
+    /// messages during the call, it waits for these messages too.
     ///
-    /// The call consists of two [barriers](Self::barrier), and nothing else if no request is in
-    /// flight. It must not be made between notify and wait. Its barriers match no others: if some
-    /// ranks call a barrier or [`Calls::finish`] instead, all ranks get a mismatch.
+    /// The call consists of two [barriers](Self::barrier), and of nothing else if no request is in
+    /// flight. It must not be made between notify and wait. Its barriers match only those of other
+    /// `quiesce` calls: if some ranks call a barrier or [`Calls::finish`] instead, all ranks get a
+    /// mismatch.
     pub fn quiesce(self) -> Result<BarrierOutcome> {
         self.quiesce_as("quiesce", Value::Quiesce)
     }
 
-    /// Waits as [`Calls::quiesce`] does, but matches only other calls of `finish`. This is the last
-    /// operation of the ranks with each other.
+    /// Waits as [`Calls::quiesce`] does, but matches only other calls of `finish`. `finish` is the
+    /// last operation in which the ranks communicate.
     pub fn finish(self) -> Result<BarrierOutcome> {
         self.quiesce_as("finish", Value::Finish)
     }
@@ -124,7 +127,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Barriers> {
     fn quiesce_as(self, operation: &'static str, value: Value) -> Result<BarrierOutcome> {
         self.engine.check_outside(operation, am::Operation::Block)?;
         self.engine.wait_for(operation, Awaits::Answers, |engine| {
-            // In PAR another thread may be running the handler of a reply that is already settled.
+            // In PAR mode another thread may still be running the handler of a reply that counts as
+            // an answer already.
             let is_quiet = engine.barriers().all_answered()?
                 && engine.messages.last_reply.try_lock().is_some();
             Ok(is_quiet.then_some(()))

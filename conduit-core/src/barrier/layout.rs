@@ -1,4 +1,4 @@
-//! The layout of a rank's barrier cells, and the message that each cell is for.
+//! The layout of a rank's barrier cells: which message each cell receives.
 
 /// Words per cache line of 64 bytes. Every round starts on a new line, so that a waiting rank polls
 /// as few lines as possible.
@@ -9,22 +9,24 @@ pub const MIN_RADIX: u32 = 2;
 /// The largest radix: fifteen messages per round, whose cells fill two cache lines.
 pub const MAX_RADIX: u32 = 16;
 
-/// One cell of a rank, identified by the message that is stored in it.
+/// One cell of a rank, identified by the message that it receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CellIndex {
-    /// The lowest bit of the epoch.
+    /// The lowest bit of the barrier's epoch.
     pub parity: u32,
     /// The round of the dissemination, from 0.
     pub round: u32,
-    /// The sender within the round, from 1: it is `slot · radix^round` ranks behind the receiver.
+    /// The sender's number within the round, from 1. The sender is `slot · radix^round` ranks
+    /// behind the receiver.
     pub slot: u32,
 }
 
-/// The shape of a dissemination among `size` ranks: its rounds, and the positions of their cells.
+/// The shape of a dissemination among `size` ranks: the number of rounds, and the positions of
+/// their cells.
 ///
-/// Cells are ordered by parity, round, slot. A round takes `radix − 1` words, padded to whole lines
-/// of 64 bytes; the first cell must be aligned to such a line. All ranks must use the same size and
-/// radix.
+/// Cells are ordered by parity, then round, then slot. The cells of a round take `radix − 1` words,
+/// padded to whole cache lines of 64 bytes. The first cell must be aligned to 64 bytes. All ranks
+/// must use the same size and radix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     size: u32,
@@ -66,8 +68,8 @@ impl Layout {
         self.radix
     }
 
-    /// Returns the number of rounds of a barrier: the smallest `k` with `radix^k ≥ size`; 0 for one
-    /// rank.
+    /// Returns the number of rounds of a barrier, which is the smallest `k` with `radix^k ≥ size`.
+    /// It is 0 for one rank.
     #[must_use]
     pub fn rounds(&self) -> u32 {
         self.rounds
@@ -87,8 +89,8 @@ impl Layout {
         line * self.round_words + cell.slot as usize - 1
     }
 
-    /// Returns the cell at a position. Returns `None` for padding and for positions beyond the end,
-    /// where peers must not store.
+    /// Returns the cell at a position, or `None` for padding and for positions beyond the end.
+    /// Peers must not store at the latter positions.
     #[must_use]
     pub fn at(&self, position: usize) -> Option<CellIndex> {
         if position >= self.cells() {
@@ -105,13 +107,14 @@ impl Layout {
 
     /// Returns `radix^round`: the distance to the nearest partner of a round.
     pub(super) fn distance(&self, round: u32) -> u32 {
-        // The distance of an existing round is below the size, so it does not overflow. For any
-        // other round, the result saturates.
+        // Cannot overflow for a round that exists, whose distance is below the size. For any other
+        // round, the result saturates.
         self.radix.saturating_pow(round)
     }
 
-    /// Returns how many messages a rank sends, and how many it receives, in the round with this
-    /// distance: the number of `j` in `1..radix` with `j · distance < size`.
+    /// Returns the number of messages that a rank sends in the round with this distance, which is
+    /// also the number that it receives: the number of `j` in `1..radix` with `j · distance <
+    /// size`.
     #[inline]
     pub(super) fn fan_out(&self, distance: u32) -> u32 {
         ((self.size - 1) / distance).min(self.radix - 1)

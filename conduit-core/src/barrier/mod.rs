@@ -1,36 +1,38 @@
 //! The split-phase barrier, as a state machine without I/O. The entry point is [`Barrier`].
 //!
 //! # Algorithm
-//! Dissemination of radix *r* (Hensgen, Finkel and Manber's barrier, generalised from 2): in round
-//! *k* rank *i* sends what it knows to the ranks (*i* + *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1
-//! while *j*·*rᵏ* < *n*, and advances to the next round when it has the messages of its own
-//! partners. After the last round every rank knows of every other. This knowledge is a [`Value`].
-//! [Merging](Value::merge) is idempotent, so a rank's value may reach another on several paths when
-//! *n* is not a power of *r*.
+//! The algorithm is a dissemination of radix *r* (the barrier of Hensgen, Finkel and Manber,
+//! generalised from radix 2). In round *k*, rank *i* sends what it knows to the ranks (*i* +
+//! *j*·*rᵏ*) mod *n* for *j* = 1 … *r* − 1 while *j*·*rᵏ* < *n*. It advances to the next round when
+//! it has received the messages from its own partners of this round. After the last round every
+//! rank knows the contributions of all others, merged into one [`Value`]. [Merging](Value::merge)
+//! is idempotent, so a rank's value may reach another rank on several paths, which happens when *n*
+//! is not a power of *r*.
 //!
 //! # Cells
-//! A message is one word of 64 bits, stored in one *cell* of the receiver: by the sender if the
-//! receiver's memory is mapped, otherwise by the receiver's handler of the system message.
-//! [`Layout`] defines the cell. The store must be a release and the load an acquire. Then
-//! everything that any rank wrote before its notify is visible to every rank after its wait,
-//! because each hop of the dissemination passes on what it acquired.
+//! A message is one word of 64 bits, stored in one *cell* of the receiver. The sender stores it if
+//! the receiver's memory is mapped; otherwise the receiver's handler stores it when the system
+//! message arrives. [`Layout`] defines which cell. The store must be a release and the load an
+//! acquire. Then everything that any rank wrote before its notify is visible to every rank after
+//! its wait, because each hop of the dissemination passes on the writes that it acquired.
 //!
-//! A cell counts only if its epoch is the machine's own, so cells are never cleared. The first
-//! epoch is 1; zeroed memory therefore never counts.
+//! A word in a cell counts only if its epoch is the machine's current epoch, so cells are never
+//! cleared. The first epoch is 1, so zeroed memory never counts.
 //!
 //! # Why two sets of cells are enough
-//! Each cell has one writer, which stores once per epoch to the set of the epoch's parity. Suppose
-//! a sender stores for epoch *e* + 2. It has notified *e* + 2, so it has completed *e* + 1, so the
-//! receiver has notified *e* + 1. A rank notifies only after it has completed the previous epoch,
-//! so the receiver has completed *e*. For that it took each of its own cells of *e*. The store for
-//! *e* + 2 therefore destroys nothing that is still needed, and no message of *e* to that cell can
-//! still be in flight and arrive later. Hence a rank in epoch *e* finds in a cell of its parity
-//! either the word of *e* or that of *e* − 2 (or zero in the first two epochs), and never another.
+//! Each cell has one writer, which stores one word per epoch, to the set that belongs to the
+//! epoch's parity. Suppose a sender stores for epoch *e* + 2. The sender has notified *e* + 2, so
+//! it has completed *e* + 1, so the receiver has notified *e* + 1. A rank notifies only after it
+//! has completed the previous epoch, so the receiver has completed *e*, for which it read every one
+//! of its cells of *e*. The store for *e* + 2 therefore destroys nothing that is still needed, and
+//! no message of *e* to that cell can still be in flight and arrive later. Hence a rank in epoch
+//! *e* finds, in a cell of that epoch's parity, either the word of *e* or the word of *e* − 2 (or
+//! zero in the first two epochs).
 //!
-//! This is also why the 24 bits of epoch may wrap: they only distinguish *e* from *e* − 2. The
-//! number of epochs is even, so parity keeps alternating across the wrap. When epoch 2²⁴, whose
-//! bits are zero, begins, every cell has been written before, because every epoch writes every cell
-//! of its parity.
+//! For the same reason the 24 bits of the epoch may wrap: they need only distinguish *e* from *e* −
+//! 2. The number of distinct epochs is even, so parity keeps alternating across the wrap. When
+//! epoch 2²⁴ begins, whose 24 bits are zero, no cell still holds its initial zero, because every
+//! epoch writes all cells of its parity.
 
 pub(crate) mod calls;
 mod layout;
@@ -45,7 +47,7 @@ pub use value::{Calls, Value};
 /// A call that the barrier's state does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BarrierError {
-    /// Notify was called before the previously notified barrier has been finished.
+    /// Notify was called again before the previously notified barrier was finished.
     #[error(
         "rank {rank}: barrier_notify called twice without barrier_wait or a successful barrier_try"
     )]
@@ -100,24 +102,26 @@ enum Phase {
     Complete,
 }
 
-/// One rank's part in the barriers of a job. See the [module](self) for the algorithm.
+/// The state machine of one rank for the barriers of a job. See the [module](self) for the
+/// algorithm.
 ///
-/// Call [`notify`](Self::notify), then [`advance`](Self::advance) whenever the rank polls until it
-/// returns that the barrier is complete, then [`finish`](Self::finish). The messages passed to
-/// `send` by `notify` and `advance` must all reach their cells, each once, in any order.
+/// Call [`notify`](Self::notify), then call [`advance`](Self::advance) whenever the rank polls
+/// until `advance` returns that the barrier is complete, then call [`finish`](Self::finish). Each
+/// message that `notify` and `advance` pass to `send` must reach its cell exactly once, in any
+/// order.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     layout: Layout,
     rank: u32,
     phase: Phase,
-    /// The number of barriers notified so far. Words carry its low 24 bits.
+    /// The number of barriers notified so far. The words sent carry its low 24 bits.
     epoch: u64,
-    /// The merged value of this epoch so far.
+    /// The value merged so far in this epoch.
     merged: Value,
     round: u32,
     /// `radix^round`.
     distance: u32,
-    /// The slot of the first sender of this round whose message is missing. That sender is `slot ·
+    /// The slot of the first sender in this round whose message is missing. That sender is `slot ·
     /// distance` ranks behind.
     slot: u32,
     last: Option<BarrierOutcome>,
@@ -187,8 +191,9 @@ impl Barrier {
         Ok(())
     }
 
-    /// Takes the messages that have arrived and advances as many rounds as they allow. `cell` loads
-    /// one of this rank's cells (with acquire ordering); `send` is as for [`notify`](Self::notify).
+    /// Reads the messages that have arrived and advances as many rounds as they allow. `cell` loads
+    /// one of this rank's cells and must use acquire ordering; `send` is used as in
+    /// [`notify`](Self::notify).
     ///
     /// Returns true if the barrier is complete and can be [finished](Self::finish), and false while
     /// it is pending or if no barrier has been notified.
@@ -221,8 +226,8 @@ impl Barrier {
         self.phase == Phase::Complete
     }
 
-    /// Returns whether the barrier is notified but not complete, so that [`advance`](Self::advance)
-    /// has work.
+    /// Returns whether the barrier is notified but not complete, in which case
+    /// [`advance`](Self::advance) must be called.
     #[inline]
     #[must_use]
     pub fn is_pending(&self) -> bool {
@@ -236,8 +241,8 @@ impl Barrier {
         self.phase != Phase::Idle
     }
 
-    /// Returns a rank whose message is missing, while the barrier is pending. That rank may itself
-    /// be late, or wait for another.
+    /// Returns a rank whose message is missing, or `None` if the barrier is not pending. That rank
+    /// may be late, or may itself be waiting for another rank.
     #[must_use]
     pub fn waits_for(&self) -> Option<u32> {
         let behind = (self.phase == Phase::Pending).then(|| self.slot * self.distance)?;
@@ -248,13 +253,13 @@ impl Barrier {
         })
     }
 
-    /// Finishes a complete barrier (the wait or try side). Returns `None` while the barrier is not
+    /// Finishes a complete barrier, on behalf of wait or try. Returns `None` if the barrier is not
     /// complete.
     ///
-    /// `value` is the value passed to wait. If it is an id, it must be the id that all ranks agreed
-    /// on, if any. The caller may be anonymous in notify and named in wait, and vice versa
-    /// (GASNet-EX allows both). Only this caller sees a mismatch of this kind; the barrier ends
-    /// nevertheless.
+    /// `value` is the value passed to wait. If `value` is an id, it must equal the id, if any, on
+    /// which all ranks agreed. The caller may be anonymous in notify and named in wait, and vice
+    /// versa (GASNet-EX allows both). Only this caller sees a mismatch caused by its own `value`;
+    /// the barrier ends nevertheless.
     ///
     /// # Errors
     /// [`BarrierError::NoNotify`] if no barrier has been notified.
@@ -267,15 +272,17 @@ impl Barrier {
                 self.phase = Phase::Idle;
                 Ok(Some(match self.merged.merge(value) {
                     Value::Mismatch(calls) => BarrierOutcome::Mismatch(calls),
-                    // No other rank knows an id that only this caller's wait has.
+                    // If only this caller's wait had an id, no other rank knows it, so it is not
+                    // part of the outcome.
                     _ => self.merged.into(),
                 }))
             }
         }
     }
 
-    /// Returns how the last completed barrier ended for all ranks, whatever was passed to wait, or
-    /// `None` before the first (`gasnet_barrier_result`).
+    /// Returns the outcome on which all ranks agreed for the last completed barrier, whatever was
+    /// passed to wait (`gasnet_barrier_result`). Returns `None` before the first barrier has
+    /// completed.
     #[must_use]
     pub fn last(&self) -> Option<BarrierOutcome> {
         self.last
@@ -302,7 +309,8 @@ impl Barrier {
         for slot in 1..=self.layout.fan_out(self.distance) {
             let ahead = u64::from(self.rank) + u64::from(slot * self.distance);
             let size = u64::from(self.layout.size());
-            // Both terms are below the size, so one subtraction replaces a remainder.
+            // Both `rank` and the offset are below the size, so one subtraction replaces a
+            // remainder.
             let target = if ahead < size { ahead } else { ahead - size };
             send(target as u32, self.layout.position(self.cell(slot)), word);
         }

@@ -1,11 +1,11 @@
-//! A rank's barriers, which are state machines of [`crate::barrier`] with cells in the control
+//! The barriers of one rank: state machines of [`crate::barrier`] whose cells are in the control
 //! regions.
 //!
-//! A rank stores words directly to the cells of mapped peers. To other peers, it sends each word in
-//! a system message.
+//! A rank stores its words directly in the cells of mapped peers. It sends each word for another
+//! peer in a system message.
 //!
 //! There are two independent barriers: GASNet-1's split-phase barrier, which quiescence uses too,
-//! and the barrier of all ranks as a team, which GASNet-EX allows to be in progress at the same
+//! and the barrier of the team of all ranks. GASNet-EX allows the two to be in progress at the same
 //! time.
 
 use std::sync::atomic::AtomicBool;
@@ -27,17 +27,17 @@ struct Side<M: Mode> {
     cells: usize,
 }
 
-/// A barrier that is repeated, the number of repetitions that have been started, and the number
-/// that have ended. Several team barriers may be started before the first of them ends.
+/// A barrier that is repeated. Several team barriers may be started before the first of them ends;
+/// `started` counts those started and `ended` those that have ended.
 struct RepeatedBarrier {
     barrier: Barrier,
     started: u64,
     ended: u64,
 }
 
-/// Index of GASNet-1's split-phase barrier in [`Barriers`].
+/// The index of GASNet-1's split-phase barrier in [`Barriers`].
 const SPLIT: usize = 0;
-/// Index of the barrier of all ranks as a team.
+/// The index of the barrier of the team of all ranks.
 const TEAM: usize = 1;
 const BARRIERS: usize = 2;
 
@@ -68,12 +68,12 @@ impl<M: Mode> Barriers<M> {
         Self { sides, cells }
     }
 
-    /// Returns the number of cells of all barriers.
+    /// Returns the total number of cells of the two barriers.
     pub(crate) fn cells(&self) -> usize {
         self.cells
     }
 
-    /// Returns whether a barrier is in progress, which polls must then advance.
+    /// Returns whether a barrier is in progress. If so, polls must advance it.
     #[inline]
     pub(crate) fn any_running(&self) -> bool {
         self.sides.iter().any(|side| side.running.load(Relaxed))
@@ -116,7 +116,8 @@ impl<M: Mode> Barriers<M> {
         outcome.map_err(|reason| error(kernel, operation, reason))
     }
 
-    /// Returns how the last split-phase barrier ended for all ranks, or `None` before the first.
+    /// Returns the outcome on which all ranks agreed for the last split-phase barrier, or `None`
+    /// before the first.
     pub(crate) fn last(&self) -> Option<BarrierOutcome> {
         self.sides[SPLIT].machine.lock().barrier.last()
     }
@@ -141,8 +142,8 @@ impl<M: Mode> Barriers<M> {
         Ok(machine.ended >= number)
     }
 
-    /// Advances the barriers and returns whether one of them completed. Every poll calls this, so
-    /// a rank that only polls still passes on the news that others wait for.
+    /// Advances the barriers and returns whether one of them completed. Every poll calls this
+    /// function, so a rank that only polls still sends the messages for which other ranks wait.
     pub(crate) fn advance<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         let mut ended = false;
         if kernel.job.is_child() {
@@ -167,7 +168,7 @@ impl<M: Mode> Barriers<M> {
     }
 }
 
-/// The name of team barrier calls in errors.
+/// The name that team barrier calls have in errors.
 pub(crate) const TEAM_BARRIER: &str = "team_barrier";
 
 impl<M: Mode> Side<M> {
@@ -191,8 +192,8 @@ impl<M: Mode> Side<M> {
     fn step<N: Ni>(&self, kernel: &Kernel<N, M>, barrier: &mut Barrier) -> bool {
         let was_pending = barrier.is_pending();
         if was_pending {
-            // SYNC: Acquire, pairs with the Release in `store` and `receive`: everything that a
-            // rank did before its notify is visible to every rank after its wait.
+            // SYNC: Acquire pairs with the Release in `store` and `receive`. It makes everything
+            // that a rank did before its notify visible to every rank after its wait.
             barrier.advance(
                 |cell| kernel.control.cell(self.cells + cell).load(Acquire),
                 |target, cell, word| store(kernel, target, self.cells + cell, word),
@@ -202,8 +203,8 @@ impl<M: Mode> Side<M> {
         was_pending && !barrier.is_pending()
     }
 
-    /// Advances the team's barriers: this rank arrives at the next one when it has left the
-    /// previous one.
+    /// Advances the team barriers. This rank arrives at the next team barrier as soon as it has
+    /// left the previous one.
     fn step_team<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -229,8 +230,8 @@ impl<M: Mode> Side<M> {
     }
 }
 
-/// Stores a word in a cell of a rank: directly if the rank is mapped, otherwise by a system
-/// message.
+/// Stores a word in a cell of `target`. Stores directly if `target` is mapped, and otherwise sends
+/// a system message.
 fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word: u64) {
     match kernel.control.peer_cell(target, cell) {
         Some(at) => {
@@ -244,7 +245,7 @@ fn store<N: Ni, M: Mode>(kernel: &Kernel<N, M>, target: Rank, cell: usize, word:
     }
 }
 
-/// Stores a word, which arrived in a system message, in its barrier cell.
+/// Stores a word that arrived in a system message in the barrier cell for which it was sent.
 pub(crate) fn receive<N: Ni, M: Mode>(kernel: &Kernel<N, M>, source: Rank, cell: u32, word: u64) {
     if (cell as usize) < kernel.control.cells() {
         kernel.control.cell(cell as usize).store(word, Release);

@@ -1,4 +1,5 @@
-//! Invariants of a simulated job whose messages are delayed and reordered at random.
+//! Checks the barrier's invariants in a simulated job whose messages are delayed and reordered at
+//! random.
 
 use super::*;
 use proptest::prelude::*;
@@ -30,7 +31,7 @@ struct Message {
     target: usize,
     cell: usize,
     word: u64,
-    /// The sender's epoch, of which the word has only 24 bits.
+    /// The sender's epoch in full. The word has only the low 24 bits.
     epoch: u64,
 }
 
@@ -103,7 +104,8 @@ impl World {
         complete
     }
 
-    /// Stores one message in flight, and checks that its cell was free for it.
+    /// Stores one of the messages in flight, and checks that the receiver no longer needs the
+    /// cell's previous word.
     fn deliver(&mut self, index: usize) {
         let Message {
             target,
@@ -130,7 +132,7 @@ impl World {
         self.cells[target][cell] = word;
     }
 
-    /// Delivers everything and advances all ranks until nothing changes.
+    /// Delivers all messages and advances all ranks until nothing changes.
     fn settle(&mut self) {
         loop {
             for rank in 0..self.ranks.len() {
@@ -158,7 +160,7 @@ fn run(size: u32, radix: u32, first_epoch: u64, epochs: usize, ids: usize, seed:
         .iter()
         .map(|row| row.iter().copied().reduce(Value::merge).unwrap().into())
         .collect();
-    // Some schedules favour delivery, others let messages pile up; one rank gets every other turn.
+    // Some schedules favour delivery, others let messages pile up. One rank gets every other turn.
     let delivery = 1 + random.below(9);
     let favourite = random.below(n);
     let mut finished = vec![0; n];
@@ -236,7 +238,7 @@ proptest! {
                 prop_assert_eq!(machine.finish(Value::Anonymous), Ok(None));
             }
         }
-        // Each rank waits for another. Following these links leads to the late rank.
+        // Each rank waits for another rank. Following these links leads to the late rank.
         let mut rank = (late + 1) % size as usize;
         for _ in 0..size {
             if rank == late {
@@ -309,7 +311,8 @@ fn the_largest_job_has_a_layout() {
         machine
             .notify(Value::Anonymous, |_, _, _| sent += 1)
             .unwrap();
-        // Every cell holds its word: the machine completes all rounds, and all partners exist.
+        // Every cell holds a word of this epoch, so the machine completes all rounds, and every
+        // target exists.
         let complete = machine.advance(
             |_| Value::Anonymous.word(7),
             |target, cell, _| {

@@ -1,6 +1,6 @@
-//! The value that a rank contributes to a barrier, its merging and its encoding.
+//! The value that a rank contributes to a barrier: how values are merged and encoded.
 
-/// Width of the epoch in a word.
+/// The number of bits that the epoch has in a word.
 pub(super) const EPOCH_BITS: u32 = 24;
 const EPOCH_MASK: u64 = (1 << EPOCH_BITS) - 1;
 
@@ -14,16 +14,16 @@ bitflags::bitflags! {
     /// A set of calls that may meet in a barrier.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Calls: u8 {
-        /// A barrier, whatever its id.
+        /// A barrier, regardless of its id.
         const BARRIER = 1;
-        /// A barrier that delivers messages.
+        /// `quiesce`: a barrier after which all messages have been delivered.
         const QUIESCE = 2;
-        /// The regular end of the job.
+        /// `finish`: the regular end of the job.
         const FINISH = 4;
     }
 }
 
-/// Formats the mismatch of these calls.
+/// Formats the description of a mismatch between these calls.
 impl std::fmt::Display for Calls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let names = [
@@ -51,13 +51,13 @@ pub enum Value {
     Anonymous,
     /// An id: the bits of GASNet's `int`; see [`Value::named`].
     Named(u32),
-    /// One of the two barriers by which a rank waits until all messages have been handled. It
-    /// matches nothing else.
+    /// A contribution to one of the two barriers of `quiesce`, by which a rank waits until all
+    /// messages have been handled. It matches only itself.
     Quiesce,
-    /// Same as [`Value::Quiesce`], at the end of the job. It matches nothing else.
+    /// The counterpart of [`Value::Quiesce`] at the end of the job. It matches only itself.
     Finish,
-    /// A mismatch of the calls that have met. If these are [`Calls::BARRIER`] alone, ids differed
-    /// or a rank requested this outcome (`GASNET_BARRIERFLAG_MISMATCH`).
+    /// A mismatch, with the calls that met in the barrier. If the only call is [`Calls::BARRIER`],
+    /// ids differed or a rank requested a mismatch (`GASNET_BARRIERFLAG_MISMATCH`).
     Mismatch(Calls),
 }
 
@@ -69,11 +69,11 @@ impl Value {
         Self::Named(id.cast_unsigned())
     }
 
-    /// Merges two values. An id replaces anonymous. Any other two different values become a
-    /// mismatch, and a mismatch collects the calls of all values merged into it.
+    /// Merges two values. An id replaces [`Value::Anonymous`]. Any other two different values merge
+    /// into a mismatch, which collects the calls of all values merged into it.
     ///
-    /// Merging is commutative, associative and idempotent: values may arrive in any order, and the
-    /// last round of a dissemination may bring some of them twice.
+    /// Merging is commutative and associative, so values may arrive in any order. It is idempotent,
+    /// so the last round of a dissemination may bring some values twice.
     #[inline]
     #[must_use]
     pub fn merge(self, other: Self) -> Self {
@@ -95,8 +95,8 @@ impl Value {
         }
     }
 
-    /// Returns the word that carries this value in an epoch. The epoch is in the upper 24 bits,
-    /// followed by 8 bits for the kind of value, then 32 bits for the id or, for a mismatch, the
+    /// Returns the word that carries this value in an epoch. The upper 24 bits hold the epoch and
+    /// the next 8 bits the kind of value. The lower 32 bits hold the id or, for a mismatch, the
     /// calls.
     #[inline]
     pub(super) fn word(self, epoch: u64) -> u64 {
@@ -110,8 +110,9 @@ impl Value {
         (epoch & EPOCH_MASK) << 40 | u64::from(flags) << 32 | u64::from(id)
     }
 
-    /// Decodes the value in a word. Returns `None` if the word is not of this epoch. An unknown
-    /// kind counts as a mismatch, which ends the barrier with an outcome that the caller sees.
+    /// Decodes the value in a word. Returns `None` if the word belongs to another epoch. An unknown
+    /// kind is decoded as a mismatch, so that the barrier ends with an outcome that the caller
+    /// sees.
     #[inline]
     pub(super) fn from_word(word: u64, epoch: u64) -> Option<Self> {
         if word >> 40 != epoch & EPOCH_MASK {
@@ -167,7 +168,7 @@ mod tests {
         }
     }
 
-    /// All calls that met are reported, even if no rank knows the calls of all others.
+    /// The mismatch reports all calls that met, although each rank contributes only its own call.
     #[test]
     fn a_mismatch_names_all_calls_that_met() {
         let text = |values: &[Value]| match values.iter().copied().reduce(Value::merge) {

@@ -1,6 +1,6 @@
-//! Reductions that need no client function.
+//! The predefined reductions, which need no function from the client.
 
-/// The type of a reduction's elements, in native byte order.
+/// The type of a reduction's elements. Elements are in native byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DataType {
     /// Signed 32 bits.
@@ -28,31 +28,31 @@ impl DataType {
     }
 }
 
-/// The operation that reduces two elements. Integers wrap.
+/// The operation that reduces two elements. Integer operations wrap on overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     /// The sum.
     Add,
     /// The product.
     Mult,
-    /// The smaller element, or either of the two if one is NaN.
+    /// The smaller element. If either element is NaN, the result is one of the two.
     Min,
-    /// The larger element, or either of the two if one is NaN.
+    /// The larger element. If either element is NaN, the result is one of the two.
     Max,
-    /// `x & y`, of integers.
+    /// `x & y`, for integers only.
     And,
-    /// `x | y`, of integers.
+    /// `x | y`, for integers only.
     Or,
-    /// `x ^ y`, of integers.
+    /// `x ^ y`, for integers only.
     Xor,
 }
 
-/// A function that reduces two vectors with the same number of whole elements, element by element.
-/// The result replaces the second vector.
+/// A function that reduces two vectors element by element and writes the result to the second
+/// vector. The vectors must hold the same number of whole elements.
 pub type Fold = fn(&[u8], &mut [u8]);
 
-/// Returns the function of an operation, or `None` if the operation is not defined for the type
-/// (bit operations on floats).
+/// Returns the function that performs an operation on a type, or `None` if the operation is not
+/// defined for the type (bit operations on floats).
 #[must_use]
 pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
     macro_rules! integers {
@@ -103,8 +103,8 @@ pub fn fold(ty: DataType, op: ReduceOp) -> Option<Fold> {
                 ReduceOp::Mult => {
                     Some(|l, r| each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| x * y))
                 }
-                // This is one instruction on most processors. `f32::min` is not, because of its
-                // rule for NaN.
+                // This comparison is one instruction on most processors. `f32::min` takes more,
+                // because it treats NaN specially.
                 ReduceOp::Min => Some(|l, r| {
                     each(l, r, <$t>::from_ne_bytes, <$t>::to_ne_bytes, |x, y| {
                         if x < y { x } else { y }

@@ -1,12 +1,12 @@
-//! Buffers of the machine, in which clients' functions compute.
+//! The machine's buffers, on which clients' functions compute.
 
-/// The alignment of every buffer, sufficient for any C type and for wide vectors.
+/// The alignment of every buffer in bytes, sufficient for any C type and for wide vectors.
 const ALIGN: usize = 64;
 
 /// Bytes at a fixed, aligned address.
 #[derive(Debug, Default)]
 pub(super) struct Buffer {
-    /// Not resized while in use.
+    /// The memory, which is not resized while the buffer is in use.
     bytes: Vec<u8>,
     start: usize,
     len: usize,
@@ -34,7 +34,7 @@ impl Buffer {
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     free: Vec<Vec<u8>>,
-    /// Maximum number of buffers kept.
+    /// Maximum number of buffers that are kept.
     most: usize,
     /// Maximum size in bytes of a buffer that is kept.
     largest: usize,

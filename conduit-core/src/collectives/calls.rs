@@ -1,9 +1,10 @@
-//! Collective operations, which are machines of [`crate::collectives`]. Their messages are active
-//! messages to the library's own handlers.
+//! The calls that start collective operations, and the transport of their messages. The operations
+//! run in machines of [`crate::collectives`], whose messages are active messages to the library's
+//! own handlers.
 //!
-//! Handlers pass arriving messages to the machine. Every poll sends the machine's outgoing
-//! messages, as immediate requests. Messages for which there is no credit, or no room in the
-//! network, stay with the machine.
+//! Handlers pass arriving messages to the machine. Every poll sends the machine's outgoing messages
+//! as immediate requests. A message for which there is no credit, or no room in the network, stays
+//! in the machine's queue.
 
 use am::Context;
 use am::handlers::{Accepts, Registration};
@@ -22,15 +23,15 @@ use crate::ni::Ni;
 use crate::rma::implicit::Class;
 use crate::threads::Mode;
 
-/// The handler id of a part's data. Arguments: team, part, signature, offset.
+/// The id of the handler that receives a part's data. Arguments: team, part, signature, offset.
 const DATA: u8 = 1;
-/// The handler id of a ready message. Arguments: team, part, signature.
+/// The id of the handler that receives a ready message. Arguments: team, part, signature.
 const READY: u8 = 2;
-/// The handler id of the reply to data whose sender needs to know that the data was taken.
-/// Arguments: team, part.
+/// The id of the handler that receives an acknowledgement: the reply to data whose sender must know
+/// that the receiver took it. Arguments: team, part.
 const TAKEN: u8 = 3;
 
-/// Maximum number of arguments of these handlers. A team takes two arguments.
+/// Maximum number of arguments of these handlers. The team counts as two arguments.
 pub(crate) const MOST_ARGS: usize = 5;
 
 /// Returns the registrations of the library's handlers. Their ids are part of the protocol.
@@ -106,27 +107,28 @@ fn on_taken<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Starts an operation that moves data and does not reduce. A broadcast copies `bytes` bytes at
-    /// `source` of the root to `result` of all ranks of a team. A scatter, gather, gather to all or
-    /// exchange moves blocks of `bytes` bytes; a pointer to blocks for all ranks refers to one
-    /// block per rank of the team. `source` is ignored at ranks that contribute nothing, and
-    /// `result` at ranks that receive nothing.
+    /// Starts an operation that moves data without reducing it. A broadcast copies `bytes` bytes
+    /// from `source` at the root to `result` at all ranks of a team. A scatter, gather, gather to
+    /// all or exchange moves blocks of `bytes` bytes. Where a rank has blocks for all ranks, its
+    /// pointer refers to one block per rank of the team, in rank order. `source` is ignored at
+    /// ranks that contribute nothing, and `result` at ranks that receive nothing.
     ///
-    /// In a broadcast, `source` may equal `result` at a rank that has both. In a gather, `source`
-    /// may be the location of the rank's own block in `result`.
+    /// In a broadcast, `source` may equal `result` at a rank where both are used. In a gather,
+    /// `source` may be the location in `result` of the rank's own block.
     ///
-    /// Collective: all ranks of the team start the same operations in the same order. They progress
-    /// with every poll of any rank; several may be in flight. Operations with
+    /// Collective: all ranks of the team must start the same operations in the same order. Several
+    /// operations may be in flight, and every poll of any rank advances them. Operations with
     /// [`Completion::Implicit`] belong to this thread's implicit collectives, or to its access
     /// region.
     ///
     /// # Errors
-    /// If there is no such team or rank, the total size overflows, or all operation ids are in use.
+    /// If the team or the rank does not exist, the total size overflows, or all operation ids are
+    /// in use.
     ///
     /// # Safety
     /// Until the operation has ended, `result` must be valid for writes and `source` for reads of
-    /// their bytes; nothing else may write to either of them, and nothing else may read `result`.
-    /// The two may overlap only as described above.
+    /// all their bytes. Nothing else may write to either of them, and nothing else may read
+    /// `result`. The two may overlap only as described above.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation needs all of these"
@@ -163,14 +165,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         self.start_collective(operation, team, shape, memory, sync, completion)
     }
 
-    /// Starts a barrier of a team. The barrier ends at no rank before all ranks of the team have
-    /// started it.
+    /// Starts a barrier of a team. The barrier ends at each rank only once all ranks of the team
+    /// have started it.
     ///
-    /// Collective, like [`Calls::move_nb`]. The team of all ranks has a faster, independent
+    /// Collective, as [`Calls::move_nb`] is. The team of all ranks also has a faster, independent
     /// barrier: [`Calls::team_barrier_start`].
     ///
     /// # Errors
-    /// If there is no such team, or all operation ids are in use.
+    /// If the team does not exist, or all operation ids are in use.
     pub fn barrier_nb(self, team: TeamId) -> Result<Handle> {
         let (memory, sync) = (CallerMemory::nothing(), Sync::default());
         let completion = Completion::Handle;
@@ -186,22 +188,23 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
     }
 
     /// Starts a reduction of the elements of all ranks of a team. Elements with the same index are
-    /// reduced with each other. The result goes to one rank of the team, or to all ranks if `to` is
-    /// `None`. `source` may equal `result`, either on all ranks that receive the result or on none.
+    /// reduced with each other. The result goes to the rank `to` of the team, or to all ranks if
+    /// `to` is `None`. `source` may equal `result`, either at all ranks that receive the result or
+    /// at none of them.
     ///
-    /// Reducing the same data again yields the same bits, and all ranks receive the same. If the
-    /// reduction keeps the order of the ranks and its result goes to one rank, each rank allocates
-    /// memory for a result while the reduction is in flight.
+    /// Reducing the same data again yields the same bits, and all ranks receive the same bits. If
+    /// the reduction keeps the order of the ranks and its result goes to one rank, each of the
+    /// other ranks allocates memory for a result while the reduction is in flight.
     ///
-    /// Collective, like [`Calls::move_nb`].
+    /// Collective, as [`Calls::move_nb`] is.
     ///
     /// # Errors
-    /// If there is no such rank, the operation is not defined for its type, an element has 0 or too
-    /// many bytes, or all operation ids are in use.
+    /// If the rank `to` does not exist, the operation is not defined for its type, the element size
+    /// is 0 or too large, or all operation ids are in use.
     ///
     /// # Safety
-    /// Same as [`Calls::move_nb`]; `source` and `result` hold `count` elements each. `result` is
-    /// ignored at ranks that receive nothing.
+    /// The conditions of [`Calls::move_nb`] apply. `source` and `result` must hold `count` elements
+    /// each. `result` is ignored at ranks that receive nothing.
     #[expect(
         clippy::too_many_arguments,
         reason = "a collective operation needs all of these"
@@ -232,8 +235,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             } => {
                 let checks = self.job().has_checks();
                 let function: ReduceFunction = Box::new(move |left, right| {
-                    // Runs the function in the context of a reply handler, which may neither send
-                    // nor wait, because the machine is in use.
+                    // Run the function in the context of a reply handler, so that it may neither
+                    // send nor wait, because the machine is in use meanwhile.
                     let _entered = checks.then(|| context::Entered::new(Context::ReplyHandler));
                     function(left, right);
                 });
@@ -241,7 +244,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             }
         };
         if element == 0 || element > Shape::MAX_ELEMENT || element.checked_mul(count).is_none() {
-            return Err(refuse(format!("{count} elements of {element} bytes")));
+            return Err(refuse(format!("cannot reduce {count} elements of {element} bytes")));
         }
         let mut shape = Shape {
             kind: to.map_or(CollectiveKind::ReduceToAll, |root| {
@@ -259,8 +262,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             own: Vec::new(),
         };
         if let Some(root) = to.filter(|_| in_order) {
-            // Keeping the ranks' order determines the tree's root. The result therefore goes to all
-            // ranks, and all but the requested one discard it.
+            // The order of the ranks determines the root of the tree. The result therefore goes to
+            // all ranks, and all except the requested one discard it.
             let team = self.team(team)?;
             if root >= team.size {
                 return Err(refuse(format!(
@@ -302,7 +305,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
                     .implicit_group(operation, Class::COLLECTIVES)?,
             ),
         };
-        // Parts that arrived early are reduced at once, by the caller's function.
+        // Parts that arrived early are reduced at once, which calls the caller's function.
         let unwinding = Unwinding {
             engine: self.engine,
             operation,
@@ -333,8 +336,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         })
     }
 
-    /// Sends the outgoing messages of collective operations while there is room. Returns the number
-    /// of messages sent.
+    /// Sends the outgoing messages of collective operations until one cannot be sent. Returns the
+    /// number of messages sent.
     #[cold]
     pub(crate) fn advance_collectives(self) -> u32 {
         self.engine

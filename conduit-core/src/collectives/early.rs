@@ -11,9 +11,10 @@ use crate::ni::Rank;
 pub(super) enum Early {
     /// The data of an eager part.
     Data(Buffer),
-    /// The data of an eager part that was not kept; its sender waits for a ready message.
+    /// Data of an eager part that was not kept for lack of room. Its sender waits for a ready
+    /// message.
     Refused,
-    /// A ready message: the sender of this message has room for the data.
+    /// A ready message, whose sender has room for the data.
     Ready,
 }
 
@@ -24,7 +25,8 @@ pub(super) struct Record {
     pub(super) early: Early,
 }
 
-/// Early messages by part number. Both limits come from [`crate::collectives::Limits`].
+/// Messages that arrived early, by part number. The limits `most_records` and `most_bytes` come
+/// from [`crate::collectives::Limits`].
 #[derive(Debug)]
 pub(super) struct EarlyMessages {
     parts: HashMap<u32, Vec<Record>>,
@@ -96,7 +98,7 @@ impl EarlyMessages {
         Ok(())
     }
 
-    /// Removes and returns the messages for a part that starts now.
+    /// Removes and returns the messages for a part that is starting now.
     pub(super) fn take(&mut self, part: u32) -> Vec<Record> {
         if self.records == 0 {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! The machine of one team. See [`super`].
+//! The state machine for one team's collective operations. See [`super`].
 
 use std::collections::VecDeque;
 
@@ -15,17 +15,17 @@ use crate::ni::Rank;
 struct Operation<O> {
     shape: Shape,
     operand: O,
-    /// The name that is reported when the operation ends.
+    /// The name that [`TeamMachine::ended`] returns when the operation ends.
     name: Option<u64>,
-    /// Whether the operation begins only when all earlier operations are over.
+    /// Whether the operation begins only once all earlier operations are over.
     waits: bool,
-    /// The number of bytes in the parts made so far.
+    /// The number of bytes in the parts that have been created so far.
     split: usize,
-    /// The number of parts that have been made and are not over.
+    /// The number of parts that have been created and are not over yet.
     running: usize,
 }
 
-/// An outgoing message: its part, link and content.
+/// An outgoing message, identified by its part, link and content.
 #[derive(Clone, Copy, Debug)]
 struct Transfer {
     part: u32,
@@ -36,13 +36,13 @@ struct Transfer {
 #[derive(Clone, Copy, Debug)]
 enum What {
     Ready,
-    /// The data from this offset on.
+    /// The data of the part from this offset on.
     Data {
         from: usize,
     },
 }
 
-/// A message to be sent: its words, and the range of its data.
+/// A message to be sent: its target, its arguments, and the range of its data.
 #[derive(Debug)]
 #[must_use = "call `TeamMachine::sent` to report whether it was sent"]
 pub struct Outgoing {
@@ -50,14 +50,14 @@ pub struct Outgoing {
     pub target: Rank,
     /// The part's number.
     pub part: u32,
-    /// The value on which all ranks must agree for the part.
+    /// The part's signature, which must be the same on all ranks.
     pub signature: u32,
-    /// Offset and length of the data within the part, in bytes; `None` for a ready message.
+    /// The offset and length of the data within the part, in bytes; `None` for a ready message.
     pub data: Option<(usize, usize)>,
     transfer: Transfer,
 }
 
-/// The next entry of the window.
+/// The next entry for the window of parts.
 enum Next {
     Part(Box<Part>),
     /// A part in which this rank has nothing to do.
@@ -66,7 +66,7 @@ enum Next {
     },
 }
 
-/// One rank's side of the collective operations of a team. See the [module](super).
+/// The state of one rank in the collective operations of a team. See the [module](super).
 ///
 /// After each call, send the [outgoing messages](Self::outgoing) and check which operations [have
 /// ended](Self::ended).
@@ -74,21 +74,21 @@ enum Next {
 pub struct TeamMachine<O> {
     team: Team,
     limits: Limits,
-    /// Started operations. The first one has the number `first_operation`. An operation that is
-    /// over is `None`.
+    /// Started operations. The first entry has the number `first_operation`. An entry is `None`
+    /// once its operation is over.
     operations: VecDeque<Option<Operation<O>>>,
     first_operation: u64,
-    /// The operation of which the next part is made.
+    /// The number of the operation from which the next part is taken.
     splitting: u64,
-    /// The window of parts in flight. The first one has the number `first_part`. A part that is
-    /// over, or that is being handled at the moment, is `None`.
+    /// The window of parts in flight. The first entry has the number `first_part`. An entry is
+    /// `None` if its part is over or is being handled at the moment.
     parts: VecDeque<Option<Box<Part>>>,
     first_part: u32,
     early: EarlyMessages,
     outbox: VecDeque<Transfer>,
     ended: VecDeque<(u64, O)>,
     pool: Pool,
-    /// Finished parts kept for reuse, at most as many as the window has.
+    /// Finished parts that are kept for reuse, at most as many as the window can hold.
     #[expect(clippy::vec_box, reason = "the boxes themselves are reused")]
     spare: Vec<Box<Part>>,
 }
@@ -99,8 +99,8 @@ impl<O: Operand> TeamMachine<O> {
     #[must_use]
     pub fn new(team: Team, limits: Limits) -> Self {
         let limits = limits.sane();
-        // Early data has at least one byte per message, so `early` also limits the number of
-        // messages.
+        // Each early data message holds at least one byte, so the byte limit `early` also bounds
+        // the number of these messages.
         let records = limits.window as usize * team.size as usize + limits.early;
         Self {
             early: EarlyMessages::new(records, limits.early),
@@ -124,15 +124,16 @@ impl<O: Operand> TeamMachine<O> {
         &self.team
     }
 
-    /// Returns whether nothing is in flight here.
+    /// Returns whether no operation is in progress and none has ended unreported.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
     }
 
-    /// Starts an operation; `name`, if any, is returned when the operation [has
-    /// ended](Self::ended). If it `waits`, it begins at this rank only when all earlier operations
-    /// are over here. If the last of them is a barrier, all ranks have then reached the barrier.
+    /// Starts an operation. `name`, if any, is returned when the operation [has
+    /// ended](Self::ended). If `waits` is true, the operation begins at this rank only once all
+    /// earlier operations are over here. If the last earlier operation is a barrier, all ranks have
+    /// then reached that barrier.
     ///
     /// # Errors
     /// If messages that have already arrived for the operation do not match it.
@@ -154,8 +155,8 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// Removes an operation that has ended, and returns its name and its memory. The machine will
-    /// not access that memory again.
+    /// Removes an operation that has ended, and returns its name and its operand. The machine no
+    /// longer accesses the operand's memory.
     pub fn ended(&mut self) -> Option<(u64, O)> {
         self.ended.pop_front()
     }
@@ -166,14 +167,15 @@ impl<O: Operand> TeamMachine<O> {
         !self.outbox.is_empty()
     }
 
-    /// Returns the number of messages that can be tried before one is tried again.
+    /// Returns the number of queued messages, each of which can be tried once before any is tried
+    /// again.
     #[must_use]
     pub fn outgoing_count(&self) -> usize {
         self.outbox.len()
     }
 
     /// Returns the next message to be sent. The message counts as being sent until
-    /// [`TeamMachine::sent`] is called. Several messages may be in this state.
+    /// [`TeamMachine::sent`] is called for it. Several messages may be in this state.
     pub fn outgoing(&mut self) -> Option<Outgoing> {
         let transfer = self.outbox.pop_front()?;
         let place = self.place(transfer.part)?;
@@ -187,7 +189,8 @@ impl<O: Operand> TeamMachine<O> {
             What::Data { from } => {
                 let length = piece.min(len - from);
                 if from + length == len {
-                    // Answers may arrive before `sent` is called.
+                    // The neighbour's answer may arrive before `sent` is called, so the state
+                    // changes here.
                     link.out = match passing {
                         Some(Passing::Eager { told: true }) => Out::Sent,
                         _ => Out::Done,
@@ -206,7 +209,7 @@ impl<O: Operand> TeamMachine<O> {
         })
     }
 
-    /// Returns the bytes of a message that is being sent. They stay in place, unchanged, until
+    /// Returns the bytes of a message that is being sent. They remain in place, unchanged, until
     /// [`TeamMachine::sent`] is called.
     #[must_use]
     pub fn payload(&self, outgoing: &Outgoing) -> &[u8] {
@@ -229,7 +232,7 @@ impl<O: Operand> TeamMachine<O> {
     /// the message again.
     ///
     /// # Errors
-    /// See [`TeamMachine::start`].
+    /// Same as [`TeamMachine::start`].
     pub fn sent(&mut self, outgoing: Outgoing, sent: bool) -> Result<(), Violation> {
         let Some(place) = self.place(outgoing.part) else {
             return Ok(());
@@ -258,12 +261,12 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// Handles data from `source`: bytes of a part from `offset` on. Returns true if the source
-    /// must be notified that the data was taken.
+    /// Handles data from `source`: bytes of a part, starting at `offset` in that part. Returns true
+    /// if `source` must be notified that the data was taken.
     ///
     /// # Errors
-    /// If the message does not match this rank's operations, because `source` has started another
-    /// operation or is faulty.
+    /// If the message does not match this rank's operations, either because `source` has started a
+    /// different operation or because it is faulty.
     pub fn on_data(
         &mut self,
         source: Rank,
@@ -293,11 +296,11 @@ impl<O: Operand> TeamMachine<O> {
         Ok(told)
     }
 
-    /// Handles a ready message from `source`, which has room for a part's data or requests the data
-    /// again.
+    /// Handles a ready message from `source`, which now has room for a part's data, or which
+    /// refused the data earlier and now requests it again.
     ///
     /// # Errors
-    /// See [`TeamMachine::on_data`].
+    /// Same as [`TeamMachine::on_data`].
     pub fn on_ready(&mut self, source: Rank, number: u32, signature: u32) -> Result<(), Violation> {
         let Some(place) = self.place(number) else {
             self.check_early(source, number)?;
@@ -314,7 +317,7 @@ impl<O: Operand> TeamMachine<O> {
     /// Records that `source` has taken the data of an eager part.
     ///
     /// # Errors
-    /// See [`TeamMachine::on_data`].
+    /// Same as [`TeamMachine::on_data`].
     pub fn on_taken(&mut self, source: Rank, number: u32) -> Result<(), Violation> {
         let refusal = || unexpected(source, "an acknowledgement of data that was not sent");
         let place = self.place(number).ok_or_else(refusal)?;
@@ -334,22 +337,23 @@ impl<O: Operand> TeamMachine<O> {
         self.fill_window()
     }
 
-    /// Returns the kind of the oldest part in flight, and the ranks from which messages for it are
-    /// missing. For diagnosis.
+    /// Returns the kind of the oldest part in flight, and the ranks whose messages for that part
+    /// are missing. Used for diagnosis.
     #[must_use]
     pub fn lacks(&self) -> Option<(&'static str, Vec<Rank>)> {
         let part = self.parts.iter().flatten().next()?;
         Some((CollectiveKind::name_in(part.signature), part.lacks()))
     }
 
-    /// Returns a part's index in the window.
+    /// Returns the index of a part in the window.
     fn place(&self, number: u32) -> Option<usize> {
         let place = number.wrapping_sub(self.first_part) as usize;
         (place < self.parts.len()).then_some(place)
     }
 
-    /// Checks an early message. Part numbers wrap, so a number that is less than half their range
-    /// ahead belongs to a future part.
+    /// Checks that an early message is for a future part and comes from a member of the team. Part
+    /// numbers wrap: a number counts as a future part's if it is ahead by less than half the range
+    /// of numbers.
     fn check_early(&self, source: Rank, number: u32) -> Result<(), Violation> {
         let next = self.first_part.wrapping_add(self.parts.len() as u32);
         if number.wrapping_sub(next) >= 1 << 31 {
@@ -375,7 +379,7 @@ impl<O: Operand> TeamMachine<O> {
         self.operations.get_mut(place)?.as_mut()
     }
 
-    /// Makes parts while the window has room.
+    /// Creates parts while the window has room.
     fn fill_window(&mut self) -> Result<(), Violation> {
         while self.parts.len() < self.limits.window as usize {
             let Some(next) = self.next_part() else {
@@ -395,7 +399,8 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Makes the next part of the started operations. Returns `None` if all parts have been made.
+    /// Creates the next part of the started operations. Returns `None` if all their parts have been
+    /// created.
     fn next_part(&mut self) -> Option<Next> {
         let number = self.first_part.wrapping_add(self.parts.len() as u32);
         let (limits, size) = (self.limits, self.team.size);
@@ -485,8 +490,8 @@ impl<O: Operand> TeamMachine<O> {
         Some(Next::Part(part))
     }
 
-    /// Begins a new part: does this rank's immediate work, and handles the messages that arrived
-    /// early.
+    /// Begins a new part: does the work that this rank can do at once, and handles the messages
+    /// that arrived early.
     fn begin(&mut self, mut part: Box<Part>) -> (Box<Part>, Result<(), Violation>) {
         let early = self.early.take(part.number);
         let is_leaf = part.children.is_empty();
@@ -542,8 +547,8 @@ impl<O: Operand> TeamMachine<O> {
         (part, Ok(()))
     }
 
-    /// Returns the neighbour that sent a message about a part. Fails if the sender is not a
-    /// neighbour, or if the two ranks mean different operations.
+    /// Returns the link to the neighbour that sent a message about a part. Fails if the sender is
+    /// not a neighbour, or if the two ranks have started different operations.
     fn check(
         &self,
         part: &Part,
@@ -669,8 +674,8 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Advances to the next child after a child's data has been reduced, and reduces data that has
-    /// already arrived.
+    /// Advances to the next child after a child's data has been reduced. Also reduces the data of
+    /// the following children that has already arrived.
     fn next_turn(&mut self, part: &mut Part) {
         loop {
             part.turn += 1;
@@ -686,7 +691,7 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Sends a ready message to the child whose turn it is, if the part's data must be announced.
+    /// Sends a ready message to the child whose turn it is, unless the part is eager.
     fn ask(&mut self, part: &Part) {
         if !part.eager {
             self.send_ready(part, LinkId::Child(part.turn));
@@ -701,7 +706,7 @@ impl<O: Operand> TeamMachine<O> {
         });
     }
 
-    /// Handles the completed reduction of this rank's subtree.
+    /// Handles the completion of the reduction over this rank's subtree.
     fn reduced(&mut self, part: &mut Part) {
         part.is_reduced = true;
         if part.parent.is_some() {
@@ -731,13 +736,13 @@ impl<O: Operand> TeamMachine<O> {
         if part.kind.is_of_pairs() {
             return;
         }
-        // The largest subtree first, because it takes longest.
+        // The largest subtree is sent to first, because it takes longest.
         for child in (0..part.children.len()).rev() {
             self.offer(part, LinkId::Child(child));
         }
     }
 
-    /// Offers data to a neighbour: it is sent as soon as the neighbour allows it.
+    /// Offers data to a neighbour. The data is sent as soon as the neighbour allows it.
     fn offer(&mut self, part: &mut Part, id: LinkId) {
         let Some(passing) = part.passing(id) else {
             return;
@@ -768,7 +773,7 @@ impl<O: Operand> TeamMachine<O> {
         };
         let allowed = match passing {
             Some(Passing::Announced) => true,
-            // The data was sent and may have been refused.
+            // The data was sent, but the receiver may have refused it.
             Some(Passing::Eager { .. }) => matches!(link.out, Out::Sent | Out::Done),
             _ => false,
         };
@@ -782,7 +787,8 @@ impl<O: Operand> TeamMachine<O> {
         Ok(())
     }
 
-    /// Puts a part that has been handled back into its empty slot, or ends the part if it is over.
+    /// Puts a part that has been handled back into its empty slot in the window, or ends the part
+    /// if it is over.
     fn put_back(&mut self, place: usize, mut part: Box<Part>) {
         if !part.is_over() {
             self.parts[place] = Some(part);
@@ -796,7 +802,7 @@ impl<O: Operand> TeamMachine<O> {
         self.part_over(operation);
     }
 
-    /// Ends a part of operation `number`. The part's slot must be empty.
+    /// Ends a part of operation `number`. The part's slot in the window must be empty.
     fn part_over(&mut self, number: u64) {
         while let Some(None) = self.parts.front() {
             self.parts.pop_front();
@@ -823,13 +829,14 @@ impl<O: Operand> TeamMachine<O> {
         }
     }
 
-    /// Returns the number of early messages and their bytes, for the tests' bounds.
+    /// Returns the number of early messages and the number of their bytes. Tests check these
+    /// against the limits.
     #[cfg(test)]
     pub(super) fn early(&self) -> (usize, usize) {
         self.early.held()
     }
 
-    /// Makes the part numbers start at `number`, for the tests of wrapping.
+    /// Makes the part numbers start at `number`, so that tests can check wrapping.
     #[cfg(test)]
     pub(super) fn starting_at(mut self, number: u32) -> Self {
         self.first_part = number;

@@ -2,55 +2,61 @@
 //! [`TeamMachine`].
 //!
 //! # Algorithm
-//! Data moves along a binomial tree whose root is the operation's: a broadcast down, a reduction to
-//! one rank up, a reduction to all ranks up and then down. Each rank reduces its own data with that
-//! of its children in a fixed order, so a reduction of the same data yields the same bits every
-//! time, and all ranks receive the same. A reduction that keeps the ranks' order has the last rank
-//! as its root, and each rank's children have lower ranks than itself. A rank that has reduced a
-//! subtree thus has the data of consecutive ranks, in which its children's data precedes its own.
-//! Where each pair of ranks has data of its own (scatter, gather, exchange), the data goes directly
-//! from one rank to the other, step by step; see `pair`.
+//! Data moves along a binomial tree whose root is the operation's root. A broadcast moves data down
+//! the tree, a reduction to one rank moves it up, and a reduction to all ranks moves it up and then
+//! down. Each rank reduces its own data with that of its children in a fixed order, so a reduction
+//! of the same data yields the same bits every time, and all ranks receive the same bits. A
+//! reduction that keeps the order of the ranks has the last rank as its root, and the children of
+//! each rank are lower ranks. A rank that has reduced a subtree thus has the data of consecutive
+//! ranks, in which the data of its children precedes its own. In a scatter, gather or exchange,
+//! each pair of ranks has data of its own, which goes directly from one rank to the other, step by
+//! step; see `pair`.
 //!
-//! An operation is split into *parts* of at most [`Limits::part`] bytes (one element, if that is
-//! larger). Parts are the units of the protocol: all ranks start a team's operations in the same
-//! order, which numbers the parts, and at each rank at most [`Limits::window`] of them are in
-//! flight. The others wait in their operations until the oldest part is over. Parts in the window
-//! progress independently, so a long operation fills the tree like a pipeline, and a short one
-//! behind it does not wait for it. If the order of the ranks does not matter, the parts of a long
-//! reduction to all have different roots, so that the ranks share the work.
+//! An operation is split into *parts* of at most [`Limits::part`] bytes, or of one element if an
+//! element is larger. Parts are the units of the protocol. They are numbered consistently, because
+//! all ranks start a team's operations in the same order. At most [`Limits::window`] parts are in
+//! flight at each rank; later parts are created only when the oldest part is over. Parts in the
+//! window progress independently, so a long operation fills the tree like a pipeline, and a short
+//! operation behind it need not wait for its end. If the order of the ranks does not matter, the
+//! parts of a long reduction to all have different roots, so that the ranks share the work.
 //!
-//! A rank that has started a part responds to messages about it whenever they are passed to its
-//! [`TeamMachine`]; other ranks progress even if no thread of this rank waits for the operation.
+//! A rank that has started a part responds to messages about the part whenever they are passed to
+//! its [`TeamMachine`]. Other ranks therefore progress even if no thread of this rank waits for the
+//! operation.
 //!
 //! # Flow control, and why memory is bounded
-//! A rank may be far behind its neighbours in the tree. Their messages must not pile up at it:
+//! A rank may be far behind its neighbours in the tree. Their messages must not pile up there:
 //!
-//! - *Long parts are announced.* Data is sent only after a ready message from its receiver, which
-//!   has started the part and has memory for it: for a broadcast the caller's, for a reduction one
-//!   buffer for the part's sum, to which children contribute one by one.
-//! - *Short parts* (at most [`Limits::eager`] bytes) *are eager.* They are sent at once. A receiver
-//!   that has not started the part keeps the data, up to [`Limits::early`] bytes in total, and
-//!   *refuses* the rest: it only records the refusal, and sends a ready message when it starts the
-//!   part. The sender keeps the data until the receiver reports that it was taken (a broadcast, a
-//!   reduction to one), or until the result has arrived (a reduction to all).
-//! - *Results of a reduction to all* are sent without announcement, because a rank that has sent
-//!   its operand waits for the result.
+//! - *Long parts are announced.* Data is sent only after a ready message from its receiver. The
+//!   receiver sends it when it has started the part and has memory for the data: in a broadcast the
+//!   caller's memory, in a reduction one buffer for the part's sum, to which the children
+//!   contribute one after the other.
+//! - *Short parts* (at most [`Limits::eager`] bytes) *are eager.* Their data is sent at once. A
+//!   receiver that has not started the part keeps the data, up to [`Limits::early`] bytes in total.
+//!   It *refuses* data beyond this limit: it records only the refusal, and sends a ready message
+//!   when it starts the part. In a broadcast or a reduction to one rank, the sender keeps the data
+//!   until the receiver reports that it took the data. In a reduction to all, the sender keeps it
+//!   until the result has arrived.
+//! - *Results of a reduction to all* are sent without announcement, because each rank that has sent
+//!   its operand is waiting for the result.
 //!
-//! Each ready message and each refusal concerns a part that is still in flight at the other side,
-//! because the part can't end there before this side has answered. A rank therefore records at most
-//! `window` of them for each rank of the team (in fact, for each rank that is its neighbour in some
-//! tree), a few words each. In total, a rank keeps at most
+//! Each ready message and each refusal concerns a part that is still in flight at the peer, because
+//! the part can't end there before this rank has answered. A rank therefore records at most
+//! `window` ready messages and refusals for each rank of the team (in fact, only for ranks that are
+//! its neighbours in some tree). Each record takes a few words. In total, a rank keeps at most
 //!
-//! - `window` sums of `part` bytes, and as many operands being assembled if one element is larger
-//!   than a message;
-//! - `eager` bytes, received before their turn, for each part of the window and each child;
+//! - `window` sums of `part` bytes, and as many operands that are being assembled if one element is
+//!   larger than a message;
+//! - `eager` bytes for each part of the window and each child, for data that was received before
+//!   the child's turn;
 //! - `early` bytes for parts that it has not started.
 //!
 //! # Why it terminates
-//! Every message concerns a part that is in the window of both ends, or already finished at one;
-//! each part needs a bounded number of messages at each rank, none of which waits for another part.
-//! Once all ranks have started its operation, the oldest part that is unfinished anywhere is in
-//! every rank's window or finished there, so its messages are answered, and it ends.
+//! Every message concerns a part that is in the windows of both ranks, or that is already finished
+//! at one of them. Each part needs a bounded number of messages at each rank, and no message waits
+//! for another part. Consider the oldest part that is unfinished at some rank. Once all ranks have
+//! started its operation, the part is in every rank's window or finished there. All messages for it
+//! are then answered, and it ends.
 
 mod arithmetic;
 mod buffer;
@@ -89,22 +95,23 @@ pub enum CollectiveKind {
     },
     /// Reduces the data of all ranks to all ranks.
     ReduceToAll,
-    /// Distributes one rank's blocks, one to each rank, in rank order.
+    /// Distributes the root's blocks, one to each rank, in rank order.
     Scatter {
         /// The team rank that has the blocks.
         root: u32,
     },
-    /// Collects a block from each rank at one rank, in rank order.
+    /// Collects a block from each rank at the root, in rank order.
     Gather {
         /// The team rank that receives the blocks.
         root: u32,
     },
     /// Collects a block from each rank at every rank, in rank order.
     GatherAll,
-    /// Sends a block from every rank to every rank, on both sides in rank order.
+    /// Sends a block from every rank to every rank. Each rank's source and result hold their blocks
+    /// in rank order.
     Exchange,
-    /// Ends at no rank before all ranks have started it. It is a reduction of one byte without
-    /// meaning.
+    /// Ends at each rank only once all ranks have started the operation. A barrier is implemented
+    /// as a reduction of one byte whose value is irrelevant.
     #[default]
     Barrier,
 }
@@ -118,7 +125,7 @@ impl CollectiveKind {
     const GATHER_ALL: u32 = 5;
     const EXCHANGE: u32 = 6;
     const BARRIER: u32 = 7;
-    /// The bits of a signature that hold the kind.
+    /// Mask of the bits in a signature that hold the kind.
     const MASK: u32 = 7;
 
     fn code(self) -> u32 {
@@ -134,7 +141,7 @@ impl CollectiveKind {
         }
     }
 
-    /// Returns the root, on which all ranks must agree, if there is one.
+    /// Returns the root, if the kind has one. All ranks must agree on it.
     pub(crate) fn root(self) -> Option<u32> {
         match self {
             Self::Broadcast { root }
@@ -145,13 +152,13 @@ impl CollectiveKind {
         }
     }
 
-    /// Returns whether the data of all ranks goes up a tree.
+    /// Returns whether the data of all ranks moves up a tree and is reduced.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Self::ReduceToOne { .. }) || self.reduces_to_all()
     }
 
-    /// Returns whether the operation is a reduction to all ranks. A barrier is one, of a byte
-    /// without meaning.
+    /// Returns whether the operation is a reduction to all ranks. A barrier is such a reduction, of
+    /// one byte whose value is irrelevant.
     fn reduces_to_all(self) -> bool {
         matches!(self, Self::ReduceToAll | Self::Barrier)
     }
@@ -165,7 +172,7 @@ impl CollectiveKind {
         }
     }
 
-    /// Returns whether the sender of an eager part's data needs to know when it has been taken.
+    /// Returns whether the receiver of an eager part's data must acknowledge it.
     fn is_told(signature: u32) -> bool {
         !matches!(signature & Self::MASK, Self::REDUCE_TO_ALL | Self::BARRIER)
     }
@@ -190,22 +197,24 @@ impl CollectiveKind {
 pub struct Shape {
     /// The kind of operation.
     pub kind: CollectiveKind,
-    /// The size of an element in bytes, from 1 to [`Shape::MAX_ELEMENT`]; 1 without a reduction. An
-    /// element is never split between two calls of [`Operand::reduce`].
+    /// The size of an element in bytes, from 1 to [`Shape::MAX_ELEMENT`]. It is 1 for operations
+    /// that do not reduce. An element is never split between two calls of [`Operand::reduce`].
     pub element: usize,
-    /// The number of elements of each rank, or of each pair of ranks if each pair has data of its
-    /// own.
+    /// The number of elements of each rank or, if each pair of ranks has data of its own, of each
+    /// pair.
     pub count: usize,
-    /// An arbitrary number that stands for the elements' type and reduction. It is only compared.
+    /// An arbitrary number that stands for the elements' type and reduction. It is only compared
+    /// between ranks.
     pub meaning: u32,
     /// Whether the elements of a [reduction to all](CollectiveKind::ReduceToAll) are reduced in the
-    /// order of the ranks, with those of lower ranks on the left. Otherwise the order is arbitrary,
-    /// but the same each time.
+    /// order of the ranks, with elements of lower ranks on the left. Otherwise the order is
+    /// unspecified, but the same each time.
     pub in_order: bool,
 }
 
 impl Shape {
-    /// Maximum size of an element in bytes, because offsets within a part travel in 32 bits.
+    /// Maximum size of an element in bytes. It is limited because messages carry offsets within a
+    /// part in 32 bits.
     pub const MAX_ELEMENT: usize = 1 << 31;
 
     /// The shape of a barrier.
@@ -221,15 +230,15 @@ impl Shape {
         self.element.saturating_mul(self.count)
     }
 
-    /// Returns the size of the longer of a rank's two vectors in a team of this size, or `None` if
-    /// the size overflows.
+    /// Returns the size of a rank's source or result, whichever is longer, in a team of this size.
+    /// Returns `None` if the size overflows.
     pub(crate) fn bytes_in_all(&self, size: u32) -> Option<usize> {
         let bytes = self.element.checked_mul(self.count)?;
         bytes.checked_mul(self.steps(size))
     }
 
-    /// Returns the number of steps in a team of this size, each of which moves the operation's
-    /// bytes once.
+    /// Returns the number of steps that the operation takes in a team of this size. Each step moves
+    /// the bytes of the operation once.
     fn steps(&self, size: u32) -> usize {
         match self.kind.is_of_pairs() {
             true => size as usize,
@@ -237,7 +246,8 @@ impl Shape {
         }
     }
 
-    /// Returns the value on which ranks must agree for a part: the kind, and a hash of the rest.
+    /// Returns the part's signature, on which all ranks must agree: the kind, and a hash of the
+    /// other parameters.
     fn signature(&self, part: u32) -> u32 {
         let words = [
             self.kind.root().unwrap_or(0).into(),
@@ -246,7 +256,7 @@ impl Shape {
             u64::from(self.meaning) << 1 | u64::from(self.in_order),
             part.into(),
         ];
-        // Multiply and fold, which is sufficient here.
+        // The hash multiplies and folds, which is sufficient to detect mismatches.
         let hash = words.iter().fold(0x9e37_79b9_7f4a_7c15_u64, |hash, word| {
             let product = u128::from(hash ^ word) * 0xbf58_476d_1ce4_e5b9;
             (product >> 64) as u64 ^ product as u64
@@ -257,17 +267,17 @@ impl Shape {
 
 /// A caller's memory, and the reduction of its elements.
 pub trait Operand {
-    /// Returns bytes that this rank contributes. Called only if the rank contributes any.
+    /// Returns bytes that this rank contributes. Called only if the rank contributes data.
     fn source(&self, offset: usize, len: usize) -> &[u8];
     /// Returns bytes of the result that have been [stored](Self::store) or [copied](Self::copy).
     fn result(&self, offset: usize, len: usize) -> &[u8];
-    /// Stores bytes of the result. Never called at ranks that receive none.
+    /// Stores bytes of the result. Never called at ranks that do not receive the result.
     fn store(&mut self, offset: usize, bytes: &[u8]);
-    /// Copies bytes of the source at one offset to the result at another; does nothing if they are
-    /// the same memory.
+    /// Copies bytes at one offset in the source to another offset in the result. Does nothing if
+    /// the two ranges are the same memory.
     fn copy(&mut self, from: usize, to: usize, len: usize);
-    /// Reduces whole elements one by one; the result replaces `right`. Both are aligned to 16 bytes
-    /// if elements are, and do not overlap.
+    /// Reduces whole elements one by one and writes the result to `right`. `left` and `right` do
+    /// not overlap. Both are aligned to 16 bytes if the element size is a multiple of 16.
     fn reduce(&mut self, left: &[u8], right: &mut [u8]);
 }
 
@@ -300,8 +310,8 @@ impl Limits {
         }
     }
 
-    /// Adjusts the limits so that part, window and message size are not 0 and an eager part fits in
-    /// one message.
+    /// Adjusts the limits so that the part, window and message sizes are not 0 and an eager part
+    /// fits in one message.
     fn sane(self) -> Self {
         let piece = self.piece.max(1);
         Self {
@@ -317,8 +327,8 @@ impl Limits {
         (self.part / shape.element * shape.element).max(shape.element)
     }
 
-    /// Returns the size of the largest message, and whether that message is too small for an
-    /// element.
+    /// Returns the size of the largest message for a shape, and whether that size is too small for
+    /// one element.
     fn piece_of(&self, shape: &Shape) -> (usize, bool) {
         match self.piece / shape.element {
             0 => (self.piece, true),
@@ -327,7 +337,7 @@ impl Limits {
     }
 }
 
-/// A peer's message that does not match this rank's operations.
+/// A message from a peer that does not match this rank's operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// The peer has started a different operation.
@@ -338,7 +348,7 @@ pub enum Violation {
     Mismatch {
         /// The peer.
         peer: Rank,
-        /// Its operation.
+        /// The peer's operation.
         theirs: &'static str,
         /// This rank's operation.
         ours: &'static str,

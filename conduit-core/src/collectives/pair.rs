@@ -1,21 +1,22 @@
-//! The schedule of operations that give each pair of ranks data of its own.
+//! The schedule of operations in which each pair of ranks has data of its own.
 //!
-//! Each of these operations takes as many steps as the team has ranks. In step *d* a rank sends at
-//! most one block and receives at most one. If all ranks send, a rank sends to the rank *d* places
-//! ahead and receives from the rank *d* places behind, so that no rank is the target of all others
-//! at once. If only one rank sends or receives, its partner is *d* places ahead. Step 0 is a rank's
-//! block for itself.
+//! Each of these operations takes as many steps as the team has ranks. In each step *d*, a rank
+//! sends at most one block and receives at most one. If all ranks send, each rank sends to the rank
+//! *d* places ahead and receives from the rank *d* places behind, so that no rank is the target of
+//! all others at once. If only one rank sends or receives, its partner is *d* places ahead. In step
+//! 0 a rank copies its block for itself.
 
 use crate::collectives::{CollectiveKind, Team};
 
-/// A rank's work in a step. Blocks are numbered by rank, in the memory that holds one for each.
+/// A rank's work in one step. In memory that holds one block for each rank, blocks are numbered by
+/// rank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// The receiver's team rank, and the block of the source that it gets.
+    /// The receiver's team rank, and the number of the source block that it receives.
     pub(super) to: Option<(u32, u32)>,
-    /// The sender's team rank, and the block of the result that it fills.
+    /// The sender's team rank, and the number of the result block that its data fills.
     pub(super) from: Option<(u32, u32)>,
-    /// A local copy: the block of the source, and the block of the result.
+    /// For a local copy, the numbers of the source block and the result block.
     pub(super) own: Option<(u32, u32)>,
 }
 
@@ -59,8 +60,8 @@ impl Pair {
 mod tests {
     use super::*;
 
-    /// Every block moves once from its source to its destination, and the sender is the rank from
-    /// which its partner receives.
+    /// Every block moves exactly once from its source to its destination, and the sender of each
+    /// block is the rank from which the receiver expects it.
     #[test]
     fn blocks_go_where_they_belong() {
         for size in 1..9 {

@@ -1,33 +1,33 @@
-//! One part of an operation at one rank, with the messages it expects and the messages it still has
-//! to send.
+//! One part of an operation at one rank: the messages that the rank expects and those that it still
+//! has to send.
 
 use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;
 use crate::ni::Rank;
 
-/// The protocol by which data goes to a neighbour.
+/// The protocol by which data is passed to a neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passing {
-    /// The data is sent after the receiver's ready message.
+    /// The data is sent once the receiver's ready message has arrived.
     Announced,
     /// The data is sent at once. A receiver that has to refuse the data requests it later by a
-    /// ready message. If `told`, the receiver acknowledges the data, because nothing else would
-    /// show that the data was taken.
+    /// ready message. `told` is whether the receiver acknowledges the data, which it must if no
+    /// other message would show that it took the data.
     Eager { told: bool },
     /// The data is sent at once, because the receiver is known to wait for it.
     Expected,
 }
 
-/// The state of the data for a neighbour.
+/// The state of the data for one neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Out {
-    /// Not available yet, or the neighbour is not ready.
+    /// The data is not available yet, or the neighbour is not ready for it.
     Idle,
-    /// Being sent.
+    /// The data is queued or is being sent.
     Queued,
-    /// Sent; the neighbour has not acknowledged it yet.
+    /// The data has been sent, but the neighbour has not acknowledged it yet.
     Sent,
-    /// Nothing more to do.
+    /// Nothing more has to be sent or acknowledged.
     Done,
 }
 
@@ -53,7 +53,7 @@ impl TreeLink {
     }
 }
 
-/// A link's position in its part.
+/// The position of a link in its part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkId {
     Parent,
@@ -68,38 +68,40 @@ pub(super) struct Part {
     /// The operation's number at this rank.
     pub(super) operation: u64,
     pub(super) kind: CollectiveKind,
-    /// A word that must be the same on all ranks.
+    /// The value that must be the same on all ranks.
     pub(super) signature: u32,
-    /// The first byte of the part within the operation's vectors; for pairs, within the result.
+    /// The offset of the part within the operation's vectors or, for operations of pairs, within
+    /// the result.
     pub(super) start: usize,
-    /// For pairs, the first byte of the part within the source.
+    /// For operations of pairs, the offset of the part within the source.
     pub(super) source: usize,
-    /// Length in bytes, which is not 0.
+    /// The length in bytes, which is not 0.
     pub(super) len: usize,
     /// Maximum size of a message in bytes. In a reduction, it is a multiple of the element size if
     /// a message can hold an element.
     pub(super) piece: usize,
-    /// Whether messages are smaller than an element, so that a child's data is assembled before it
+    /// Whether messages are smaller than an element. If so, a child's data is assembled before it
     /// is reduced.
     pub(super) gathers: bool,
     pub(super) eager: bool,
     pub(super) parent: Option<TreeLink>,
-    /// The children, smallest subtree first.
+    /// The children, in order of subtree size from the smallest.
     pub(super) children: Vec<TreeLink>,
     /// The partial result of a reduction, or `None` at ranks without children.
     pub(super) sum: Option<Buffer>,
     /// The index of the child whose data is being reduced. Children take turns in list order, so
     /// that a reduction of the same data always yields the same bits.
     pub(super) turn: usize,
-    /// The data of that child while it is being assembled.
+    /// The data of the child whose turn it is, while the data is being assembled.
     pub(super) gathered: Option<Buffer>,
-    /// The number of bytes received from that child, and later from the parent.
+    /// The number of bytes received from the child whose turn it is, and later from the parent.
     pub(super) got: usize,
     /// Whether the data of this rank's subtree has been reduced.
     pub(super) is_reduced: bool,
     /// Whether the result is in place.
     pub(super) has_result: bool,
-    /// The number of the part's messages that are being sent.
+    /// The number of this part's messages that have been taken for sending but not yet reported as
+    /// sent.
     pub(super) in_hand: u32,
 }
 
@@ -109,8 +111,8 @@ impl Part {
         self.children.extend(children.map(TreeLink::new));
     }
 
-    /// Returns the link of a peer that has sent data. For pairs, where one rank may be on both
-    /// sides, data comes from the parent.
+    /// Returns the link to a peer that has sent data. In operations of pairs, where the same rank
+    /// may be both parent and child, data comes from the parent.
     pub(super) fn find_sender(&self, peer: Rank) -> Option<LinkId> {
         if self.parent.as_ref().is_some_and(|link| link.peer == peer) {
             return Some(LinkId::Parent);
@@ -121,8 +123,8 @@ impl Part {
         }
     }
 
-    /// Returns the link of a peer that has acknowledged or requested this rank's data. For pairs,
-    /// such a peer is a child.
+    /// Returns the link to a peer that has acknowledged or requested this rank's data. In
+    /// operations of pairs, such a peer is a child.
     pub(super) fn find_receiver(&self, peer: Rank) -> Option<LinkId> {
         match self.kind.is_of_pairs() {
             true => self.find_child(peer),
@@ -162,7 +164,7 @@ impl Part {
         }
     }
 
-    /// Returns the neighbours whose data, ready message or acknowledgement is awaited.
+    /// Returns the neighbours whose data, ready message or acknowledgement is missing.
     pub(super) fn lacks(&self) -> Vec<Rank> {
         let (up, down) = match self.kind {
             CollectiveKind::ReduceToOne { .. } => (false, !self.is_reduced),
@@ -170,7 +172,7 @@ impl Part {
             _ => (!self.has_result, false),
         };
         let children = self.children.iter().enumerate().map(|(at, link)| {
-            // Children take turns in list order; data that arrived before its turn is parked.
+            // Children take turns in list order. Data that arrived before its turn is in `parked`.
             let data = down && at >= self.turn && link.parked.is_none();
             (LinkId::Child(at), link, data)
         });

@@ -1,5 +1,5 @@
-//! The collective operations of a rank. There is one machine of [`crate::collectives`] per team,
-//! which accesses callers' memory. This module also sends the machines' messages.
+//! The collective operations of one rank. Each team has a machine of [`crate::collectives`], which
+//! accesses callers' memory. This module also sends the machines' messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use crate::kernel::handle::OpId;
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// A reduction of elements.
+/// A reduction of elements: the operation and the elements' type or size.
 pub enum Reduction {
     /// A reduction by a predefined operation.
     Known(DataType, ReduceOp),
@@ -25,13 +25,13 @@ pub enum Reduction {
         /// The function, which must be associative, and commutative unless `in_order`. Any thread
         /// that polls may call it, even where other calls are refused.
         function: ReduceFunction,
-        /// Whether the order of the ranks is kept, so that the elements of lower ranks are on the
+        /// Whether the order of the ranks is kept. If so, the elements of lower ranks are on the
         /// left.
         in_order: bool,
     },
 }
 
-/// A function that reduces whole elements one by one. The result replaces the second argument.
+/// A function that reduces whole elements one by one and writes the result to its second argument.
 pub type ReduceFunction = Box<dyn Fn(&[u8], &mut [u8]) + Send>;
 
 impl std::fmt::Debug for Reduction {
@@ -52,17 +52,17 @@ pub(crate) enum Reducer {
     Custom(ReduceFunction),
 }
 
-/// A caller's memory, from the start of an operation to its end.
+/// A caller's memory for one operation, from the operation's start to its end.
 pub(crate) struct CallerMemory {
     pub(crate) source: *const u8,
     pub(crate) result: *mut u8,
     pub(crate) reducer: Reducer,
-    /// The memory that `result` points to, if that is not the caller's memory.
+    /// The memory that `result` points to if the result does not go to the caller's memory.
     pub(crate) own: Vec<u8>,
 }
 
 impl CallerMemory {
-    /// Returns the memory of a barrier, which has one byte without meaning.
+    /// Returns the operand of a barrier, which uses one byte whose value is irrelevant.
     pub(crate) fn nothing() -> Self {
         Self {
             source: std::ptr::null(),
@@ -77,12 +77,12 @@ impl CallerMemory {
     }
 }
 
-/// The byte that a barrier sends.
+/// The byte that a barrier sends. Its value is irrelevant.
 const NOTHING: [u8; 1] = [0];
 
-// SAFETY: by the contract of `move_nb` and `reduce_nb`, the caller leaves the memory to the
-// operation until the operation ends, on whatever thread the operation runs. The reduction's
-// function is `Send`, so any thread may call it.
+// SAFETY: `move_nb` and `reduce_nb` require the caller to leave the memory to the operation until
+// the operation ends, on whatever thread it runs. The reduction's function is `Send`, so any thread
+// may call it.
 unsafe impl Send for CallerMemory {}
 
 impl Operand for CallerMemory {
@@ -90,10 +90,10 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: this is called only where this rank contributes data, only within the data's
-        // length, and only until the operation ends. The memory is therefore valid, and the caller
-        // does not change it. If `source` equals `result`, results are stored only where operands
-        // have already been sent.
+        // SAFETY: this is called only where this rank contributes data, only within the length of
+        // that data, and only until the operation ends. Until then the caller of `move_nb` or
+        // `reduce_nb` guarantees that the memory is valid and unchanged. If `source` equals
+        // `result`, results are stored only over operands that have already been sent.
         unsafe { std::slice::from_raw_parts(self.source.add(offset), len) }
     }
 
@@ -101,8 +101,8 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return &NOTHING;
         }
-        // SAFETY: the caller keeps `result` valid until the operation ends, and these bytes have
-        // been stored.
+        // SAFETY: the caller of `move_nb` or `reduce_nb` keeps `result` valid until the operation
+        // ends, and the bytes requested have been stored.
         unsafe { std::slice::from_raw_parts(self.result.add(offset), len) }
     }
 
@@ -110,8 +110,9 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return;
         }
-        // SAFETY: the caller keeps `result` valid for writes until the operation ends. `bytes` is
-        // memory of the machine or of a message, so the two do not overlap.
+        // SAFETY: the caller of `move_nb` or `reduce_nb` keeps `result` valid for writes until the
+        // operation ends. `bytes` is memory of the machine or of a message, so it does not overlap
+        // `result`.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.result.add(offset), bytes.len())
         };
@@ -121,13 +122,13 @@ impl Operand for CallerMemory {
         if self.is_nothing() {
             return;
         }
-        // SAFETY: both offsets lie within the caller's memory, which is valid until the operation
-        // ends.
+        // SAFETY: both offsets lie within memory that the caller of `move_nb` keeps valid until the
+        // operation ends.
         let (from, to) = unsafe { (self.source.add(from), self.result.add(to)) };
         if !std::ptr::eq(from, to) {
-            // SAFETY: `from` is valid for reads and `to` for writes of `len` bytes until the
-            // operation ends. `copy` tolerates a caller that breaks the rule against other
-            // overlaps.
+            // SAFETY: until the operation ends, `from` is valid for reads and `to` for writes of
+            // `len` bytes. Should the caller violate the rule against other overlaps, `ptr::copy`
+            // is still well defined.
             unsafe { std::ptr::copy(from, to, len) };
         }
     }
@@ -141,18 +142,17 @@ impl Operand for CallerMemory {
     }
 }
 
-/// Synchronisation of an operation's access to other ranks' memory. A rank's own memory needs no
-/// synchronisation, because no operation accesses it before it has been started there, or after it
-/// has ended there.
+/// The synchronisation of an operation's accesses to other ranks' memory. A rank's own memory needs
+/// none, because an operation accesses it only between the operation's start and end at this rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sync {
-    /// Whether the operation accesses no rank's memory before all ranks have started it.
+    /// Whether the operation accesses memory only once all ranks have started it.
     pub before: bool,
-    /// Whether the operation ends at no rank before all of its accesses have ended.
+    /// Whether the operation ends at each rank only once all of its accesses have ended.
     pub after: bool,
 }
 
-/// A rank's state in a team.
+/// The state of this rank in one team.
 struct Seat {
     machine: TeamMachine<CallerMemory>,
     /// Whether the team is in [`Teams::sending`].
@@ -168,7 +168,7 @@ impl Seat {
     }
 }
 
-/// The teams that a rank is in.
+/// The teams of which a rank is a member.
 struct Teams {
     /// The team of all ranks, to which most operations belong.
     job: Seat,
@@ -192,8 +192,8 @@ impl Teams {
 pub(crate) struct Collectives<M: Mode> {
     teams: M::Lock<Teams>,
     limits: Limits,
-    /// The lock that a thread must hold to send. Its buffer holds a copy of the bytes being sent if
-    /// other threads may give the memory back to callers.
+    /// The lock that a thread must hold to send. Its buffer holds a copy of the bytes being sent,
+    /// in the mode in which other threads may meanwhile return the memory to its caller.
     sender: M::Lock<Vec<u8>>,
     /// Whether a machine has messages to send. Changed only while the machines are locked.
     outgoing: AtomicBool,
@@ -216,20 +216,20 @@ impl<M: Mode> Collectives<M> {
     }
 
     /// Returns whether a machine is in use, which means that a reduction's function is running.
-    /// Meaningful only where one thread at a time is inside the engine.
+    /// Meaningful only in modes in which one thread at a time is inside the engine.
     #[inline]
     pub(crate) fn is_busy(&self) -> bool {
         self.teams.try_lock().is_none()
     }
 
-    /// Returns whether messages are waiting to be sent, so that polls must try to send them.
+    /// Returns whether messages are waiting to be sent. If so, polls must try to send them.
     #[inline]
     pub(crate) fn has_outgoing(&self) -> bool {
         self.outgoing.load(Relaxed)
     }
 
-    /// Returns the current part of each team: the kind of its operation, and the ranks whose
-    /// messages are missing.
+    /// Returns the oldest part in flight of each team: the kind of its operation, and the ranks
+    /// whose messages are missing.
     pub(crate) fn lack(&self) -> Vec<(&'static str, Vec<Rank>)> {
         let teams = self.teams.try_lock();
         let seats = teams
@@ -238,10 +238,11 @@ impl<M: Mode> Collectives<M> {
         seats.filter_map(|seat| seat.machine.lacks()).collect()
     }
 
-    /// Returns a unique count for the name of a team whose first member is this rank.
+    /// Returns a count that this rank has not used yet for the name of a team whose first member it
+    /// is.
     pub(crate) fn name(&self) -> u32 {
         let mut teams = self.teams.lock();
-        // 0 is the count of the job's team.
+        // The count 0 belongs to the team of all ranks.
         teams.named = teams.named.wrapping_add(1).max(1);
         teams.named
     }
@@ -276,7 +277,7 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Leaves a team that has nothing in flight at this rank.
+    /// Leaves a team that has no operations in flight at this rank.
     pub(crate) fn leave<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -368,8 +369,9 @@ impl<M: Mode> Collectives<M> {
         Ok(op)
     }
 
-    /// Runs `act` on the machine of a team and handles the consequences. Returns `None` if the job
-    /// has failed, before this call or during it. `source` is the sender of the message concerned.
+    /// Runs `act` on the machine of a team, and handles ended operations, outgoing messages and
+    /// violations. Returns `None` if the job failed before or during this call. `source` is the
+    /// sender of the message that `act` handles.
     pub(crate) fn with_machine<N: Ni, R>(
         &self,
         kernel: &Kernel<N, M>,
@@ -377,7 +379,7 @@ impl<M: Mode> Collectives<M> {
         source: Rank,
         act: impl FnOnce(&mut TeamMachine<CallerMemory>) -> Result<R, Violation>,
     ) -> Option<R> {
-        // A failing call must wait for this thread, which may access callers' memory.
+        // A call that fails must wait until this thread, which may access callers' memory, is out.
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         if !kernel.job.stands_for_all() {
             return None;
@@ -388,7 +390,7 @@ impl<M: Mode> Collectives<M> {
             self.teams.try_lock()
         };
         let Some(mut teams) = teams else {
-            let reason = "the reduction's function has polled".to_owned();
+            let reason = "the reduction's function polled".to_owned();
             kernel.job.fail(Error::Collective {
                 operation: "reduce_nb",
                 rank: kernel.job.rank,
@@ -427,8 +429,8 @@ impl<M: Mode> Collectives<M> {
         }
     }
 
-    /// Returns the next team that has messages to send. The team is returned again while it has
-    /// any. Skips teams that this rank has left.
+    /// Returns the next team that has messages to send, and removes it from the queue. It re-enters
+    /// the queue if messages remain. Skips teams that this rank has left.
     fn next_sender(&self) -> Option<TeamId> {
         let mut teams = self.teams.try_lock()?;
         while let Some(team) = teams.sending.pop_front() {
@@ -441,16 +443,16 @@ impl<M: Mode> Collectives<M> {
         None
     }
 
-    /// Sends the outgoing messages of collective operations while there is room. Returns the number
-    /// of messages sent. Part of every poll.
+    /// Sends the outgoing messages of collective operations until one cannot be sent. Returns the
+    /// number of messages sent. Every poll calls this.
     #[cold]
     pub(crate) fn advance<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
         mut send: impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // The lock is held if another thread is sending, or if this thread is sending further up
-        // its stack, because sending may poll.
+        // The lock is held if another thread is sending, or if this thread is already sending
+        // further up its stack, which is possible because sending may poll.
         let Some(mut copy) = self.sender.try_lock() else {
             return 0;
         };
@@ -465,7 +467,7 @@ impl<M: Mode> Collectives<M> {
         sent
     }
 
-    /// Sends a team's outgoing messages while there is room, and returns the number of messages
+    /// Sends a team's outgoing messages until one cannot be sent. Returns the number of messages
     /// sent.
     fn send_for<N: Ni>(
         &self,
@@ -474,8 +476,8 @@ impl<M: Mode> Collectives<M> {
         copy: &mut Vec<u8>,
         send: &mut impl FnMut(TeamId, &Outgoing, &[u8]) -> Result<bool>,
     ) -> u32 {
-        // Each message is tried once; messages queued meanwhile wait for the next poll, so that a
-        // poll always ends.
+        // Each message is tried once. Messages queued during the loop wait for the next poll, so
+        // that a poll always ends.
         let (mut left, mut last, mut sent) = (None, None, 0);
         loop {
             let taken = self.with_machine(kernel, team, kernel.job.rank, |machine| {
@@ -490,8 +492,8 @@ impl<M: Mode> Collectives<M> {
                 Ok(machine.outgoing().map(|outgoing| {
                     let payload = machine.payload(&outgoing);
                     if M::PARALLEL {
-                        // While this thread sends, another thread may fail in its wait and give the
-                        // memory back to its caller.
+                        // While this thread sends, a waiting call on another thread may fail and
+                        // return the memory to its caller.
                         copy.clear();
                         copy.extend_from_slice(payload);
                     }
@@ -506,8 +508,8 @@ impl<M: Mode> Collectives<M> {
                 &copy[..]
             } else {
                 // SAFETY: the machine keeps a message's bytes in place and unchanged until `sent`
-                // is called. The bytes belong to the machine, or to a caller that is this thread,
-                // which is still inside the call.
+                // is called. The bytes belong either to the machine or to a caller on this same
+                // thread. That caller is still inside its call, so it can't change them.
                 unsafe { &*payload }
             };
             match send(team, &outgoing, payload) {

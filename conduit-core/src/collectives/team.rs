@@ -1,18 +1,18 @@
-//! Teams: ordered sets of ranks that do collective operations together.
+//! Teams: ordered sets of ranks that perform collective operations together.
 
 use std::sync::Arc;
 
 use crate::ni::Rank;
 
-/// A team's name. It is the same at all the team's ranks, and differs from the names of all other
-/// teams of these ranks. It consists of the job rank of the team's first member, and the number of
-/// names that this member had assigned, including this one.
+/// A team's name. It is the same at all ranks of the team, and no other team of these ranks has it.
+/// It consists of the job rank of the team's first member and of a count: the number of names that
+/// this member has assigned, including this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TeamId {
     /// The first member's rank in the job.
     pub first: Rank,
-    /// The number of names that the first member had assigned, including this one; 0 for the team
-    /// of all ranks.
+    /// The number of names that the first member had assigned when it assigned this one, including
+    /// this one. It is 0 for the team of all ranks.
     pub count: u32,
 }
 
@@ -21,12 +21,12 @@ impl TeamId {
     pub const JOB: Self = Self { first: 0, count: 0 };
 }
 
-/// An ordered set of ranks that do collective operations.
+/// An ordered set of ranks that perform collective operations together.
 #[derive(Clone, Debug)]
 pub struct Team {
     /// The team's name.
     pub id: TeamId,
-    /// This rank's number in the team.
+    /// This rank's rank in the team.
     pub rank: u32,
     /// The number of members.
     pub size: u32,
@@ -34,11 +34,11 @@ pub struct Team {
     pub members: Members,
 }
 
-/// The ranks of a team. A list takes 4 bytes per member, and 4 more if the members are not in
+/// The ranks of a team. A list takes 4 bytes of memory per member, or 8 if the members are not in
 /// ascending order.
 #[derive(Clone, Debug)]
 pub enum Members {
-    /// All ranks of the job, in its order.
+    /// All ranks of the job, in job order.
     All,
     /// A list of ranks.
     These(Arc<These>),
@@ -48,12 +48,12 @@ pub enum Members {
 #[derive(Debug)]
 pub struct These {
     ranks: Box<[Rank]>,
-    /// Indices of the list sorted by rank; empty if the list itself is sorted.
+    /// The indices of `ranks`, sorted by rank. Empty if `ranks` itself is sorted.
     by_rank: Box<[u32]>,
 }
 
 impl Members {
-    /// Creates a list of ranks of the job, in this order; no rank may occur twice.
+    /// Creates a list of job ranks in the given order. No rank may occur twice.
     #[must_use]
     pub fn these(ranks: Box<[Rank]>) -> Self {
         let mut by_rank = Vec::new();
@@ -67,7 +67,7 @@ impl Members {
 }
 
 impl Team {
-    /// Returns the team of a whole job.
+    /// Returns the team of all ranks of a job.
     #[must_use]
     pub fn of_job(rank: Rank, size: u32) -> Self {
         Self {

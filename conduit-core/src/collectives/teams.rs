@@ -1,8 +1,8 @@
-//! The creation of teams from the ranks of a parent team, and their destruction.
+//! The creation of teams from the ranks of a parent team, and the destruction of teams.
 //!
-//! In one gather to all, each rank of the parent states how it takes part. Each rank then
-//! determines the members of its own new team without further messages. A barrier of the parent
-//! comes last, so that all members of a new team have entered the team when it is used.
+//! In a gather to all, each rank of the parent states how it takes part. From these statements each
+//! rank determines the members of its own new team without further messages. Finally, a barrier of
+//! the parent ensures that all members of a new team have entered it before any of them uses it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -21,20 +21,20 @@ const OPERATION: &str = "team_create";
 pub enum Join<'a> {
     /// The rank becomes a member of no new team.
     None,
-    /// The rank joins all ranks that pass the same color. The members are ordered by key, then by
-    /// rank in the parent.
+    /// The rank joins the team of all ranks that pass the same color. The members are ordered by
+    /// key, and by their rank in the parent if their keys are equal.
     Color {
         /// The team's color.
         color: u32,
         /// The rank's sort key.
         key: i32,
     },
-    /// The rank joins these ranks of the job, in this order. The caller must be one of them, and
-    /// all of them must pass the same list.
+    /// The rank joins the team of these job ranks, in this order. The caller must be one of them,
+    /// and all of them must pass the same list.
     Members(&'a [Rank]),
 }
 
-/// A rank's entry in the exchange among the ranks of the parent.
+/// A rank's contribution to the gather among the ranks of the parent.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Told {
@@ -42,8 +42,8 @@ struct Told {
     /// The color, or the checksum of the member list.
     which: u32,
     key: i32,
-    /// The count for the new team's [`TeamId`], which is used if this rank is the team's first
-    /// member.
+    /// The count for the [`TeamId`] of the new team. It is used if this rank is the first member of
+    /// that team.
     count: u32,
 }
 
@@ -67,7 +67,7 @@ impl Told {
     }
 }
 
-/// Returns the FNV-1a checksum of a list. Different lists rarely have the same checksum.
+/// Returns the FNV-1a checksum of a list. Different lists are unlikely to have the same checksum.
 fn checksum(members: &[Rank]) -> u32 {
     let bytes = members.as_bytes().iter();
     bytes.fold(0x811c_9dc5, |sum, &byte| {
@@ -76,17 +76,17 @@ fn checksum(members: &[Rank]) -> u32 {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
-    /// Creates teams from the ranks of `parent`, and returns the new team that contains this rank,
-    /// if any. Waits until all ranks of the parent have made this call. The new team may be used as
-    /// soon as the call returns.
+    /// Creates teams from the ranks of `parent`. Returns the new team that contains this rank, or
+    /// `None` if this rank joined no team. Waits until all ranks of the parent have made this call.
+    /// The new team may be used as soon as the call returns.
     ///
-    /// Collective over the parent. A team takes 4 bytes of memory per member (8 if its members are
+    /// Collective over the parent. A team takes 4 bytes of memory per member (8 if the members are
     /// not in ascending order), plus about 700 bytes.
     ///
     /// # Errors
-    /// If there is no such parent; if the list contains a rank twice, contains a rank outside the
-    /// parent, or lacks this rank; or if ranks passed different lists. The other ranks do not learn
-    /// of the error.
+    /// If the parent does not exist; if the list contains a rank twice, contains a rank outside the
+    /// parent, or lacks this rank; or if ranks passed different lists. The other ranks are not
+    /// informed of the error.
     pub fn team_create(self, parent: TeamId, join: Join<'_>) -> Result<Option<Team>> {
         let from = self
             .engine
@@ -99,8 +99,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let mut told = vec![own; from.size as usize];
         let (to, bytes) = (told.as_mut_bytes().as_mut_ptr(), size_of::<Told>());
         let source = own.as_bytes().as_ptr();
-        // SAFETY: both buffers live until the wait below has completed the operation or abandoned
-        // it.
+        // SAFETY: both buffers live until the wait below has completed the operation, or has failed
+        // and thereby ended all access to them.
         let gathered = unsafe {
             self.move_nb(
                 parent,
@@ -121,7 +121,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         Ok(team)
     }
 
-    /// Determines this rank's team among the teams that the parent's ranks have asked for.
+    /// Determines this rank's team from the entries of the parent's ranks.
     fn team_of(self, parent: &Team, join: Join<'_>, told: &[Told]) -> Result<Option<Team>> {
         let ranks: Box<[Rank]> = match join {
             Join::None => return Ok(None),
@@ -171,7 +171,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         let mut sorted = members.to_vec();
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-            let reason = format!("rank {} is named twice", twice[0]);
+            let reason = format!("rank {} occurs twice in the list of members", twice[0]);
             return Err(self.refused(OPERATION, reason));
         }
         if let Some(rank) = members
@@ -195,11 +195,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
         self.engine.collectives.team(self.kernel(), "team", team)
     }
 
-    /// Leaves a team that has nothing in flight at this rank. The team's other ranks may leave it
-    /// at any time; the call does not wait for them.
+    /// Leaves a team that has no operations in flight at this rank. The call does not wait for the
+    /// other ranks of the team, which may leave at any time.
     ///
     /// # Errors
-    /// If there is no such team, the team is that of all ranks, or operations are in flight.
+    /// If the team does not exist, the team is that of all ranks, or operations are in flight.
     pub fn team_destroy(self, team: TeamId) -> Result<()> {
         self.job().check_process()?;
         self.engine
@@ -207,8 +207,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             .leave(self.kernel(), "team_destroy", team)
     }
 
-    /// Performs a barrier of a team as a part of the call `operation`, which errors name unless the
-    /// team is that of all ranks.
+    /// Performs a barrier of a team as a part of another call. Errors name that call, `operation`,
+    /// unless the team is that of all ranks.
     pub fn team_meet(self, operation: &'static str, team: TeamId) -> Result<()> {
         if team == TeamId::JOB {
             return self.engine.barriers().team_barrier();

@@ -1,4 +1,5 @@
-//! Teams whose messages are delayed and reordered at random, compared with a serial reference.
+//! Runs teams whose messages are delayed and reordered at random, and compares their results with a
+//! serial reference.
 
 use proptest::prelude::*;
 
@@ -20,14 +21,15 @@ impl Random {
 /// One rank's memory in an operation.
 #[derive(Debug)]
 struct Memory {
-    /// The source, or `None` if it is the same as `result`.
+    /// The source, or `None` if `result` is also the source.
     source: Option<Vec<u8>>,
     result: Vec<u8>,
     element: usize,
     in_order: bool,
 }
 
-/// Composes two functions `x -> a x + b` of numbers below 16, each in one byte: not commutative.
+/// Composes two functions `x -> a x + b` on numbers below 16, each encoded in one byte. The
+/// composition is not commutative.
 fn after(left: u8, right: u8) -> u8 {
     let (a, b) = (left >> 4, left & 15);
     let (c, d) = (right >> 4, right & 15);
@@ -71,8 +73,8 @@ impl Operand for Memory {
     }
 }
 
-/// An element is a number below 256 whose bytes are its rotations, so that splitting it yields a
-/// different number.
+/// Returns byte number `place` of the element for `value`, a number below 256. The bytes are its
+/// rotations, so a split element is recognised.
 fn byte_of(value: u8, place: u32) -> u8 {
     value.rotate_left(place)
 }
@@ -113,12 +115,12 @@ struct Flying {
 
 struct World {
     ranks: Vec<TeamMachine<Memory>>,
-    /// The operations started by each rank.
+    /// The number of operations that each rank has started.
     started: Vec<usize>,
     flying: Vec<Flying>,
-    /// The message that a rank is sending, and whether it has been posted.
+    /// The message that each rank is sending, and whether it has been posted.
     sending: Vec<Option<(Outgoing, bool)>>,
-    /// Results by rank and operation.
+    /// The results, indexed by rank and operation.
     results: Vec<Vec<Option<Vec<u8>>>>,
     operations: Vec<(Shape, bool)>,
     limits: Limits,
@@ -162,8 +164,8 @@ impl World {
         }
     }
 
-    /// Returns a rank's operand. For pairs, this is its block for each rank, or its block for all
-    /// ranks.
+    /// Returns a rank's operand. In operations of pairs, the operand is its block for each rank, or
+    /// its one block for all ranks.
     fn operand(&self, rank: usize, operation: usize) -> Vec<u8> {
         let (shape, _) = &self.operations[operation];
         let blocks = match shape.kind {
@@ -217,22 +219,22 @@ impl World {
         Ok(())
     }
 
-    /// Every third operation waits for those before it.
+    /// Returns whether an operation waits for all earlier ones. Every third operation does.
     fn waits(&self, operation: usize) -> bool {
         operation % 3 == 2
     }
 
-    /// Collects ended operations, and checks the memory held at a rank.
+    /// Collects ended operations, and checks the amount of memory that a rank holds.
     fn look(&mut self, rank: usize) {
         while let Some((operation, memory)) = self.ranks[rank].ended() {
             let operation = operation as usize;
             let earlier = &self.results[rank][..operation];
             assert!(
                 !self.waits(operation) || earlier.iter().all(Option::is_some),
-                "it has not waited"
+                "the operation did not wait for the earlier ones"
             );
             let (shape, _) = &self.operations[operation];
-            // No rank leaves a barrier before all have reached it.
+            // No rank leaves a barrier before all ranks have reached it.
             assert!(
                 shape.kind != CollectiveKind::Barrier
                     || shape.bytes() == 0
@@ -246,8 +248,8 @@ impl World {
         self.most_early = (self.most_early.0.max(records), self.most_early.1.max(bytes));
     }
 
-    /// Makes a rank take its next message, posts the message or finds no room, and then reports the
-    /// result to the machine. Answers may arrive between the last two steps.
+    /// Makes a rank take its next message, then post the message or find no room for it, and then
+    /// report the result to its machine. Answers may arrive between the last two steps.
     fn send(&mut self, rank: usize, goes: bool) -> Result<(), Violation> {
         let Some((outgoing, posted)) = self.sending[rank].take() else {
             self.sending[rank] = self.ranks[rank]
@@ -279,12 +281,12 @@ impl World {
             return Ok(());
         }
         if posted {
-            // A network may still read the bytes.
+            // A network may still read the message's bytes at this point.
             let length = outgoing.data.map_or(0, |(_, length)| length);
             assert_eq!(
                 self.ranks[rank].payload(&outgoing).len(),
                 length,
-                "the part is over already"
+                "the part ended before its message was reported as sent"
             );
         }
         self.ranks[rank].sent(outgoing, posted)?;
@@ -324,11 +326,12 @@ impl World {
         self.started[rank] < self.operations.len()
     }
 
-    /// Does one random step; returns false if nothing is left to do.
+    /// Takes one random step. Returns false if nothing is left to do.
     fn step(&mut self, random: &mut Random, laggard: usize) -> Result<bool, Violation> {
         let ranks = self.ranks.len();
         for attempt in 0.. {
-            // A laggard starts an operation only if nothing else is likely to be left to do.
+            // The laggard starts an operation only after many attempts, when probably nothing else
+            // is left to do.
             let patient = attempt < 20 * ranks;
             let rank = random.below(ranks);
             match random.below(4) {
@@ -348,7 +351,7 @@ impl World {
                             && self.sending.iter().all(Option::is_none)
                             && !self.ranks.iter().any(TeamMachine::has_outgoing)
                             && !(0..ranks).any(|rank| self.can_start(rank)),
-                        "the schedule found nothing, but there was something"
+                        "the schedule found no step, but one was possible"
                     );
                     return Ok(false);
                 }
@@ -467,7 +470,7 @@ fn worlds() -> impl Strategy<Value = (u32, Limits, Vec<(Shape, bool)>, u64)> {
         },
     );
     (1..=40_u32, limits).prop_flat_map(|(size, limits)| {
-        // Fewer bytes if there are more ranks.
+        // With more ranks, operations have fewer bytes.
         let largest = (400 / size as usize).max(8);
         let operations = prop::collection::vec(shapes(size, largest), 1..8);
         (Just(size), Just(limits), operations, any::<u64>())
@@ -482,8 +485,8 @@ fn run(size: u32, limits: Limits, operations: Vec<(Shape, bool)>, seed: u64) -> 
     world
 }
 
-/// Each rank waits for another. Following these links leads to the rank that has not started the
-/// operation.
+/// Each rank waits for another rank. Following these links leads to the rank that has not started
+/// the operation.
 fn run_without(late: usize, size: u32, limits: Limits, shape: Shape, seed: u64) {
     let mut world = World::new(size, limits, vec![(shape, false)], &mut Random(seed));
     let ranks = 0..size as usize;
@@ -549,7 +552,8 @@ fn memory(shape: &Shape) -> Memory {
     }
 }
 
-/// A message of an arbitrary peer: which message, source, part, signature, offset, payload.
+/// An arbitrary message from a peer: the type of message, source, part, signature, offset and
+/// payload.
 type Anything = (u8, Rank, u32, u32, u32, Vec<u8>);
 
 fn anything(shape: Shape) -> impl Strategy<Value = Anything> {
@@ -562,7 +566,7 @@ fn anything(shape: Shape) -> impl Strategy<Value = Anything> {
 
 fn hostile() -> impl Strategy<Value = (Shape, Vec<Anything>)> {
     shapes(5, 30).prop_flat_map(|(shape, _)| {
-        // Makes arbitrary bytes a valid element.
+        // With elements of one byte, arbitrary bytes are valid elements.
         let shape = Shape {
             element: 1,
             ..shape
@@ -632,7 +636,7 @@ fn a_rank_that_starts_something_else_is_named() {
         },
     ];
     for theirs in theirs {
-        // Either message may arrive first.
+        // Either this rank's operation or the peer's message may come first.
         for early in [true, false] {
             let mut machine = machine(2, limits);
             let data = vector(2, &theirs);

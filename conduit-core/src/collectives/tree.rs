@@ -2,9 +2,9 @@
 
 /// A binomial tree over the ranks of a team.
 ///
-/// Ranks are counted from the root: `v = (rank - root) mod size`. A rank's parent is `v` with its
-/// lowest set bit cleared, so a rank has at most log₂(size) children and is at most that many steps
-/// away from the root.
+/// Ranks are counted from the root: `v = (rank - root) mod size`. The `v` of a rank's parent is the
+/// rank's `v` with its lowest set bit cleared. A rank therefore has at most log₂(size) children and
+/// is at most that many steps away from the root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tree {
     size: u32,
@@ -27,7 +27,7 @@ impl Tree {
 
     /// Creates the tree whose root is the last rank and whose subtrees are ranges of consecutive
     /// ranks. The subtree of a rank's first child ends just below the rank, and the subtree of each
-    /// further child just below the previous subtree.
+    /// further child ends just below the previous child's subtree.
     pub(super) fn downwards(size: u32) -> Self {
         Self {
             downwards: true,
@@ -35,7 +35,7 @@ impl Tree {
         }
     }
 
-    /// Returns the distance from the root.
+    /// Returns the rank's distance from the root, `v`.
     fn distance(self, rank: u32) -> u32 {
         if self.downwards {
             return self.root - rank;
@@ -105,8 +105,8 @@ mod tests {
     proptest! {
         #[test]
         fn downwards_each_subtree_is_ranks_that_follow_one_another(size in 1_u32..200) {
-            /// Returns the lowest rank of a subtree, which consists of all ranks from there up to
-            /// its root.
+            /// Returns the lowest rank of a subtree. The subtree must consist of all ranks from
+            /// there up to its root.
             fn lowest(tree: &Tree, rank: u32) -> u32 {
                 let mut below = rank;
                 for child in tree.children(rank) {

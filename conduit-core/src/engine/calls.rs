@@ -1,6 +1,6 @@
-//! The calls of each subject, as views of the engine. Calls wait and therefore poll, and a poll
-//! reaches all subjects. Code that stays within one subject takes the kernel instead and is in the
-//! layers below.
+//! The calls of each subject, as views of the engine. A call may wait and therefore poll, and a
+//! poll reaches all subjects. Code that stays within one subject takes the kernel instead, and is
+//! in the layers below the engine.
 
 use std::marker::PhantomData;
 
@@ -11,7 +11,7 @@ use crate::threads::Mode;
 
 /// The subjects that have calls.
 pub mod subject {
-    /// Segments, and other memory that peers reach.
+    /// Segments, and other memory that peers access.
     #[derive(Debug)]
     pub enum Memory {}
     /// Active messages.
@@ -67,7 +67,7 @@ impl<'e, N: Ni, M: Mode, S> Calls<'e, N, M, S> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Returns the calls for segments, and other memory that peers reach.
+    /// Returns the calls for segments and for other memory that peers access.
     #[inline(always)]
     pub fn memory(&self) -> Calls<'_, N, M, subject::Memory> {
         Calls::of(self)

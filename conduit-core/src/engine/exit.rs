@@ -1,5 +1,5 @@
-//! The end of a job: a rank announces the end to all other ranks, and sends what they still wait
-//! for before it exits.
+//! The end of a job: a rank announces the end to all other ranks and, before it exits, sends the
+//! messages that they still wait for.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,8 @@ use crate::threads::Mode;
 impl<N: Ni, M: Mode> Engine<N, M> {
     /// Announces to all other ranks that the job ends with `code`, and waits up to `timeout` until
     /// they have answered. Their calls then fail with [`Error::Exited`], after a grace period
-    /// (`CONDUIT_EXIT_GRACE`) if the code is 0. May be called at any time, even from handlers.
-    /// Returns whether all ranks have answered.
+    /// (`CONDUIT_EXIT_GRACE`) if the code is 0. May be called at any time, even in handlers.
+    /// Returns false if the timeout elapsed first.
     pub fn announce_exit(&self, code: i32, timeout: Duration) -> bool {
         self.messages
             .credits
@@ -31,7 +31,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
             if self.kernel.job.exit_code().is_some()
                 || matches!(self.kernel.job.fault(), Some(Error::PeerFailed { .. }))
             {
-                // Another rank ends the job too, or has died, so there is no answer to wait for.
+                // Another rank ends the job too, or has died, so its answer may never come.
                 break;
             }
             self.kernel.job.ni.progress();
@@ -44,13 +44,13 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         true
     }
 
-    /// Sends the messages that are still pending, for at most `timeout`. They are the answers of a
-    /// rank that is about to end.
+    /// Sends the messages that are still pending, for at most `timeout`. They are the last answers
+    /// of a rank that is about to exit.
     pub fn drain(&self, timeout: Duration) {
         let end = Instant::now() + timeout;
         while self.messages.credits.has_retries(&self.kernel) && Instant::now() < end {
-            // Does not only flush the outbox: if the messages need send tickets, completions must
-            // free them.
+            // Flushing the outbox is not enough: if messages need send tickets, only completions,
+            // which a poll handles, free them.
             if self.poll_for(1) == 0 {
                 std::thread::yield_now();
             }

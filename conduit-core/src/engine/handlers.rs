@@ -1,4 +1,4 @@
-//! Registration of the clients' and the library's handlers, and their execution.
+//! Registration of the clients' handlers and of the library's own, and a guard for their execution.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 /// Ends the job when dropped, which happens only if the handler panics. The message must not be
-/// handled again, and threads that wait for the handler's effect must get an error.
+/// handled again, and threads that wait for an effect of the handler must get an error.
 struct Panicking<'a, N: Ni, M: Mode>(&'a Engine<N, M>, u8);
 
 impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
@@ -36,7 +36,7 @@ impl<N: Ni, M: Mode> Drop for Panicking<'_, N, M> {
     }
 }
 
-/// Creates the registration of one of the library's own handlers. Its id is part of the protocol.
+/// Creates the registration of one of the library's own handlers, whose id is part of the protocol.
 pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
     id: u8,
     name: &'static str,
@@ -57,8 +57,8 @@ pub(crate) fn library_handler<N: Ni + 'static, M: Mode>(
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Registers more handlers, and replaces each id in `list` that is
-    /// [`am::handlers::AUTOMATIC`] with the id assigned. Local; does not poll.
+    /// Registers more handlers. Each id in `list` that is [`am::handlers::AUTOMATIC`] is replaced
+    /// by the id assigned. This call is local and does not poll.
     pub fn register(&self, list: &mut [Registration<Handler<N, M>>]) -> Result<()>
     where
         N: 'static,
@@ -83,8 +83,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     }
 }
 
-/// Returns the registrations. With `checks`, each handler is wrapped so that it sets its thread's
-/// context; without it, there is no wrapper and calls do not pay for one.
+/// Returns the registrations. With `checks`, each handler is wrapped in a function that sets its
+/// thread's context. Without `checks`, handlers are not wrapped, so calls cost nothing extra.
 fn checked<N: Ni + 'static, M: Mode>(
     list: &[Registration<Handler<N, M>>],
     checks: bool,

@@ -1,5 +1,5 @@
-//! The resources that an engine holds, for diagnosis. It holds none once everything is synchronised
-//! and answered.
+//! The resources that an engine holds, for diagnosis. The engine holds none once all operations are
+//! synchronised and all messages answered.
 
 use crate::engine::Engine;
 use crate::kernel::error::Result;
@@ -22,11 +22,11 @@ pub struct InUse {
     /// The number of operations that have not ended or not been synchronised
     /// (`CONDUIT_MAX_OPERATIONS`).
     pub operations: u32,
-    /// The number of requests without a reply so far.
+    /// The number of requests that have no reply yet.
     pub requests: u32,
-    /// The number of peers that were asked for credits and have not answered.
+    /// The number of peers that were asked for credits and have not answered yet.
     pub revokes: u32,
-    /// The number of longs to this rank of which one half has arrived.
+    /// The number of long messages to this rank of which only one half has arrived.
     pub half_longs: u32,
 }
 
@@ -39,8 +39,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.messages
             .credits
             .collect_of(&self.kernel, 0..self.kernel.job.size)?;
-        // If the lock is held, another thread, or a handler's caller further up this thread's
-        // stack, is serving requests.
+        // If the lock is held, requests are being served, either by another thread or by a function
+        // further up this thread's stack.
         let (ready_ticket, ready_chunk, half_longs) = match self.messages.arriving.try_lock() {
             Some(side) => side.held(),
             None => (0, 0, 0),
@@ -71,7 +71,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Returns whether the engine holds nothing and has nothing pending.
     ///
     /// # Errors
-    /// See [`Engine::in_use`].
+    /// Same as [`Engine::in_use`].
     pub fn is_quiet(&self) -> Result<bool> {
         let waits = self.messages.credits.has_retries(&self.kernel)
             || self.messages.replies.is_waiting()

@@ -1,5 +1,5 @@
-//! The engine composes the subjects, routes a poll's events to them, and waits. It is written once,
-//! for every network.
+//! The engine, which composes the subjects, routes the events of a poll to them, and waits. It is
+//! written once, for every network.
 //!
 //! | file | subject |
 //! |---|---|
@@ -9,14 +9,15 @@
 //! | `waiting`, `report` | the one wait; reports of what a rank waits for |
 //! | `in_use` | the resources that the engine holds, for diagnosis |
 //!
-//! The functions of a subject that only attempt something never wait. They take the
+//! Functions of a subject that only attempt something never wait. They take the
 //! [kernel](crate::kernel) and know nothing of the engine. A call that waits must poll, and a poll
-//! reaches every subject; calls are therefore views of the engine, in their subjects' folders.
+//! reaches every subject. Calls are therefore views of the engine, defined in the folders of their
+//! subjects.
 //!
-//! Where a peer's memory is mapped, the roles that GASNet's portals-conduit assigns to memory
-//! collapse: a put is a copy, a short or medium is one injected message, a long is a copy and a
-//! message. Where it is not mapped, every operation works as in that conduit: ticket, source role,
-//! operation id, message, completion event.
+//! For a peer whose memory is mapped, most of the resources of GASNet's portals-conduit are not
+//! needed: a put is a copy, a short or medium is one injected message, and a long is a copy and a
+//! message. For other peers, every operation works as in that conduit, with a ticket, a source
+//! role, an operation id, a message and a completion event.
 
 mod calls;
 mod exit;
@@ -61,7 +62,8 @@ pub struct Engine<N: Ni, M: Mode> {
 
 type Function<N, M> = dyn Fn(&Call<'_, N, M>);
 
-/// A client's handler. It is called with each message for its id, on whichever thread polls.
+/// A client's handler. It is called once for each message that bears its id, on whichever thread
+/// polls.
 pub struct Handler<N: Ni, M: Mode>(pub(crate) Arc<Function<N, M>>);
 
 impl<N: Ni, M: Mode> Handler<N, M> {
@@ -73,8 +75,8 @@ impl<N: Ni, M: Mode> Handler<N, M> {
     /// Creates a handler for this mode.
     ///
     /// # Safety
-    /// The mode must [run](crate::threads::Runs) the function, or everything that the function
-    /// holds.
+    /// The mode must be able to [run](crate::threads::Runs) the function, or everything that the
+    /// function holds.
     pub unsafe fn of_mode(function: impl Fn(&Call<'_, N, M>) + 'static) -> Self {
         Self(Arc::new(function))
     }
@@ -92,11 +94,12 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
     }
 }
 
-// SAFETY: a mode that is `Send` is not `Seq`. In the other modes all functions are `Send` and
-// `Sync`: `new` requires it, `of_mode` requires it through `Runs`, and this crate's own handlers
-// capture nothing that isn't.
+// SAFETY: a mode that is `Send` is not `Seq`. In the modes other than `Seq`, every function is
+// `Send` and `Sync`: `new` requires this of it, `of_mode` requires it through `Runs`, and this
+// crate's own handlers capture nothing that lacks it.
 unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
-// SAFETY: as for `Send`: a mode that is `Sync` is not `Seq`, so the function is `Send` and `Sync`.
+// SAFETY: a mode that is `Sync` is not `Seq`, so the function is `Send` and `Sync` for the reasons
+// given for `Send`.
 unsafe impl<N: Ni, M: Mode + Sync> Sync for Handler<N, M> {}
 
 /// A message passed to its handler.
@@ -124,8 +127,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.token.source
     }
 
-    /// Returns the message's arguments. They are read in place, as a [medium's
-    /// bytes](Payload::Medium) are.
+    /// Returns the message's arguments, which are read in place, like the [bytes of a
+    /// medium](Payload::Medium).
     #[inline]
     pub fn args(&self) -> &'a [u32] {
         self.args
@@ -137,14 +140,14 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.payload
     }
 
-    /// Returns whether the message is a request, which may be replied to.
+    /// Returns whether the message is a request, to which the handler may reply.
     #[inline]
     pub fn is_request(&self) -> bool {
         self.token.role == am::Role::Request
     }
 
     /// Returns the engine that runs the handler. With checks, the engine refuses every call that a
-    /// handler may not make; without checks, only calls that poll or have to wait.
+    /// handler may not make. Without checks, it refuses only calls that poll or have to wait.
     #[inline]
     pub fn engine(&self) -> &'a Engine<N, M> {
         self.engine
@@ -192,14 +195,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         &self.kernel.job
     }
 
-    /// Refuses, in any build, calls from handlers or between prepare and commit that poll, may
-    /// wait, or leave memory of the caller with the network. Such a call would not serve what is
-    /// already being served, and might never return.
+    /// Refuses, in any build, calls that poll, may wait, or leave memory of the caller with the
+    /// network, if they are made in a handler or between prepare and commit. Such a call could not
+    /// serve the queue that is already being served, and might never return.
     #[inline]
     pub(crate) fn check_outside(&self, operation: &'static str, what: am::Operation) -> Result<()> {
         self.kernel.job.check_context(operation, what)?;
-        // The only thread holds the locks of what it serves, even while a reduction's function
-        // runs.
+        // Outside PAR only one thread at a time is inside the engine. That thread holds the lock of
+        // what it serves, even while a reduction's function runs.
         let is_inside = match M::PARALLEL {
             true => polling::is_inside(),
             false => {
@@ -216,8 +219,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Err(self.kernel.job.not_allowed(operation, what, context))
     }
 
-    /// Records that this rank has left the network: later calls that need the network fail, and the
-    /// rank's operations no longer access memory of callers.
+    /// Records that this rank has left the network. Later calls that need the network fail, and the
+    /// rank's operations no longer access callers' memory.
     pub fn retire(&self) {
         self.kernel.job.fail(Error::Finished);
         // The next call reports the error.
@@ -232,12 +235,12 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Stops all access to the program's memory by completions and by the network. A caller that
-    /// gets an error thus gets back the memory that it passed to a call or an operation.
+    /// Stops completions and the network from accessing the program's memory. A caller that gets an
+    /// error therefore gets back all memory that it passed to a call or an operation.
     ///
     /// # Errors
     /// The fault, if there is one. In a child, [`Error::Forked`], because the child's memory is a
-    /// copy and the threads that polled do not exist in it.
+    /// copy in which the threads that were polling do not exist.
     #[cold]
     pub(crate) fn abandon(&self) -> Result<()> {
         self.kernel.job.check_process()?;

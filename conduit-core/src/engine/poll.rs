@@ -1,8 +1,9 @@
-//! The poll. By default it serves all events of the queue SYS, and a limited number of those of
-//! SAFE and AM. It takes a request (from AM) only while the resources for its reply are reserved.
+//! The poll. By default it serves all events of the queue SYS, and a limited number of events of
+//! each of the queues SAFE and AM. It takes a request from AM only while the resources for the
+//! reply are reserved.
 //!
-//! The poll routes events to their subjects by queue, tag and role. Sinks are force-inlined into
-//! the network's loop, because a function call per message is expensive.
+//! The poll routes events to their subjects by queue, tag and role. Event sinks are force-inlined
+//! into the network's loop, because a function call per message is expensive.
 
 use crate::barrier::state::receive;
 use crate::engine::Engine;
@@ -19,7 +20,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
     /// Serves the network once: system messages, then completions and replies, then requests.
     /// Handlers run inside this call.
     ///
-    /// Returns an error if called in a handler.
+    /// Returns an error if it is called in a handler.
     #[inline]
     pub fn poll(&self) -> Result<()> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -29,8 +30,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         self.check_fault()
     }
 
-    /// Polls like [`Engine::poll`], but does not yield if nothing was found, and returns whether
-    /// anything was. For callers that have other work to do.
+    /// Polls like [`Engine::poll`], but does not yield if it finds no event. Returns whether it
+    /// found one. Intended for callers that have other work to do.
     #[inline]
     pub fn poll_some(&self) -> Result<bool> {
         self.check_outside("poll", am::Operation::Poll)?;
@@ -39,7 +40,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(found)
     }
 
-    /// Polls once, serves at most `times` times the configured number of requests, and returns the
+    /// Polls once, serving at most `times` times the configured number of requests. Returns the
     /// number of events. Most polls find nothing, so that case is checked first.
     #[inline]
     pub(crate) fn poll_for(&self, times: u32) -> u32 {
@@ -68,9 +69,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         let _polling = M::PARALLEL.then(|| kernel.job.polling.enter());
         // The fault must be checked after `enter`; see `Polling`.
         if !kernel.job.stands_for_all() {
-            // After a fault only system messages are served. A call that fails gives its buffers
-            // back to its caller although operations on them may be in flight, so no completion may
-            // access these buffers any more.
+            // After a fault only system messages are served. A call that fails returns its buffers
+            // to its caller even if operations on these buffers are in flight, so no completion may
+            // access them from then on.
             return match kernel.job.is_child() {
                 true => 0,
                 false => self.poll_system(u32::MAX),
@@ -119,7 +120,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         kernel.job.ni.poll(kernel.queues.sys, most, on_event)
     }
 
-    /// Does work that no event announces: retries, and requests that were held back.
+    /// Performs the work that no event announces: retries, and requests that were held back.
     #[cold]
     #[inline(never)]
     fn do_what_waits(&self) -> u32 {
@@ -127,7 +128,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Delivery(self).handle_held()
     }
 
-    /// Handles a completion. Completions need no reply resources, so they are always processed.
+    /// Handles a completion. Completions need no resources for replies, so they are always handled.
     #[inline(never)]
     fn on_completion(&self, event: Event<'_>) {
         let (token, outcome, value) = match event {
@@ -139,8 +140,8 @@ impl<N: Ni, M: Mode> Engine<N, M> {
                 value,
                 ..
             } => (token, outcome, value),
-            // Relinks the buffer at once: another thread may be polling, and the other buffers may
-            // be full.
+            // The buffer is relinked at once, because another thread may be polling and the other
+            // buffers may be full.
             Event::Free { tag: tag::RPL_RB } => {
                 return self.kernel.relink(index::SAFE, reply_buffer(&self.kernel));
             }

@@ -1,4 +1,4 @@
-//! The text of a rank's report of what it waits for; see
+//! The text of the report in which a rank states what it is waiting for; see
 //! [`Reports`](crate::kernel::reports::Reports).
 
 use std::backtrace::Backtrace;
@@ -18,13 +18,14 @@ use crate::threads::Mode;
 /// The event that a call waits for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Awaits {
-    /// The caller's condition.
+    /// The condition passed by the caller.
     Condition,
-    /// The end of an operation, or of a group of them.
+    /// The end of an operation or of a group of operations.
     Operation(OpId),
-    /// The ends of this thread's operations, or of several for which the caller has handles.
+    /// The ends of this thread's implicit operations, or of several operations whose handles the
+    /// caller has.
     Operations,
-    /// Credits of a rank.
+    /// Credits for requests to a rank.
     Credits(Rank),
     /// Room in the network for a message to a rank.
     Room(Rank),
@@ -36,16 +37,16 @@ pub(crate) enum Awaits {
     Descriptor,
     /// The replies to all requests.
     Answers,
-    /// Handlers on other threads.
+    /// The end of handlers on other threads.
     Handlers,
-    /// The arrival of all ranks.
+    /// The arrival of all ranks at a barrier.
     Barrier,
 }
 
 /// Maximum number of ranks that a report names in one place.
 const MOST_NAMED: usize = 8;
 
-/// Formats `rank 3`, or `ranks 1, 2 and 5 more`.
+/// Formats a list of ranks, such as `rank 3` or `ranks 1, 2 and 5 more`.
 fn ranks(ranks: &[Rank]) -> String {
     let named: Vec<_> = ranks.iter().take(MOST_NAMED).map(Rank::to_string).collect();
     let (word, named) = (
@@ -63,7 +64,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{plural}")
 }
 
-/// Appends this thread's stack, if requested.
+/// Appends this thread's stack if `asked` is true.
 fn add_stack(line: &mut String, asked: bool) {
     if asked {
         // Writing to a string does not fail.
@@ -71,7 +72,7 @@ fn add_stack(line: &mut String, asked: bool) {
     }
 }
 
-/// Describes a rank's wait and its operations in flight.
+/// The source of a report's text: the state of a rank's waits and of its operations in flight.
 pub(crate) struct Report<'e, N: Ni, M: Mode> {
     kernel: &'e Kernel<N, M>,
     messages: &'e Messages<M, Handler<N, M>>,
@@ -91,7 +92,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
 }
 
 impl<N: Ni, M: Mode> Report<'_, N, M> {
-    /// Reports what a call waits for, for how long, and what else is in flight.
+    /// Reports what a call is waiting for, how long it has waited, and what else is in flight.
     #[cold]
     pub(crate) fn wait(&self, operation: &str, awaits: Awaits, waited: Duration, stack: bool) {
         let mut line = format!(
@@ -106,7 +107,7 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
         stderr::write_line(line);
     }
 
-    /// Reports a program that polls by itself.
+    /// Reports that the program polls without waiting in a call.
     #[cold]
     pub(crate) fn polling(&self, stack: bool) {
         let (rank, size) = (self.kernel.job.rank, self.kernel.job.size);
@@ -188,7 +189,7 @@ impl<N: Ni, M: Mode> Report<'_, N, M> {
             all.push(format!("{word} on {} other ranks", more.len()));
         }
         let collect = |peers| self.messages.credits.collect_of(self.kernel, peers);
-        // The next request reports an invalid counter.
+        // An invalid credit counter is ignored here, because the next request reports it.
         let _ = collect(0..self.kernel.job.size);
         let requests = self.messages.credits.flow.outstanding();
         if requests > 0 {

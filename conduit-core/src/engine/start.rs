@@ -1,4 +1,4 @@
-//! Start of a rank's engine.
+//! The start of a rank's engine.
 
 use super::Engine;
 use crate::atomics::Atomics;
@@ -17,8 +17,8 @@ use crate::threads::{Lock, Mode};
 use pmi::bootstrap::Bootstrap;
 
 impl<N: Ni + 'static, M: Mode> Engine<N, M> {
-    /// Sets up this rank on a network that has started. Collective. Returns once all ranks accept
-    /// messages.
+    /// Sets up the engine of this rank on a network that has started. Collective. Returns once all
+    /// ranks accept messages.
     pub fn start(ni: N, bootstrap: &mut dyn Bootstrap, settings: &Settings) -> Result<Self> {
         let (rank, size) = (ni.rank(), ni.size());
         let plan = settings.credit_plan(size)?;

@@ -1,4 +1,4 @@
-//! The wait loop of a rank: it polls, and between polls follows its
+//! The wait loop of a rank, which polls and, between polls, follows the rank's
 //! [`Backoff`](crate::kernel::backoff::Backoff).
 
 use std::time::Instant;
@@ -11,9 +11,9 @@ use crate::messages::inbox::WAITING;
 use crate::ni::Ni;
 use crate::threads::Mode;
 
-/// A guard that is dropped only by a panic in a waiting call's poll (usually a handler's panic) or
-/// in a caller's function. The call is then abandoned, and its caller gets back the memory of the
-/// operations that the call waits for.
+/// A guard for a waiting call. It is dropped only by a panic in the call's poll (usually in a
+/// handler) or in a function of the caller. It then fails the job and abandons the operations that
+/// the call waits for, so that the caller gets their memory back.
 pub(crate) struct Unwinding<'a, N: Ni, M: Mode> {
     pub(crate) engine: &'a Engine<N, M>,
     pub(crate) operation: &'static str,
@@ -33,7 +33,7 @@ impl<N: Ni, M: Mode> Drop for Unwinding<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Engine<N, M> {
-    /// Polls until `ready` returns a value. Refused in handlers.
+    /// Polls until `ready` returns a value. Fails in handlers.
     #[inline]
     pub(crate) fn wait_for<T>(
         &self,
@@ -53,9 +53,9 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Runs one round of a wait: a poll and, if that found nothing, the next step of the back-off.
-    /// Force-inlined, because a function call would add 27 instructions to the 1,340 that each
-    /// message takes.
+    /// Runs one round of a wait: a poll and, if the poll found nothing, the next step of the
+    /// back-off. This function is force-inlined, because a call would add 27 instructions to the
+    /// 1,340 that each message takes.
     #[inline(always)]
     fn wait_once(
         &self,
@@ -90,15 +90,16 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         }
     }
 
-    /// Does the duty of a round.
+    /// Performs the duty of this round.
     #[inline(never)]
     fn do_duty(&self, waiter: &mut Waiter, operation: &'static str, awaits: Awaits) -> Result<()> {
         let duty = waiter.duty();
         if duty != Duty::CheckPlace {
             return self.attend(waiter, operation, awaits, duty == Duty::CheckLiveness);
         }
-        // A wait is refused where a poll is. The caller may be half done, so this ends the job.
-        // Calls that leave memory of the caller with the network were refused earlier.
+        // A wait is refused wherever a poll is refused. The call may be half done, so the refusal
+        // ends the job. Calls that leave memory of the caller with the network were refused before
+        // they started.
         let checked = self.check_outside(operation, am::Operation::Block);
         if let Err(Error::Context { rank, reason, .. }) = checked {
             self.kernel.job.fail(Error::WaitRefused {
@@ -110,7 +111,7 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         checked
     }
 
-    /// Reports a wait if that is due, and checks liveness if requested.
+    /// Reports the wait if a report is due, and checks liveness if `liveness` is true.
     fn attend(
         &self,
         waiter: &mut Waiter,
@@ -130,14 +131,14 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Runs one round of [`Engine::wait_until`], for loops that test their condition themselves;
-    /// `waiter` belongs to the loop.
+    /// Runs one round of [`Engine::wait_until`]. Intended for loops that test their condition
+    /// themselves. Each loop must have its own `waiter`.
     pub fn wait_step(&self, waiter: &mut Waiter) -> Result<()> {
         self.wait_once("wait_until", Awaits::Condition, waiter)
     }
 
-    /// Polls and backs off until the condition holds. Intended for conditions that handlers or
-    /// peers' puts make true.
+    /// Polls and backs off until the condition holds. Intended for conditions that become true
+    /// through handlers or through peers' puts.
     pub fn wait_until(&self, condition: impl FnMut() -> bool) -> Result<()> {
         self.wait_until_in("wait_until", condition)
     }
@@ -179,15 +180,15 @@ impl<N: Ni, M: Mode> Engine<N, M> {
         Ok(())
     }
 
-    /// Does the work after an idle poll of a program that only polls: it occasionally checks
-    /// liveness, and yields to other ranks.
+    /// Performs the work that follows an idle poll outside a wait: occasionally checks liveness,
+    /// and yields to other ranks.
     #[inline]
     pub(crate) fn polled_idly(&self) {
         let (yields, looks) = self.kernel.backoff.polled_idly();
         if yields {
             std::thread::yield_now();
         }
-        // A child must not take locks that its parent's threads use.
+        // A child must not take locks that threads of its parent use.
         if (yields || looks)
             && !self.kernel.job.is_child()
             && let Some(reports) = &self.kernel.reports

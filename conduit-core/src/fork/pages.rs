@@ -1,10 +1,10 @@
 //! Memory that a child finds zeroed.
 //!
-//! The system zeroes the memory (`MADV_WIPEONFORK`), however the child is made. Where the system
-//! does not know this advice (Linux before 4.14, gVisor), a handler zeroes it, which the C
-//! library's `fork` runs in the child; a bare `clone` does not run that handler. The handler takes
-//! no lock, because another thread may be anywhere in this module when a child is made. It visits
-//! only entries that are never freed.
+//! The system zeroes the memory (`MADV_WIPEONFORK`), whichever way the child is created. Where the
+//! system does not know this advice (Linux before 4.14, gVisor), a handler zeroes the memory; the C
+//! library's `fork` runs it in the child, but a bare `clone` does not. The handler takes no lock,
+//! because another thread may be anywhere in this module when a child is created. It visits only
+//! entries that are never freed.
 
 use std::alloc::{Layout, handle_alloc_error};
 use std::iter;
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Pages that are zero at first and in every child.
+/// Pages that are zero at first, and zero again in every child.
 pub struct Pages {
     start: NonNull<u8>,
     bytes: usize,
@@ -28,14 +28,15 @@ impl Pages {
         }
     }
 
-    /// Allocates pages for a value of this layout. Aborts, as a vector does, if the system is out
-    /// of memory.
+    /// Allocates pages for a value of this layout. Like a vector, aborts if the system is out of
+    /// memory.
     ///
     /// # Panics
-    /// If the layout is empty, or aligned to more than a page.
+    /// If the layout is empty, or if its alignment exceeds a page.
     pub fn new(layout: Layout) -> Self {
         assert!(layout.size() > 0 && layout.align() <= 4096, "{layout:?}");
-        // SAFETY: this makes a new mapping at an address of the system's choice.
+        // SAFETY: this creates a new mapping at an address of the system's choice, so it affects no
+        // existing memory.
         let mapped = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -53,7 +54,8 @@ impl Pages {
             },
             _ => handle_alloc_error(layout),
         };
-        // SAFETY: the range is the mapping just made, which holds only zeros.
+        // SAFETY: the range is the mapping just created. It holds only zeros, so zeroing it in a
+        // child is harmless.
         let wiped = unsafe { libc::madvise(mapped, pages.bytes, libc::MADV_WIPEONFORK) };
         if wiped != 0 && !is_handled(&pages) {
             handle_alloc_error(layout);
@@ -61,8 +63,8 @@ impl Pages {
         pages
     }
 
-    /// Returns the address of the first byte. The caller may read and write the pages as long as
-    /// `self` lives.
+    /// Returns the address of the first byte. The pages may be read and written through this
+    /// address for as long as `self` lives.
     #[inline(always)]
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -85,26 +87,27 @@ impl Drop for Pages {
             range.start.store(ptr::null_mut(), Relaxed);
             range.bytes.store(0, Release);
         }
-        // SAFETY: the range is the mapping made by `new`. All users hold `self`, as `start`
-        // requires.
+        // SAFETY: the range is the mapping created by `new`. The documentation of `start` forbids
+        // access after `self` is dropped.
         unsafe { libc::munmap(start.cast(), self.bytes) };
     }
 }
 
 /// Pages that the handler zeroes.
 struct Range {
-    /// Null if the range is not set yet, or has been removed.
+    /// The first byte. Null if the range is not set yet, or has been removed.
     start: AtomicPtr<u8>,
-    /// 0 if the entry is free for reuse.
+    /// The length in bytes. 0 if the entry is free for reuse.
     bytes: AtomicUsize,
     next: Option<&'static Self>,
 }
 
-/// The newest range, from which the others are linked.
+/// The newest range, which links to the older ones.
 static RANGES: AtomicPtr<Range> = AtomicPtr::new(ptr::null_mut());
 
 fn newest() -> Option<&'static Range> {
-    // SAFETY: the pointer is null, or refers to a complete range that `is_handled` has leaked.
+    // SAFETY: the pointer is null or refers to a complete range, which `add` has leaked, so it is
+    // valid for the rest of the process.
     unsafe { RANGES.load(Acquire).as_ref() }
 }
 
@@ -112,11 +115,13 @@ fn ranges() -> impl Iterator<Item = &'static Range> {
     iter::successors(newest(), |range| range.next)
 }
 
-/// Registers these pages with the handler. Returns `false` if there is no memory for a handler.
+/// Registers these pages with the handler. Returns `false` if the handler could not be installed
+/// for lack of memory.
 #[cold]
 fn is_handled(pages: &Pages) -> bool {
     static HANDLED: OnceLock<bool> = OnceLock::new();
-    // SAFETY: the function lives as long as the process, and may run in any child.
+    // SAFETY: `wipe` lives as long as the process, and it is safe to run in any child because it
+    // takes no lock and does not allocate.
     let handle = || unsafe { libc::pthread_atfork(None, None, Some(wipe)) == 0 };
     if !HANDLED.get_or_init(handle) {
         return false;
@@ -128,8 +133,8 @@ fn is_handled(pages: &Pages) -> bool {
         taken.is_ok()
     };
     let range = ranges().find(is_taken).unwrap_or_else(|| add(pages.bytes));
-    // SYNC: Release, so that every reader of the range's start also sees its length. A child also
-    // sees the mapping, which was made before this store.
+    // SYNC: Release makes the range's length visible to every reader that sees its start. A child
+    // also sees the mapping, which was created before this store.
     range.start.store(pages.start.as_ptr(), Release);
     true
 }
@@ -142,7 +147,8 @@ fn add(bytes: usize) -> &'static Range {
     }));
     loop {
         let newest = RANGES.load(Acquire);
-        // SAFETY: `newest` is null, or refers to a complete range that has been leaked.
+        // SAFETY: `newest` is null or refers to a complete range that has been leaked, so it is
+        // valid for the rest of the process.
         range.next = unsafe { newest.as_ref() };
         let added = RANGES.compare_exchange(newest, range, AcqRel, Relaxed);
         if added.is_ok() {
@@ -151,15 +157,15 @@ fn add(bytes: usize) -> &'static Range {
     }
 }
 
-/// Runs in a child, before `fork` returns there.
+/// Zeroes all registered ranges. Runs in a child, before `fork` returns there.
 extern "C" fn wipe() {
     for range in ranges() {
         let start = range.start.load(Acquire);
         if !start.is_null() {
-            // SAFETY: the range is a mapping of that many bytes, because the rank enters a range
-            // after it is mapped and removes it before it is unmapped. This process has no other
-            // thread, and this thread is in `fork`. The owner guarantees that zeros are valid
-            // values.
+            // SAFETY: the range is a mapping of that many bytes, because the rank registers a range
+            // only after mapping it and removes it before unmapping it. This process has no other
+            // thread, and this thread is inside `fork`. The owner of the pages guarantees that
+            // zeros are valid values.
             unsafe { ptr::write_bytes(start, 0, range.bytes.load(Relaxed)) };
         }
     }
@@ -171,8 +177,8 @@ mod tests {
     use super::*;
     use crate::fork::{Standing, Wiped};
 
-    /// Makes the system refuse this advice to this thread and its children, as a system without the
-    /// advice would.
+    /// Makes the system refuse the advice `MADV_WIPEONFORK` to this thread and its children, as a
+    /// system that does not know the advice would.
     fn refuse_to_wipe() {
         /// The offset of the low half of the third argument in `seccomp_data`.
         const ADVICE: u32 = 16 + 2 * 8;
@@ -192,7 +198,8 @@ mod tests {
             len: filter.len() as u16,
             filter: filter.as_mut_ptr(),
         };
-        // SAFETY: both calls affect only this thread; the filter is read during the call.
+        // SAFETY: both calls affect only this thread, and the filter that they read lives until
+        // they return.
         let refused = unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program) == 0
@@ -211,10 +218,12 @@ mod tests {
             let pages = [(); 3].map(|()| Pages::new(layout));
             assert!(pages.iter().all(held));
             for pages in &pages {
-                // SAFETY: the write lies within the pages, which only this test uses.
+                // SAFETY: the write lies within the pages, which are mapped and which only this
+                // test uses.
                 unsafe { pages.start().write_bytes(7, pages.bytes()) };
             }
-            // SAFETY: the read lies within the pages, which only this test uses.
+            // SAFETY: the read lies within the pages, which are mapped and which only this test
+            // uses.
             let bytes = |pages: &Pages| unsafe {
                 std::slice::from_raw_parts(pages.start().as_ptr(), pages.bytes()).to_vec()
             };

@@ -1,39 +1,41 @@
-//! The rules for when a waiting rank spins, yields and sleeps. They use no clock.
+//! The rules that determine when a waiting rank spins, yields and sleeps. They read no clock.
 //!
-//! Spinning is fastest if every rank has a core of its own; if there are more ranks than cores, the
+//! Spinning is fastest if every rank has a core of its own. If there are more ranks than cores, the
 //! settings make a rank yield at once. Sleeping is for long waits; an arriving message wakes the
 //! rank.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Default number of idle polls before the first yield: about a millisecond, so that waiting for a
-/// message of a few megabytes doesn't end in a sleep.
+/// Default number of idle polls before the first yield. These polls take about a millisecond, so
+/// that a rank does not fall asleep while it waits for a message of a few megabytes.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// The number of rounds of a wait between two checks whether to report it. Rounds that found
-/// something count too, so that traffic of other ranks hides neither reports nor liveness checks.
+/// The number of rounds of a wait from one check whether to report the wait to the next. Rounds
+/// that found something count too, so that traffic from other ranks suppresses neither reports nor
+/// liveness checks.
 const REPORT_INTERVAL: u16 = 1 << 8;
-/// The number of rounds of a wait between two liveness checks.
+/// The number of rounds of a wait from one liveness check to the next.
 const LIVENESS_INTERVAL: u16 = 1 << 14;
 
-/// A spin limit below this means that ranks share cores. A program that waits by polling must then
-/// let others run too: it yields every `POLLS_A_YIELD` idle polls.
+/// A spin limit below `OVERSUBSCRIBED` means that ranks share cores. A program that waits by
+/// polling must then let other ranks run too, so it yields every `POLLS_A_YIELD` idle polls.
 const OVERSUBSCRIBED: u32 = 64;
 const POLLS_A_YIELD: u32 = 16;
 
-/// A yield that takes this long has given the core to a computing process, which may keep the core
-/// for a long time. A woken sleeper gets the core at once, so the rank sleeps the next `SLEEPS`
-/// times instead of yielding.
+/// A yield that takes at least `LONG_YIELD` has given the core to a computing process, which may
+/// keep the core for a long time. A sleeper that is woken gets the core at once, so the rank
+/// replaces its next `SLEEPS` yields by sleeps.
 const LONG_YIELD: Duration = Duration::from_millis(1);
 const SLEEPS: u32 = 64;
-/// After a long yield the next `WARY` yields are timed, and after those one in `TIMED`, because
-/// timing costs a twentieth of a yield between ranks.
+/// After a long yield the next `WARY` yields are timed, and after those only one in `TIMED`,
+/// because timing a yield between ranks makes it 5 % more expensive.
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// A sleep below this counts as short. It is less than the pauses of networks that have no wake-up.
-/// Their timers may end a sleep earlier, which costs some yields.
+/// A sleep shorter than this counts as short. The limit is below the sleeps of networks that can't
+/// wake a rank. Their timers may end a sleep before the limit, in which case the rank yields a few
+/// times in vain.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// The longest sleep between two polls.
 pub(crate) const SLEEP: Duration = Duration::from_millis(10);
@@ -70,15 +72,15 @@ pub(crate) enum Duty {
 #[derive(Debug, Default)]
 pub struct Waiter {
     idle: u32,
-    /// The number of rounds begun, which wraps.
+    /// The number of rounds begun. The number wraps.
     rounds: u16,
-    /// The wait's number among the lasting waits, or 0 if it has none; see
-    /// [`Reports`](crate::kernel::reports::Reports).
+    /// The number that [`Reports`](crate::kernel::reports::Reports) assigned to this wait, or 0 if
+    /// it has assigned none.
     pub(crate) number: u16,
 }
 
 impl Waiter {
-    /// Begins a round and returns whether it has a [duty](Waiter::duty).
+    /// Begins a round, and returns whether the round has a [duty](Waiter::duty).
     #[inline]
     pub(crate) fn begins(&mut self) -> bool {
         let due = self.rounds.is_multiple_of(REPORT_INTERVAL);
@@ -102,22 +104,22 @@ impl Waiter {
     }
 }
 
-/// The back-off rules of a rank, and what it has learned about its core.
+/// The back-off rules of a rank, and what the rank has observed about its core.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     spin: u32,
     yields: u32,
-    /// The number of idle polls of a program that only polls.
+    /// The number of idle polls outside waits.
     idle_polls: AtomicU32,
-    /// The number of yields since the last long one.
+    /// The number of yields since the last long yield.
     yield_count: AtomicU32,
-    /// The number of sleeps left that replace yields.
+    /// The number of sleeps that are still to replace yields.
     sleeps: AtomicU32,
 }
 
 impl Backoff {
-    /// Creates the rules from the number of idle polls before the first yield, if set, and the
-    /// number of yields before the first sleep.
+    /// Creates the rules. `spin` is the number of idle polls before the first yield, if set, and
+    /// `yields` the number of yields before the first sleep.
     pub(crate) fn new(spin: Option<u32>, yields: u32) -> Self {
         Self {
             spin: spin.unwrap_or(DEFAULT_SPIN),
@@ -128,14 +130,14 @@ impl Backoff {
         }
     }
 
-    /// Records that a wait's poll found nothing, and returns what to do.
+    /// Records that a poll in a wait found nothing, and returns what to do next.
     #[inline]
     pub(crate) fn idle(&self, waiter: &mut Waiter) -> Pause {
         waiter.idle = waiter.idle.saturating_add(1);
         if waiter.idle > self.spin {
             return self.idle_long(waiter);
         }
-        // There is no pause at first, because a reply is often only nanoseconds away.
+        // At first there is no pause, because a reply is often only nanoseconds away.
         match waiter.idle <= 64 {
             true => Pause::None,
             false => Pause::Spin,
@@ -167,7 +169,7 @@ impl Backoff {
 
     /// Records the duration of a sleep.
     pub(crate) fn slept(&self, waiter: &mut Waiter, time: Duration) {
-        // A rank that was woken soon is likely to be needed again soon, and yields for a while
+        // A rank that was woken soon is likely to be needed again soon, so it yields for a while
         // before it sleeps again.
         let yields = match time < SHORT_SLEEP {
             true => self.yields / 2,
@@ -176,8 +178,8 @@ impl Backoff {
         waiter.idle = self.spin.saturating_add(yields);
     }
 
-    /// Counts an idle poll of a program that only polls, and returns whether it must yield now, and
-    /// whether to check liveness.
+    /// Counts an idle poll outside a wait. Returns whether the program must yield now, and whether
+    /// to check liveness.
     #[inline]
     pub(crate) fn polled_idly(&self) -> (bool, bool) {
         let polls = self.idle_polls.load(Relaxed).wrapping_add(1);
@@ -191,7 +193,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    /// The pauses of a wait, run-length encoded.
+    /// Returns the pauses of a wait, run-length encoded.
     fn pauses(backoff: &Backoff, waiter: &mut Waiter, count: u32) -> Vec<(Pause, u32)> {
         let mut all: Vec<(Pause, u32)> = Vec::new();
         for _ in 0..count {
@@ -270,7 +272,7 @@ mod tests {
         let looks = duties(LIVENESS_INTERVAL);
         let dead = looks.iter().filter(|duty| **duty == Duty::CheckLiveness);
         assert_eq!((looks.len(), dead.count()), (64, 1));
-        // The count also wraps, after which one check is left out.
+        // When the number of rounds wraps, one liveness check is skipped.
         let looks = duties(u16::MAX);
         let of = |duty| looks.iter().filter(|one| **one == duty).count();
         assert_eq!((of(Duty::CheckPlace), of(Duty::CheckLiveness)), (1, 3));

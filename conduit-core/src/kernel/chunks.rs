@@ -1,7 +1,7 @@
 //! The resources of operations in flight: chunks of the send buffers, and temporary descriptors.
 //!
-//! All resources are counted and limited (seed, "Recognized environment variables"). When a
-//! resource is exhausted, the caller polls.
+//! The number of each resource is limited (seed, "Recognized environment variables"). When a
+//! resource is exhausted, the caller polls until some of it is free.
 
 use crate::kernel::control::SharedPtr;
 use crate::kernel::job::Job;
@@ -9,8 +9,8 @@ use crate::kernel::tickets::Tickets;
 use crate::ni::{MdId, Ni, Unlink};
 use crate::threads::{Lock, Mode};
 
-/// A send buffer (ReqSB or RplSB), which consists of chunks of one size in network memory, with one
-/// descriptor over all of them.
+/// A send buffer (ReqSB or RplSB). It consists of chunks of equal size in network memory, and has
+/// one descriptor over all of them.
 pub(crate) struct SendBuffer<M: Mode> {
     base: SharedPtr,
     /// Size of a chunk in bytes.
@@ -22,7 +22,8 @@ pub(crate) struct SendBuffer<M: Mode> {
 }
 
 impl<M: Mode> SendBuffer<M> {
-    /// Creates the buffer over the `count * chunk` bytes at `base`, which `md` describes.
+    /// Creates the buffer over the `count * chunk` bytes at `base`, for which `md` is the
+    /// descriptor.
     pub(crate) fn new(base: SharedPtr, chunk: usize, count: u32, md: MdId) -> Self {
         Self {
             base,
@@ -47,7 +48,7 @@ impl<M: Mode> SendBuffer<M> {
         }
     }
 
-    /// Frees a chunk. Freeing a chunk that is not held ends the job.
+    /// Frees a chunk. Freeing a chunk that is not in use ends the job.
     pub(crate) fn give<N: Ni>(&self, job: &Job<N>, chunk: u32) {
         if !self.pool.lock().give(chunk) {
             job.fail_by_message(job.rank, format!("chunk {chunk} was freed twice"));
@@ -56,7 +57,7 @@ impl<M: Mode> SendBuffer<M> {
 
     /// Returns the address of a chunk.
     pub(crate) fn at(&self, chunk: u32) -> *mut u8 {
-        // In bounds: chunk numbers come from a pool of `count`, chunks, all of which have memory.
+        // In bounds: chunk numbers come from a pool of `count` chunks, all of which have memory.
         self.base.0.wrapping_add(self.offset(chunk))
     }
 
@@ -65,18 +66,19 @@ impl<M: Mode> SendBuffer<M> {
         chunk as usize * self.chunk
     }
 
-    /// Returns the offset of a chunk in units of 64 bytes, which is how messages name chunks.
+    /// Returns the offset of a chunk in units of 64 bytes, by which messages identify chunks.
     pub(crate) fn units(&self, chunk: u32) -> u32 {
         (self.offset(chunk) / 64) as u32
     }
 
-    /// Returns a chunk's number from its offset in units of 64 bytes. A wrong offset from a peer
-    /// yields the number of a chunk that isn't held.
+    /// Returns the number of the chunk at an offset in units of 64 bytes. A wrong offset from a
+    /// peer yields the number of a chunk that isn't in use, or of a wrong one.
     pub(crate) fn number(&self, units: u32) -> u32 {
         (units as usize * 64 / self.chunk) as u32
     }
 
-    /// Returns the address of `length` bytes at this offset, if these bytes lie in one chunk.
+    /// Returns the address of the `length` bytes at this offset, or `None` if they do not lie in
+    /// one chunk.
     pub(crate) fn in_chunk(&self, offset: u64, length: usize) -> Option<*const u8> {
         let offset = usize::try_from(offset).ok()?;
         let in_one = offset < self.bytes() && length <= self.chunk - offset % self.chunk;
@@ -103,7 +105,7 @@ impl<M: Mode> SendBuffer<M> {
         self.pool.lock().bounce(chunk)
     }
 
-    /// Drops all recorded destinations, so that no bounced get is copied any more.
+    /// Drops all recorded destinations, so that no further bounced get is copied.
     pub(crate) fn forget_bounces(&self) {
         self.pool.lock().forget_bounces();
     }
@@ -114,11 +116,12 @@ impl<M: Mode> SendBuffer<M> {
     }
 }
 
-/// Temporary descriptors (TMPMD): their tickets, and those whose release the network delays.
+/// Temporary descriptors (TMPMD): their tickets, and the descriptors whose release the network has
+/// delayed.
 #[derive(Debug)]
 pub(crate) struct Descriptors<M: Mode> {
     pub(crate) tickets: Tickets,
-    /// Descriptors to be released, at most one per ticket.
+    /// Descriptors that are still to be released, at most one per ticket.
     unreleased: M::Lock<Vec<MdId>>,
 }
 
@@ -130,7 +133,8 @@ impl<M: Mode> Descriptors<M> {
         }
     }
 
-    /// Releases a descriptor without operations in flight, now or at one of the next polls.
+    /// Releases a descriptor that has no operations in flight, either now or at one of the next
+    /// polls.
     pub(crate) fn release<N: Ni>(&self, job: &Job<N>, md: MdId) {
         if !self.is_released(job, md) {
             self.unreleased.lock().push(md);
@@ -162,14 +166,14 @@ impl<M: Mode> Descriptors<M> {
     }
 }
 
-/// The free chunks of a send buffer. They are used in LIFO order, so that the next chunk is likely
-/// to be cached.
+/// The free chunks of a send buffer. The chunk freed last is used first, because it is likely to be
+/// cached.
 ///
 /// Chunks are identified by number; only the buffer knows their addresses.
 #[derive(Debug)]
 struct ChunkPool {
     free: Vec<u32>,
-    /// The destination of a get that bounces through the chunk.
+    /// The destination of the get that bounces through each chunk.
     bounce: Vec<Bounce>,
     held: Vec<bool>,
 }
@@ -182,15 +186,15 @@ pub(crate) struct Bounce {
 }
 
 impl Bounce {
-    /// Nothing to copy.
+    /// The value for chunks through which no get bounces: nothing is copied.
     const NONE: Self = Self {
         destination: std::ptr::null_mut(),
         length: 0,
     };
 }
 
-// SAFETY: the pointer is only stored. The caller of `get`, which is unsafe, guarantees that the
-// memory stays valid until the get has completed, on any thread.
+// SAFETY: the pointer is only stored here. The caller of `get`, which is unsafe, guarantees that
+// the memory remains valid until the get has completed, on whatever thread.
 unsafe impl Send for Bounce {}
 
 impl ChunkPool {
@@ -208,8 +212,8 @@ impl ChunkPool {
         Some(chunk)
     }
 
-    /// Frees a chunk. Returns `false` if the chunk was not held, because a peer's message named a
-    /// wrong chunk.
+    /// Frees a chunk. Returns `false` if the chunk was not in use, which means that a peer's
+    /// message named a wrong chunk.
     #[must_use]
     fn give(&mut self, chunk: u32) -> bool {
         match self.held.get_mut(chunk as usize) {
@@ -227,8 +231,8 @@ impl ChunkPool {
     }
 
     /// Ends the get that bounces through a chunk and returns the destination of its data. Returns
-    /// [`Bounce::NONE`] if there is no such get: the number comes from a peer and must not lead to
-    /// memory that its caller has got back.
+    /// [`Bounce::NONE`] if there is no such get: the number comes from a peer and must not give
+    /// access to memory that has been returned to its caller.
     fn bounce(&mut self, chunk: u32) -> Bounce {
         let noted = self.bounce.get_mut(chunk as usize);
         noted.map_or(Bounce::NONE, |noted| std::mem::replace(noted, Bounce::NONE))

@@ -8,9 +8,10 @@ use crate::ni::{Ni, Outcome};
 use crate::threads::Mode;
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// Completes a network operation: frees its resources and counts off its piece. `on_reply_sent`
-    /// receives the chunk of a reply that was sent. `no_memory` returns the error of a refused
-    /// operation that accessed memory which does not exist.
+    /// Completes a network operation: frees its resources and counts off one piece of the operation
+    /// that it belongs to. `on_reply_sent` receives the chunk of a reply that has been sent. If an
+    /// operation was refused because it accessed memory that does not exist, `no_memory` returns
+    /// the error to report.
     pub(crate) fn complete(
         &self,
         token: u64,
@@ -30,8 +31,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
                 _ => "out of range",
             };
             let refused = Error::Refused { rank, outcome };
-            // The operation did not end as its caller expects, so the job fails and the waiting
-            // caller gets the error.
+            // The operation did not end as its caller expects, so the job fails, and the caller
+            // gets the error from its wait.
             return self
                 .job
                 .fail(token.op.and_then(no_memory).unwrap_or(refused));
@@ -42,10 +43,10 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
             Role::BouncedPut(chunk) => self.give_chunk(chunk),
             Role::BouncedGet(chunk) => {
                 let bounce = self.chunks.bounce(chunk);
-                // SAFETY: this get held the chunk and has ended, so the chunk's first `length`
-                // bytes are initialised and nothing writes them; `length` is at most a chunk. The
-                // caller of the get keeps the destination valid until the get is synchronised,
-                // which happens only after `finish` below.
+                // SAFETY: this get held the chunk and has ended, so the first `length` bytes of the
+                // chunk are initialised and nothing writes to them. `length` does not exceed a
+                // chunk. The caller of the get keeps the destination valid until the get is
+                // synchronised, which cannot happen before `finish` is called below.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         self.chunks.at(chunk),

@@ -1,5 +1,5 @@
-//! The context of this thread, recorded if checks are on: the handler it runs, if any, and whether
-//! it has a payload prepared.
+//! The context of this thread, which is recorded if checks are on: the handler that the thread is
+//! running, if any, and whether it has a prepared payload.
 
 use std::cell::Cell;
 
@@ -24,7 +24,7 @@ pub(crate) fn is_prepared() -> bool {
     CONTEXT.get() == Context::Prepared
 }
 
-/// A context, left when dropped.
+/// A guard that restores the previous context when dropped.
 pub(crate) struct Entered(Context);
 
 impl Entered {

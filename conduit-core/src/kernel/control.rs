@@ -1,10 +1,10 @@
-//! Control memory shared by several processes.
+//! Control memory that several processes share.
 
 use std::sync::atomic::AtomicU64;
 
 use crate::ni::{NiError, Rank, Window};
 
-/// Memory shared with other processes, as an address that may cross threads.
+/// The address of memory shared with other processes, which may be sent between threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedPtr(pub *mut u8);
 // SAFETY: this is only an address; code that dereferences it must justify the access.
@@ -12,9 +12,9 @@ unsafe impl Send for SharedPtr {}
 // SAFETY: this is only an address; code that dereferences it must justify the access.
 unsafe impl Sync for SharedPtr {}
 
-/// A rank's control region, and those of the mapped peers: each holds the barriers' cells and then,
-/// for each rank, the counter of the credits that this rank has returned
-/// ([`crate::messages::flow::Returned`]).
+/// The control region of a rank, and those of the mapped peers. A region holds the cells of the
+/// barriers, followed by one counter for each rank: the number of credits that this rank has
+/// returned ([`crate::messages::flow::Returned`]).
 ///
 /// A region takes 8 bytes per rank, plus the cells.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Creates the region with `cells` barrier cells. No peer's region is known yet.
+    /// Creates the value for this rank's region, which has `cells` barrier cells. The peers'
+    /// regions are still unknown.
     pub(crate) fn new(own: SharedPtr, cells: usize, rank: Rank) -> Self {
         Self {
             own,
@@ -37,7 +38,7 @@ impl Control {
     }
 
     /// Records the mappings of the peers' regions. `find` returns `None` for a peer that is not
-    /// mapped, and otherwise its window, if it has one.
+    /// mapped. For a mapped peer it returns the peer's window, or `Some(None)` if that is missing.
     ///
     /// # Errors
     /// If the region of a mapped peer is missing or too small.
@@ -64,10 +65,10 @@ impl Control {
     }
 
     fn word(&self, base: SharedPtr, index: usize) -> &AtomicU64 {
-        // SAFETY: `base` is a control region, which lives as long as the network, and thus as long
-        // as the engine that owns both the network and `self`. The region is only accessed as
-        // atomic words. The callers ensure that `index` is one of the words that `start` created
-        // (cells + ranks). The region is page-aligned.
+        // SAFETY: `base` is a control region. The region lives as long as the network, and the
+        // engine that owns `self` owns the network too. The region is accessed only as atomic
+        // words. The callers ensure that `index` is one of the words that `start` created (one per
+        // cell and one per rank). The words are aligned, because the region is page-aligned.
         unsafe { AtomicU64::from_ptr(base.0.cast::<u64>().add(index)) }
     }
 
@@ -77,19 +78,21 @@ impl Control {
         self.word(self.own, cell)
     }
 
-    /// Returns a peer's barrier cell if the peer is mapped.
+    /// Returns a peer's barrier cell, or `None` if the peer is not mapped.
     pub(crate) fn peer_cell(&self, peer: Rank, cell: usize) -> Option<&AtomicU64> {
         assert!(cell < self.cells, "barrier cell out of range");
         Some(self.word(self.peers[peer as usize]?, cell))
     }
 
-    /// Returns the counter of credits that `peer` has returned to this rank.
+    /// Returns the counter of the credits that `peer` has returned to this rank, or `None` if
+    /// `peer` is not mapped.
     pub(crate) fn returned_by(&self, peer: Rank) -> Option<&AtomicU64> {
         self.peers[peer as usize]?;
         Some(self.word(self.own, self.cells + peer as usize))
     }
 
-    /// Returns the counter of credits that this rank has returned to `peer`.
+    /// Returns the counter of the credits that this rank has returned to `peer`, or `None` if
+    /// `peer` is not mapped.
     pub(crate) fn returned_to(&self, peer: Rank) -> Option<&AtomicU64> {
         let base = self.peers[peer as usize]?;
         Some(self.word(base, self.cells + self.rank as usize))

@@ -8,9 +8,9 @@ use pmi::bootstrap::BootstrapError;
 /// The result of an engine call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error above the network. Each error holds the rank or setting concerned and the engine's name
-/// of the operation. Its text omits the operation and the calling rank, which the layer above adds
-/// in its own terms.
+/// An error above the network. Each error holds the rank or setting concerned, and the engine's
+/// name of the operation. The error text omits the operation and the calling rank; the layer above
+/// adds both in its own terms.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -23,7 +23,7 @@ pub enum Error {
     /// A rank that is not in the job.
     #[error("rank {rank} is not in a job of {size} ranks")]
     NoSuchRank {
-        /// The call.
+        /// The name of the call.
         operation: &'static str,
         /// The rank given.
         rank: Rank,
@@ -46,7 +46,7 @@ pub enum Error {
         /// The size of the target's segment in bytes.
         segment: usize,
     },
-    /// Memory that is not bound to this endpoint, or not published to this rank.
+    /// Memory that is not bound to this endpoint, or has not been published to this rank.
     #[error("rank {rank} has published no memory bound to endpoint {index}")]
     Unbound {
         /// The call.
@@ -73,8 +73,9 @@ pub enum Error {
         /// The target's bound memory.
         bound: Bound,
     },
-    /// A range of memory that the target does not have, if segments are process memory.
-    #[error("{length} bytes at address {address:#x} of rank {rank}: {reason}")]
+    /// A range of process memory that the target does not have. Occurs only in jobs whose segments
+    /// are process memory.
+    #[error("cannot access {length} bytes at address {address:#x} of rank {rank}: {reason}")]
     NoMemory {
         /// The target.
         rank: Rank,
@@ -85,8 +86,8 @@ pub enum Error {
         /// The system's description of the error.
         reason: String,
     },
-    /// Ranges that do not match each other.
-    #[error("ranges for rank {rank}: {reason}")]
+    /// Lists of ranges that do not match each other.
+    #[error("invalid ranges for rank {rank}: {reason}")]
     Ranges {
         /// The call.
         operation: &'static str,
@@ -95,7 +96,7 @@ pub enum Error {
         /// The mismatch.
         reason: String,
     },
-    /// An atomic's address is not a multiple of its size.
+    /// An atomic whose offset is not a multiple of the integer's size.
     #[error("offset {offset} on rank {rank} is not a multiple of {size}")]
     Misaligned {
         /// The call.
@@ -107,7 +108,7 @@ pub enum Error {
         /// The integer's size in bytes.
         size: usize,
     },
-    /// A value call with a width that does not fit a register.
+    /// A call that passes a value in a register, with a number of bytes that a register can't hold.
     #[error("{bytes} bytes do not fit a register value (1 to 8)")]
     ValueWidth {
         /// The call.
@@ -115,8 +116,8 @@ pub enum Error {
         /// The number of bytes given.
         bytes: usize,
     },
-    /// Too many arguments for an AM.
-    #[error("{count} arguments; at most {limit} are allowed")]
+    /// Too many arguments for an active message.
+    #[error("an active message has {count} arguments; at most {limit} are allowed")]
     TooManyArgs {
         /// The call.
         operation: &'static str,
@@ -125,8 +126,8 @@ pub enum Error {
         /// [`am::MAX_ARGS`].
         limit: usize,
     },
-    /// A payload beyond the category's limit.
-    #[error("a payload of {length} bytes to rank {rank}; at most {limit} bytes are allowed")]
+    /// A payload longer than its category allows.
+    #[error("a payload to rank {rank} has {length} bytes; at most {limit} are allowed")]
     PayloadTooLong {
         /// The call.
         operation: &'static str,
@@ -137,7 +138,8 @@ pub enum Error {
         /// The limit in bytes, as the limit functions return it.
         limit: usize,
     },
-    /// An AM for a handler that is not registered, or not for this kind of message. Ends the job.
+    /// An active message for a handler that is not registered, or is not registered for this kind
+    /// of message. Ends the job.
     #[error("an active message from rank {source_rank}: {reason}")]
     BadMessage {
         /// The rank that received the message.
@@ -147,7 +149,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// A handler's panic, in this call or on another thread. Ends the job.
+    /// A handler panicked, in this call or on another thread. Ends the job.
     #[error("handler {handler} panicked")]
     HandlerPanicked {
         /// This rank.
@@ -155,7 +157,7 @@ pub enum Error {
         /// The handler's id, and its name if it has one.
         handler: String,
     },
-    /// A panic other than a handler's while a call waited. Ends the job.
+    /// A panic outside a handler interrupted a waiting call. Ends the job.
     #[error("{operation} was interrupted by a panic")]
     Panicked {
         /// The call.
@@ -163,7 +165,7 @@ pub enum Error {
         /// This rank.
         rank: Rank,
     },
-    /// A handler registration that was refused.
+    /// A refused handler registration.
     #[error("handler registration: {reason}")]
     Register {
         /// This rank.
@@ -179,7 +181,7 @@ pub enum Error {
         /// This rank.
         rank: Rank,
     },
-    /// A second attach.
+    /// A second call of attach.
     #[error("a segment is already attached")]
     AlreadyAttached {
         /// This rank.
@@ -192,11 +194,11 @@ pub enum Error {
         rank: Rank,
         /// The number of bytes requested.
         bytes: usize,
-        /// The page size.
+        /// The page size in bytes.
         page: usize,
     },
-    /// A call that is not allowed in its context: for example a call from a handler, or a second
-    /// reply. Some are detected only in debug builds.
+    /// A call that is not allowed in its context, for example a call in a handler or a second
+    /// reply. Some violations are detected only in debug builds.
     #[error("{reason}")]
     Context {
         /// The call.
@@ -206,7 +208,8 @@ pub enum Error {
         /// The violated rule.
         reason: am::ContextError,
     },
-    /// A call that had to wait where waiting is not allowed, and was left half done. Ends the job.
+    /// A call that had to wait where waiting is not allowed, so that it remained half done. Ends
+    /// the job.
     #[error("{operation}: {reason}")]
     WaitRefused {
         /// The call that had to wait.
@@ -230,7 +233,7 @@ pub enum Error {
         /// The setting that determines the limit.
         setting: &'static str,
     },
-    /// A handle that is already synchronised, or of another kind.
+    /// A handle that has already been synchronised, or is invalid.
     #[error("the handle has been synchronised already")]
     StaleHandle {
         /// The call.
@@ -238,8 +241,8 @@ pub enum Error {
         /// This rank.
         rank: Rank,
     },
-    /// A violated rule of access regions: they do not nest, and allow no implicit synchronisation
-    /// inside.
+    /// A violated rule of access regions: they do not nest, and implicit operations must not be
+    /// synchronised inside them.
     #[error("{rule}")]
     AccessRegion {
         /// The call.
@@ -249,7 +252,7 @@ pub enum Error {
         /// The violated rule.
         rule: &'static str,
     },
-    /// A barrier call out of order.
+    /// A barrier call in the wrong order.
     #[error("{reason}")]
     Barrier {
         /// The call.
@@ -259,7 +262,7 @@ pub enum Error {
         /// The violated rule.
         reason: String,
     },
-    /// An unknown collective operation, or one that this rank can't take part in.
+    /// An unknown collective operation, or one in which this rank can't take part.
     #[error("{reason}")]
     Collective {
         /// The call.
@@ -269,7 +272,7 @@ pub enum Error {
         /// The reason.
         reason: String,
     },
-    /// An operation that passed the checks here but was refused by its target.
+    /// An operation that passed this rank's checks but was refused by its target.
     #[error("a target refused an operation: {outcome}")]
     Refused {
         /// This rank.
@@ -301,7 +304,7 @@ pub enum Error {
     /// A peer died or can no longer be reached.
     #[error("rank {peer} {reason}")]
     PeerFailed {
-        /// The operation of this rank.
+        /// This rank's operation that detected the failure.
         operation: &'static str,
         /// This rank.
         rank: Rank,
@@ -310,7 +313,7 @@ pub enum Error {
         /// The network's description of the failure.
         reason: String,
     },
-    /// A rank ended the job by `exit`.
+    /// A rank ended the job by calling `exit`.
     #[error("rank {by} has ended the job with code {code}")]
     Exited {
         /// The rank that ended the job.
@@ -321,17 +324,17 @@ pub enum Error {
     /// This rank has left the job normally.
     #[error("the rank has finished")]
     Finished,
-    /// A child of the rank's process (`fork`) used its parent's network.
+    /// A child of the rank's process, made by `fork`, used its parent's network.
     #[error(
         "process {process} is a child of rank {rank} (fork) and can't use its network; it may only call exec or _exit"
     )]
     Forked {
-        /// The rank of its parent.
+        /// The rank of the child's parent.
         rank: Rank,
         /// The child's process id.
         process: u32,
     },
-    /// A setting with which this job can't run.
+    /// A value of a setting with which this job can't run.
     #[error("setting {name}: {reason}")]
     Setting {
         /// The setting's name.

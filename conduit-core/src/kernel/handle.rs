@@ -1,6 +1,7 @@
 //! The names of operations: compact ids, and the handles that callers hold.
 
-/// A 24-bit id with its 8-bit generation in the upper bits. It is never 0.
+/// An operation's index in the lower 24 bits, plus 1, and its generation in the upper 8 bits. The
+/// value is never 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpId(u32);
 
@@ -29,10 +30,10 @@ impl OpId {
     }
 }
 
-/// The handle of an operation in flight. It must be synchronised. Until then the operation keeps
-/// its id, and its memory still belongs to the network.
+/// The handle of an operation. It must be synchronised. Until then the operation keeps its id, and
+/// the network may access its memory.
 ///
-/// Dropping a handle leaks the operation id; it does not cancel the operation.
+/// Dropping a handle does not cancel the operation; it leaks the operation's id.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an operation is complete only when its handle has been synchronised"]
 pub struct Handle(pub(crate) Option<OpId>);
@@ -47,14 +48,15 @@ impl Handle {
         self.0.is_none()
     }
 
-    /// Converts the handle to a number for foreign interfaces; 0 means done.
+    /// Converts the handle to a number for foreign interfaces. The number is 0 if the operation is
+    /// done.
     pub fn into_bits(self) -> u32 {
         self.0.map_or(0, OpId::bits)
     }
 
     /// Converts a number from [`Handle::into_bits`] back to its handle. Each number must be
-    /// converted at most once. Any other number yields a stale handle, which fails when it is
-    /// synchronised, or the handle of another operation, whose owner then loses it.
+    /// converted at most once. Any other number yields either a stale handle, which fails when it
+    /// is synchronised, or the handle of another operation, whose owner then loses it.
     pub fn from_bits(bits: u32) -> Self {
         Self(OpId::from_bits(bits))
     }

@@ -12,8 +12,8 @@
 //! | `backoff`, `reports`, `liveness` | when a waiting rank spins, yields and sleeps; when it reports its wait; dead peers |
 //! | `error` | errors of calls, and of a job |
 //!
-//! A rank uses 9 bytes for each peer: a counter by which a mapped peer returns credits, and a flag
-//! that lets requests to it take the shortcut.
+//! A rank uses 9 bytes of memory for each peer: a counter by which a mapped peer returns credits,
+//! and a flag that lets requests to the peer take the shortcut.
 
 pub(crate) mod backoff;
 pub(crate) mod chunks;
@@ -54,20 +54,20 @@ use system::{Message, System};
 use crate::ni::{MatchEntry, Ni, PtIndex, Rank};
 use crate::threads::Mode;
 
-/// The state described in the module's documentation.
+/// The state described in the documentation of this module.
 pub(crate) struct Kernel<N: Ni, M: Mode> {
     pub(crate) job: Job<N>,
     pub(crate) queues: Queues,
     pub(crate) control: Control,
     pub(crate) system: System<M>,
-    /// ReqSB: chunks of requests and bounced transfers.
+    /// ReqSB: the chunks for requests and for bounced transfers.
     pub(crate) chunks: SendBuffer<M>,
     pub(crate) descriptors: Descriptors<M>,
     pub(crate) operations: Operations<M>,
     pub(crate) backoff: Backoff,
-    /// Present if a setting asks for reports.
+    /// Present if the settings enable reports.
     pub(crate) reports: Option<Reports>,
-    /// A number that distinguishes the engines of one process, for thread-local state.
+    /// A number that distinguishes the engines of one process. Thread-local state uses it.
     pub(crate) identity: u64,
 }
 
@@ -87,7 +87,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.operations.begin_group(&self.job, operation, open)
     }
 
-    /// Ends the completed operations among the handles; see [`Operations::sweep`].
+    /// Ends those operations among the handles that have completed; see [`Operations::sweep`].
     pub(crate) fn sweep(
         &self,
         operation: &'static str,
@@ -111,12 +111,12 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         self.chunks.give(&self.job, chunk);
     }
 
-    /// Sends a system message now or at a later poll.
+    /// Sends a system message, either now or at a later poll.
     pub(crate) fn send_system(&self, target: Rank, message: Message) {
         self.system.send(&self.job, target, message);
     }
 
-    /// Retries pending work: ends the job if that is due, releases descriptors, and sends system
+    /// Performs pending work: ends the job if that is due, releases descriptors, and sends system
     /// messages. Returns whether all system messages have been sent.
     pub(crate) fn retry(&self) -> bool {
         if self.job.is_child() {
@@ -129,12 +129,12 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
     }
 
     /// Returns whether work for [`Kernel::retry`] is pending. The result is exact even while
-    /// another thread performs that work.
+    /// another thread is performing that work.
     pub(crate) fn has_retries(&self) -> bool {
         self.job.wants_poll() || !self.system.is_empty() || !self.descriptors.are_released()
     }
 
-    /// Appends a match entry again after it has been used up.
+    /// Appends a match entry again after it has been used up and unlinked.
     pub(crate) fn relink(&self, index: PtIndex, entry: MatchEntry) {
         if let Err(error) = self.job.ni.me_append(index, entry) {
             self.job.fail(error.into());
