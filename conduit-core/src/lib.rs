@@ -1,5 +1,5 @@
 //! The Ni contract, which every network implements, and the engine, which is written once on top of
-//! it.
+//! this contract.
 
 pub mod atomics;
 pub mod barrier;

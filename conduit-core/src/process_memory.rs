@@ -1,8 +1,9 @@
-//! Access to a process's memory by address, through the system (cross-memory attach). An invalid
-//! address is an error, not a fault. An access costs one copy and one system call.
+//! Access to the memory of a process by address, through the system (cross-memory attach). An
+//! invalid address causes an error rather than a fault. An access costs one copy and one system
+//! call.
 //!
-//! A process may always access its own memory; for other processes the system's rules for debuggers
-//! apply.
+//! A process may always access its own memory. For access to other processes, the system's rules
+//! for debuggers apply.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
@@ -10,7 +11,7 @@ use std::sync::atomic::AtomicU32;
 /// A process id.
 pub type Pid = libc::pid_t;
 
-/// The type of the system's two calls.
+/// The type of the system's calls for reading and writing.
 type Call = unsafe extern "C" fn(
     Pid,
     *const libc::iovec,
@@ -20,23 +21,24 @@ type Call = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
-/// Returns this process's id.
+/// Returns the id of this process.
 pub fn this() -> Pid {
-    // The cast is lossless: the system's process ids are of this type.
+    // The cast is lossless: the system's process ids have this type.
     std::process::id().cast_signed()
 }
 
 /// Copies `len` bytes to an address of a process.
 ///
 /// # Errors
-/// The system's error: the range is not writable memory, no such process exists, or access to the
+/// The system's error if the range is not writable memory, no such process exists, or access to the
 /// process is not permitted. Some of the bytes may have been written.
 ///
 /// # Safety
 /// `source` must be valid for reads of `len` bytes. The provider of the address must guarantee that
 /// nothing in that process relies on the contents of the range.
 pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -> io::Result<()> {
-    // SAFETY: the call only reads the local memory, which the caller guarantees to be valid.
+    // SAFETY: the call only reads the local memory, which the caller guarantees to be valid for
+    // reads.
     unsafe {
         copy(
             libc::process_vm_writev,
@@ -51,7 +53,7 @@ pub unsafe fn write(process: Pid, address: u64, source: *const u8, len: usize) -
 /// Copies `len` bytes from an address of a process.
 ///
 /// # Errors
-/// See [`write()`].
+/// Same as [`write()`].
 ///
 /// # Safety
 /// `destination` must be valid for writes of `len` bytes.
@@ -62,7 +64,7 @@ pub unsafe fn read(destination: *mut u8, process: Pid, address: u64, len: usize)
 
 /// Returns whether all of `[address, address + len)` is readable in this process now.
 pub fn is_readable(address: u64, len: usize) -> bool {
-    // A page is readable as a whole or not at all.
+    // A page is either readable as a whole or not at all, so one byte per page is tested.
     const PAGE: u64 = 4096;
     let Some(last) = (len as u64)
         .checked_sub(1)
@@ -71,7 +73,8 @@ pub fn is_readable(address: u64, len: usize) -> bool {
         return len == 0;
     };
     let pages = (address / PAGE..=last / PAGE).map(|page| libc::iovec {
-        // The cast is lossless: this is an address of this process, or else the system refuses it.
+        // The cast is lossless for an address of this process. The system refuses any other
+        // address.
         iov_base: std::ptr::without_provenance_mut(address.max(page * PAGE) as usize),
         iov_len: 1,
     });
@@ -85,8 +88,8 @@ pub fn is_readable(address: u64, len: usize) -> bool {
             iov_base: bytes.as_mut_ptr().cast(),
             iov_len: vectors.len(),
         };
-        // SAFETY: `here` describes as many of our own bytes as there are vectors; all live during
-        // the call.
+        // SAFETY: `here` describes as many bytes of a local array as there are vectors, and the
+        // array and the vectors live during the call.
         let read = unsafe {
             libc::process_vm_readv(
                 this(),
@@ -104,16 +107,16 @@ pub fn is_readable(address: u64, len: usize) -> bool {
     true
 }
 
-/// Returns whether the 4 bytes at an address, which is a multiple of 4, are writable in this
-/// process now.
+/// Returns whether the 4 bytes at an address are writable in this process now. The address must be
+/// a multiple of 4.
 pub fn is_writable(address: u64) -> bool {
-    // The system adds 0 to them atomically and fails if it can't. A futex waiter on that word may
-    // be woken spuriously, which futexes allow.
+    // The system atomically adds 0 to these bytes and fails if it can't. A futex waiter on the word
+    // may be woken spuriously, which the futex interface permits.
     const ADD_NOTHING: libc::c_int = libc::FUTEX_OP_ADD << 28 | libc::FUTEX_OP_CMP_EQ << 24 | 0x7ff;
     static NOBODY: AtomicU32 = AtomicU32::new(0);
-    // The cast is lossless: this is an address of this process, or else the system refuses it.
+    // The cast is lossless for an address of this process. The system refuses any other address.
     let word: *mut u32 = std::ptr::without_provenance_mut(address as usize);
-    // SAFETY: the system checks the address. The word's value does not change.
+    // SAFETY: the system checks the address, and adding 0 does not change the value of the word.
     let done = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -150,8 +153,8 @@ unsafe fn copy(
             iov_base: std::ptr::without_provenance_mut((address as usize).wrapping_add(moved)),
             iov_len: len - moved,
         };
-        // SAFETY: both vectors have one element and live during the call; the caller guarantees
-        // that the local memory is valid; the system checks the remote range.
+        // SAFETY: each pointer refers to one vector, which lives during the call. The caller
+        // guarantees that the local memory is valid, and the system checks the remote range.
         let result = unsafe { call(process, &raw const here, 1, &raw const there, 1, 0) };
         match usize::try_from(result) {
             Ok(some) if some > 0 => moved += some,
@@ -166,11 +169,11 @@ unsafe fn copy(
     Ok(())
 }
 
-/// Copies a message's bytes to an address of this process. Returns false if the range is not
+/// Copies the bytes of a message to an address of this process. Returns false if the range is not
 /// writable memory.
 pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
-    // SAFETY: the source is a slice; whoever attached everything guarantees that the address may be
-    // written.
+    // SAFETY: the source is a slice, so it is valid for reads. The caller of `attach_everything`,
+    // or of `bind`, guarantees that peers may write to the address.
     unsafe { write(this(), address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
 }
 
@@ -178,7 +181,7 @@ pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Two pages, the second of which is inaccessible.
+    /// A mapping of two pages, the second of which is inaccessible.
     struct Pages(*mut u8);
 
     const PAGE: usize = 4096;
@@ -187,7 +190,8 @@ mod tests {
         fn new() -> Self {
             let (read, write) = (libc::PROT_READ, libc::PROT_WRITE);
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-            // SAFETY: a new mapping at an address of the system's choice.
+            // SAFETY: this creates a new mapping at an address of the system's choice, so it
+            // affects no other memory.
             let base = unsafe {
                 let base = libc::mmap(std::ptr::null_mut(), 2 * PAGE, read | write, flags, -1, 0);
                 assert_ne!(base, libc::MAP_FAILED);
@@ -205,7 +209,8 @@ mod tests {
         }
 
         fn protect(&self, protection: i32) {
-            // SAFETY: our own mapping.
+            // SAFETY: the page belongs to the mapping that `new` created, which only this test
+            // uses.
             let done = unsafe { libc::mprotect(self.0.cast(), PAGE, protection) };
             assert_eq!(done, 0);
         }
@@ -213,7 +218,7 @@ mod tests {
 
     impl Drop for Pages {
         fn drop(&mut self) {
-            // SAFETY: our own mapping, which is no longer used.
+            // SAFETY: the mapping was created by `new` and is no longer used.
             unsafe { libc::munmap(self.0.cast(), 2 * PAGE) };
         }
     }
@@ -223,7 +228,8 @@ mod tests {
         let pages = Pages::new();
         let ours = [7u8; 100];
         let mut back = [0u8; 100];
-        // SAFETY: both arrays have 100 bytes; the mapping is ours alone. The same holds below.
+        // SAFETY: both arrays have 100 bytes, and only this test uses the mapping. The same holds
+        // for the calls below.
         unsafe {
             write(this(), pages.at(PAGE - 100), ours.as_ptr(), 100).unwrap();
             read(back.as_mut_ptr(), this(), pages.at(PAGE - 100), 100).unwrap();
@@ -242,13 +248,13 @@ mod tests {
         let pages = Pages::new();
         assert!(is_writable(pages.at(0)) && is_writable(pages.at(PAGE - 4)));
         let ones = [0xff_u8; 8];
-        // SAFETY: the mapping is ours alone.
+        // SAFETY: `ones` has 8 bytes, and only this test uses the mapping.
         unsafe { write(this(), pages.at(0), ones.as_ptr(), 8).unwrap() };
         assert!(is_writable(pages.at(4)));
         let mut back = [0; 8];
-        // SAFETY: `back` has 8 bytes.
+        // SAFETY: `back` has 8 bytes, so it is valid for the write.
         unsafe { read(back.as_mut_ptr(), this(), pages.at(0), 8).unwrap() };
-        assert_eq!(back, ones, "left as they were");
+        assert_eq!(back, ones, "the bytes are unchanged");
         for address in [0, 16, pages.at(PAGE), 1 << 63, u64::MAX - 3] {
             assert!(!is_writable(address), "{address:#x}");
         }
@@ -269,7 +275,7 @@ mod tests {
         assert!(!is_readable(u64::MAX, 2));
         pages.protect(libc::PROT_NONE);
         assert!(!is_readable(pages.at(0), 1));
-        // Needs more than one call.
+        // This range needs more than one system call.
         let many = vec![1u8; 3 * MOST_VECTORS * PAGE];
         assert!(is_readable(
             many.as_ptr().expose_provenance() as u64,

@@ -1,10 +1,10 @@
 //! Signal masks of the library's own threads.
 
-/// Blocks all signals for the calling thread, because the program's handlers belong on the
-/// program's threads.
+/// Blocks all signals for the calling thread, because the program's signal handlers should run only
+/// on the program's own threads.
 pub fn block() {
-    // SAFETY: this fills the set, then blocks it for the calling thread; the system keeps no
-    // pointer.
+    // SAFETY: the set is a valid local variable. The calls fill it and block it for the calling
+    // thread, and the system keeps no pointer to it.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);

@@ -1,4 +1,5 @@
-//! GASNet's three threading modes, chosen by type so that the sequential one pays for no lock.
+//! GASNet's three threading modes. The mode is chosen by type, so that the sequential mode pays for
+//! no lock.
 //!
 //! | mode | permitted callers | in Rust |
 //! |---|---|---|
@@ -6,25 +7,25 @@
 //! | [`ParSync`] | any thread, one at a time | `Send`, not `Sync` |
 //! | [`Par`] | any number of threads at once | `Send` and `Sync` |
 //!
-//! State that threads share is kept in the mode's [`Lock`]: a `RefCell` where only one thread is
-//! inside at a time, a mutex in [`Par`]. The compiler then derives `Send` and `Sync` for everything
-//! built on it.
+//! State that threads share is kept in the mode's [`Lock`]. This is a mutex in [`Par`], and a
+//! `RefCell` in the modes in which only one thread at a time is inside. The compiler derives `Send`
+//! and `Sync` from it for everything built on it.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::ops::DerefMut;
 
-/// A threading mode. Sealed: only the three below implement it.
+/// A threading mode. This trait is sealed: only the three modes below implement it.
 pub trait Mode: sealed::Sealed + Debug + Default + 'static {
     /// The lock around shared state.
     type Lock<T: Send>: Lock<T>;
-    /// The way in which the parts of the flow control share the credits that a rank lends
+    /// The way in which the parts of the flow control share the credits that a rank may lend
     /// ([`credits::Bank`]).
     type Bank: credits::Bank + Send;
     /// The mode's name in GASNet's spelling.
     const NAME: &'static str;
-    /// Whether several threads may be inside at once.
+    /// Whether several threads may be inside calls at once.
     const PARALLEL: bool;
 }
 
@@ -36,11 +37,11 @@ pub trait Lock<T> {
         Self: 'a;
     /// Wraps a value.
     fn new(value: T) -> Self;
-    /// Locks, or returns `None` if the lock is already held by another thread or further up this
-    /// thread's own stack.
+    /// Takes the lock. Returns `None` if the lock is already held, either by another thread or
+    /// further up this thread's own stack.
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
-    /// Locks, waiting for another thread if necessary. Must not be called where this thread may
-    /// already hold the lock.
+    /// Takes the lock, waiting for another thread if necessary. Must not be called where this
+    /// thread may already hold the lock.
     fn lock(&self) -> Self::Guard<'_>;
 }
 
@@ -82,13 +83,13 @@ impl<T> Lock<T> for parking_lot::Mutex<T> {
     }
 }
 
-/// One thread makes every call (GASNET_SEQ).
+/// One thread makes all calls (GASNET_SEQ).
 #[derive(Debug, Default)]
 pub struct Seq(PhantomData<*const ()>);
-/// Any thread may call, one at a time (GASNET_PARSYNC).
+/// Any thread may make calls, but only one at a time (GASNET_PARSYNC).
 #[derive(Debug, Default)]
 pub struct ParSync;
-/// Any number of threads call at once (GASNET_PAR).
+/// Any number of threads may make calls at once (GASNET_PAR).
 #[derive(Debug, Default)]
 pub struct Par;
 
@@ -111,26 +112,26 @@ impl Mode for Par {
     const PARALLEL: bool = true;
 }
 
-/// A mode in which a handler of this type may run. [`Seq`] runs every handler, because the one
-/// thread that makes all calls runs and drops it; in the other modes handlers are `Send` and
-/// `Sync`.
+/// A mode in which a handler of this type may run. [`Seq`] can run every handler, because the one
+/// thread that makes all calls also runs and drops the handlers. In the other modes handlers must
+/// be `Send` and `Sync`.
 ///
 /// # Safety
-/// A mode that is `Send` or `Sync` must run only handlers that are both. The implementations below
-/// are sufficient.
+/// If the mode is `Send` or `Sync`, the handler must be both. The implementations below ensure
+/// this, and no others are needed.
 pub unsafe trait Runs<F>: Mode {}
 
-// SAFETY: `Seq` is neither `Send` nor `Sync`.
+// SAFETY: `Seq` is neither `Send` nor `Sync`, so nothing is required of the handler.
 unsafe impl<F> Runs<F> for Seq {}
-// SAFETY: `F` is `Send` and `Sync`, so this mode runs only handlers that are both.
+// SAFETY: the bound requires the handler to be `Send` and `Sync`.
 unsafe impl<F: Send + Sync> Runs<F> for ParSync {}
-// SAFETY: `F` is `Send` and `Sync`, so this mode runs only handlers that are both.
+// SAFETY: the bound requires the handler to be `Send` and `Sync`.
 unsafe impl<F: Send + Sync> Runs<F> for Par {}
 
-/// A mode in which any thread may use what is built on the mode, one thread at a time.
+/// A mode in which any thread may use the values built on the mode, one thread at a time.
 ///
-/// Types whose threads the mode decides are `Send` by this bound rather than by their fields, so
-/// that a wrong mode is one error instead of one for each field.
+/// Types whose use by threads depends on the mode are `Send` by this bound rather than by their
+/// fields. A wrong mode then causes one error instead of one for each field.
 #[diagnostic::on_unimplemented(
     message = "a conduit in the mode `{Self}` cannot be sent to another thread",
     note = "join the job with `conduit::start_as::<conduit::Par>()` to use it from several threads"
@@ -139,7 +140,7 @@ pub trait Movable: Mode {}
 impl Movable for ParSync {}
 impl Movable for Par {}
 
-/// A mode in which several threads may use what is built on the mode at once. See [`Movable`].
+/// A mode in which several threads at once may use the values built on the mode. See [`Movable`].
 #[diagnostic::on_unimplemented(
     message = "a conduit in the mode `{Self}` cannot be shared between threads",
     note = "join the job with `conduit::start_as::<conduit::Par>()` to use it from several threads"

@@ -1,12 +1,17 @@
-//! The table of operations in flight, which have compact 24-bit ids and complete by counting.
+//! The table of operations in flight. Operations have compact 24-bit ids and complete by counting
+//! their pieces.
 //!
-//! An operation counts its outstanding pieces. It is one of three kinds:
-//! - *explicit*: ends with its last piece, then waits for its handle to be synchronised;
-//! - *member*: belongs to a group; when it ends, it is counted off the group and removed;
-//! - *group*: a thread's implicit puts or gets, or an access region; its pieces are its members.
+//! An operation counts its outstanding pieces. There are three kinds:
+//! - *explicit*: the operation ends with its last piece, and then waits until its handle is
+//!   synchronised;
+//! - *member*: the operation belongs to a group; when it ends, it is counted off the group and
+//!   removed;
+//! - *group*: a thread's implicit puts or gets, or an access region; the pieces of a group are its
+//!   members.
 //!
-//! Ids have 24 bits (seed, "The Implementation of GASNet Put and Get Operations"); the 8 bits above
-//! them are a generation that detects handles which are already synchronised.
+//! Ids have 24 bits (seed, "The Implementation of GASNet Put and Get Operations"). The upper 8 bits
+//! of the word hold a generation, by which handles that have already been synchronised are
+//! detected.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +23,19 @@ use crate::kernel::job::Job;
 use crate::ni::{AtomicType, MdId, Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// A resource of an operation.
+/// A resource that an operation holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Held {
     Nothing,
-    /// The temporary descriptor over the operation's local memory, released when the operation
-    /// ends.
+    /// The temporary descriptor over the operation's local memory. It is released when the
+    /// operation ends.
     Descriptor(MdId),
     /// The destination and type of an atomic's old value.
     Result(ResultPlace),
 }
 
-/// The destination of an atomic's old value: memory of the caller, valid until the operation is
-/// synchronised.
+/// The destination of an atomic's old value: memory of the caller that remains valid until the
+/// operation is synchronised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ResultPlace {
     pub(crate) base: SharedPtr,
@@ -42,9 +47,9 @@ impl ResultPlace {
     /// The operation that owns this destination must not have been synchronised.
     pub(crate) unsafe fn write(self, value: u64) {
         let base = self.base.0;
-        // SAFETY: the caller that started the operation keeps `base` valid for a write of the
-        // type's size until the operation is synchronised. The write needs no alignment.
-        // guarantees this until the operation is synchronised. The write needs no alignment.
+        // SAFETY: the operation has not been synchronised, as this function's caller guarantees.
+        // Until then the caller that started the operation keeps `base` valid for a write of the
+        // type's size. The write needs no alignment.
         unsafe {
             match self.ty.size() {
                 4 => base.cast::<u32>().write_unaligned(value as u32),
@@ -64,8 +69,8 @@ enum OperationKind {
 
 #[derive(Debug, Clone, Copy)]
 struct Slot {
-    /// The result of a fetching atomic; before it arrives, and for all other operations, the peer
-    /// or [`NO_PEER`].
+    /// The result of a fetching atomic once it has arrived. Before that, and for all other
+    /// operations, the peer or [`NO_PEER`].
     value: u64,
     kind: OperationKind,
     held: Held,
@@ -75,19 +80,19 @@ struct Slot {
 
 const NONE: u32 = u32::MAX;
 
-/// The peer of an operation on several peers.
+/// The value that stands for the peer if an operation concerns several peers.
 const NO_PEER: u64 = u64::MAX;
 
 /// The operations of a rank.
 #[derive(Debug)]
 pub(crate) struct Operations<M: Mode> {
     table: M::Lock<Table>,
-    /// Collects operations that no call waits for (the data of asynchronous longs).
+    /// The group of the operations for which no call waits (the data of asynchronous longs).
     pub(crate) detached: OpId,
 }
 
 impl<M: Mode> Operations<M> {
-    /// Creates the table for at most `limit` operations, of which the rank needs one itself.
+    /// Creates the table for at most `limit` operations, one of which is the rank's own group.
     /// Returns `None` if `limit` is 0.
     pub(crate) fn new(limit: u32) -> Option<Self> {
         let mut table = Table::new(limit);
@@ -98,7 +103,7 @@ impl<M: Mode> Operations<M> {
         })
     }
 
-    /// Begins an operation. Fails if all ids are in use: ids are freed when their owners
+    /// Begins an operation. Fails if all ids are in use: ids are freed only when their owners
     /// synchronise the operations, so waiting here would not free any. `peer` is the rank that
     /// completes the operation, or `None` if several ranks do.
     pub(crate) fn begin<N: Ni>(
@@ -174,8 +179,9 @@ impl<M: Mode> Operations<M> {
         self.table.lock().is_done(op) != Some(false)
     }
 
-    /// Ends the operation if it has completed, and returns its value (the result of a fetching
-    /// atomic; otherwise unspecified).
+    /// Ends the operation if it has completed, and returns its value, which is the result of a
+    /// fetching atomic and otherwise unspecified. Returns `None` if the operation is still in
+    /// flight.
     pub(crate) fn take<N: Ni>(
         &self,
         job: &Job<N>,
@@ -193,8 +199,8 @@ impl<M: Mode> Operations<M> {
         }
     }
 
-    /// Ends the completed operations among the handles. Returns how many ended, and whether none is
-    /// in flight any more.
+    /// Ends the operations among the handles that have completed. Returns the number that ended,
+    /// and whether none is still in flight.
     pub(crate) fn sweep<N: Ni>(
         &self,
         job: &Job<N>,
@@ -215,7 +221,7 @@ impl<M: Mode> Operations<M> {
         Ok((ended, all))
     }
 
-    /// Ends these groups if all their members have ended.
+    /// Ends these groups if all their members have ended. Returns false, and ends none, if not.
     pub(crate) fn take_groups(&self, groups: &[Option<OpId>]) -> bool {
         let mut table = self.table.lock();
         let mut all = groups.iter().flatten();
@@ -223,31 +229,33 @@ impl<M: Mode> Operations<M> {
             return false;
         }
         for &group in groups.iter().flatten() {
-            // A group of implicit operations is never open, so one without members has ended.
+            // A group of implicit operations is never open, so a group without outstanding members
+            // has ended.
             let _ = table.take(group);
         }
         true
     }
 
-    /// Closes an access region, which ends with its last member.
+    /// Closes an access region, so that it ends with its last member.
     pub(crate) fn close(&self, group: OpId) -> Handle {
         self.table.lock().close(group);
         Handle(Some(group))
     }
 
-    /// Returns the number of unfinished operations per peer, of one operation or group or of all;
-    /// those with several peers count under `None`.
+    /// Returns the number of unfinished operations per peer. Counts the operation or the members of
+    /// the group `of`, or all operations if `of` is `None`. Operations with several peers count
+    /// under `None`.
     pub(crate) fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         self.table.lock().under_way(of)
     }
 
-    /// Returns the number of operations and groups, except the rank's own.
+    /// Returns the number of operations and groups, without the rank's own group.
     pub(crate) fn live(&self) -> u32 {
         self.table.lock().live().saturating_sub(1)
     }
 }
 
-/// The table described in the module's documentation.
+/// The table described in the documentation of this module.
 #[derive(Debug)]
 struct Table {
     slots: Vec<Slot>,
@@ -292,8 +300,8 @@ impl Table {
         Some(OpId::new(index, slot.generation))
     }
 
-    /// Begins an operation with one outstanding piece, which is its initiation and ends with
-    /// [`Table::finish`]. Returns `None` if all ids are in use.
+    /// Begins an operation with one outstanding piece. This piece stands for the initiation and is
+    /// counted off by [`Table::finish`]. Returns `None` if all ids are in use.
     fn begin(&mut self, group: Option<OpId>, peer: Option<Rank>) -> Option<OpId> {
         let kind = match group {
             Some(group) => OperationKind::Member { group },
@@ -306,7 +314,8 @@ impl Table {
         Some(op)
     }
 
-    /// Begins a group without members. An open group does not end even if it has none.
+    /// Begins a group without members. While a group is open, it does not end even if it has no
+    /// members.
     fn begin_group(&mut self, open: bool) -> Option<OpId> {
         self.allocate(OperationKind::Group { open }, 0, NO_PEER)
     }
@@ -334,13 +343,13 @@ impl Table {
         if let Some(slot) = self.slot(op) {
             slot.value = value;
             if let Held::Result(place) = slot.held {
-                // SAFETY: the operation is in the table, so it has not been synchronised.
+                // SAFETY: the operation is still in the table, so it has not been synchronised.
                 unsafe { place.write(value) };
             }
         }
     }
 
-    /// Counts off a piece. After the last one, returns the resource to free.
+    /// Counts off a piece. After the last piece, returns the resource to free.
     fn finish(&mut self, op: OpId) -> Option<Held> {
         let slot = self.slot(op)?;
         slot.outstanding = slot.outstanding.checked_sub(1)?;
@@ -370,8 +379,7 @@ impl Table {
         Some(slot.outstanding == 0 && slot.kind != OperationKind::Group { open: true })
     }
 
-    /// Returns the number of unfinished operations per peer: those of `of`, which may be a group,
-    /// or all operations.
+    /// Returns the number of unfinished operations per peer, as [`Operations::under_way`] does.
     fn under_way(&self, of: Option<OpId>) -> Vec<(Option<Rank>, u32)> {
         let mut counts = BTreeMap::new();
         for (index, slot) in self.slots.iter().enumerate() {
@@ -382,7 +390,7 @@ impl Table {
             };
             let own = OpId::new(index as u32, slot.generation);
             if slot.outstanding > 0 && of.is_none_or(|of| of == own || group == Some(of)) {
-                // A piece is outstanding, so an atomic has no result yet.
+                // A piece is outstanding, so `value` is the peer, not yet the result of an atomic.
                 *counts.entry(Rank::try_from(slot.value).ok()).or_default() += 1;
             }
         }
@@ -395,12 +403,12 @@ impl Table {
         self.slots.iter().filter(free).count() as u32
     }
 
-    /// Returns the outstanding pieces of a group, 0 for a stale id.
+    /// Returns the number of outstanding pieces of a group, or 0 for a stale id.
     fn outstanding(&mut self, op: OpId) -> u32 {
         self.slot(op).map_or(0, |slot| slot.outstanding)
     }
 
-    /// Closes an access region, which ends with its last member.
+    /// Closes an access region, so that it ends with its last member.
     fn close(&mut self, op: OpId) {
         if let Some(slot) = self.slot(op) {
             slot.kind = OperationKind::Group { open: false };
@@ -479,7 +487,7 @@ mod tests {
             table.set_value(op, value);
             table.finish(op);
             assert_eq!(words.map(u64::from_le), expected);
-            // A late value of an operation that is gone changes nothing.
+            // A value that arrives after the operation has gone changes nothing.
             table.set_value(op, 0);
             assert_eq!(words, expected);
         }

@@ -2,13 +2,14 @@
 
 use crate::ni::{EqId, Ready};
 
-/// The queues of system messages, of completions and replies, and of requests.
+/// The three event queues: one for system messages, one for completions and replies, and one for
+/// requests.
 #[derive(Debug)]
 pub(crate) struct Queues {
     pub(crate) sys: EqId,
     pub(crate) safe: EqId,
     pub(crate) am: EqId,
-    /// The bits of each queue in the network's readiness check.
+    /// The bit of each queue in the result of the network's readiness check.
     pub(crate) sys_ready: Ready,
     pub(crate) safe_ready: Ready,
     pub(crate) am_ready: Ready,

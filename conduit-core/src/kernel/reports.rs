@@ -1,9 +1,9 @@
-//! Reports of what a rank waits for: at a time limit (`CONDUIT_WAIT_REPORT`), and at a signal
-//! (`CONDUIT_REPORT_SIGNAL`).
+//! Reports in which a rank states what it is waiting for. A report is due at a time limit
+//! (`CONDUIT_WAIT_REPORT`) or at a signal (`CONDUIT_REPORT_SIGNAL`).
 //!
-//! A wait is checked every few hundred polls, and after each sleep. The rules use no clock of their
-//! own. The reports thread reads the signal from a socket, and answers for a rank in which nothing
-//! waits.
+//! A wait is checked every few hundred polls, and after each sleep. [`WaitState`] reads no clock of
+//! its own. The reports thread reads the signal from a socket, and answers for a rank in which no
+//! call waits.
 
 use std::backtrace::Backtrace;
 use std::io::Read as _;
@@ -22,46 +22,46 @@ use crate::ni::Rank;
 use crate::settings::{REPORT_SIGNALS, Settings};
 use crate::stderr;
 
-/// Maximum number of tracked waits, a power of two. If there are more waits, tracking of the oldest
-/// ones begins anew.
+/// Maximum number of tracked waits, a power of two. If there are more waits, the newest replace the
+/// oldest, whose tracking then begins anew.
 const MOST_WAITS: u16 = 256;
 
-/// A wait that has not been checked for this long has ended without notice: the caller left its own
-/// loop.
+/// A wait that has not been checked for this long counts as ended without notice, because its
+/// caller has left its own wait loop.
 const GONE: Duration = Duration::from_secs(10);
 
-/// How long the reports thread lets the waits answer before it answers itself. A healthy wait
-/// checks a hundred times as often.
+/// The time that the reports thread gives the waits to answer before it answers itself. A healthy
+/// wait is checked a hundred times in this time.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A wait that has been checked at least once.
 #[derive(Debug, Clone, Copy)]
 struct Lasting {
-    /// The wait's number, from which its index in the list follows; 0 if the wait has ended.
+    /// The wait's number, which determines its index in the list. It is 0 if the wait has ended.
     number: u16,
     since: Instant,
-    /// Time of the last check.
+    /// The time of the last check.
     seen: Instant,
-    /// Duration after which the wait reports without a request.
+    /// The duration after which the wait reports without a request.
     next: Option<Duration>,
-    /// The last request answered, or the last one that was over before this wait began.
+    /// The last request that the wait has answered, or that was over before the wait began.
     answered: u32,
 }
 
-/// Waits, and requests for reports, which are numbered from 1.
+/// The tracked waits, and the requests for reports, which are numbered from 1.
 #[derive(Debug, Default)]
 struct WaitState {
     waits: Vec<Lasting>,
     last: u16,
     asked: u32,
-    /// The last request that was answered.
+    /// The last request that a wait or the reports thread has answered.
     answered: u32,
-    /// The last request that new waits need not answer any more.
+    /// The last request that waits which begin from now on need not answer.
     over: u32,
-    /// The operation in which this rank waits without polling, and since when.
+    /// The wait of this rank for other ranks in an operation that does not poll.
     elsewhere: Option<Lasting>,
     operation: &'static str,
-    /// The stack of that operation's call, if stacks are on.
+    /// The stack of the call of that operation, if stacks are enabled.
     stack: Option<Backtrace>,
     closed: bool,
 }
@@ -71,7 +71,7 @@ fn place(number: u16) -> usize {
 }
 
 impl WaitState {
-    /// Checks a wait. Returns how long it has lasted if it must report now.
+    /// Checks a wait. Returns how long the wait has lasted if it must report now.
     fn look(
         &mut self,
         waiter: &mut Waiter,
@@ -94,7 +94,8 @@ impl WaitState {
         due
     }
 
-    /// Returns the next number whose index is free, or else the next number.
+    /// Returns the next number whose index in the list is free or, if no index is free, simply the
+    /// next number.
     fn free_number(&mut self, now: Instant) -> u16 {
         let next = |number: u16| number.wrapping_add(1).max(1);
         let first = next(self.last);
@@ -110,7 +111,7 @@ impl WaitState {
         self.last
     }
 
-    /// Frees the index of a wait that has ended.
+    /// Frees the index in the list of a wait that has ended.
     fn forget(&mut self, waiter: &Waiter) {
         if let Some(wait) = self.waits.get_mut(place(waiter.number))
             && wait.number == waiter.number
@@ -138,7 +139,7 @@ impl WaitState {
         }
         if let Some(next) = wait.next.filter(|next| waited >= *next) {
             due = true;
-            // The next report comes when the wait has lasted at least twice as long.
+            // The next report is due when the wait has lasted at least twice as long as now.
             wait.next = Some(waited.max(next) * 2);
         }
         due.then_some(waited)
@@ -152,23 +153,23 @@ struct Shared {
     answered: Condvar,
 }
 
-/// A rank's reports, if a setting asks for them.
+/// The reports of a rank. Exists only if a setting enables reports.
 #[derive(Debug)]
 pub(crate) struct Reports {
     limit: Option<Duration>,
     /// Whether reports include the stacks of the threads that wait or poll.
     pub(crate) stack: bool,
     shared: Arc<Shared>,
-    /// The reports thread has the other end.
+    /// This end of the socket. The reports thread has the other end.
     socket: UnixStream,
     signal: Option<SigId>,
     thread: Option<JoinHandle<()>>,
-    /// The process that started the thread.
+    /// The id of the process that started the thread.
     process: u32,
 }
 
 impl Reports {
-    /// Starts the reports. Returns `None`, and installs nothing, if no setting asks for reports.
+    /// Starts the reports. If no setting enables reports, returns `None` and installs nothing.
     pub(crate) fn start(settings: &Settings, rank: Rank, size: u32) -> Result<Option<Self>> {
         const SIGNAL: &str = "CONDUIT_REPORT_SIGNAL";
         let limit = settings
@@ -197,7 +198,7 @@ impl Reports {
             process: std::process::id(),
             socket,
         };
-        // The thread checks the waits that do not poll.
+        // With this timeout, the thread also checks the waits that do not poll.
         signals.set_read_timeout(limit).map_err(failed)?;
         let serve = move || {
             let mut byte = [0];
@@ -216,14 +217,14 @@ impl Reports {
         reports.thread = Some(thread.spawn(serve).map_err(failed)?);
         if let Some(&(_, number)) = signal {
             let end = reports.socket.try_clone().map_err(failed)?;
-            // The cast is lossless: the number is that of a signal in the table.
+            // The cast is lossless: `number` is the number of a signal in the table.
             let registered = signal_hook::low_level::pipe::register(number as i32, end);
             reports.signal = Some(registered.map_err(failed)?);
         }
         Ok(Some(reports))
     }
 
-    /// Checks a wait. Returns how long it has lasted if it must report now.
+    /// Checks a wait. Returns how long the wait has lasted if it must report now.
     pub(crate) fn look(&self, waiter: &mut Waiter) -> Option<Duration> {
         let due = self
             .shared
@@ -241,7 +242,8 @@ impl Reports {
         self.shared.state.lock().forget(waiter);
     }
 
-    /// Answers a pending request for a program that only polls. Returns whether one was pending.
+    /// Answers a pending request on behalf of a program that polls outside waits. Returns whether a
+    /// request was pending.
     pub(crate) fn answer_polling(&self) -> bool {
         let mut state = self.shared.state.lock();
         let answers = state.answered != state.asked;
@@ -252,7 +254,7 @@ impl Reports {
         answers
     }
 
-    /// Runs `act`, which waits for other ranks but does not poll.
+    /// Runs `act`, which waits for other ranks without polling, and tracks this wait.
     pub(crate) fn elsewhere<T>(&self, operation: &'static str, act: impl FnOnce() -> T) -> T {
         let stack = self.stack.then(Backtrace::force_capture);
         {
@@ -268,7 +270,8 @@ impl Reports {
 }
 
 impl Shared {
-    /// Returns the line that the thread must write, after a request or at its own check.
+    /// Returns the line that the reports thread must write, if any. `asked` is whether a request
+    /// has arrived; otherwise the thread checks at its own timeout.
     fn answer(&self, asked: bool, with_stack: bool) -> Option<String> {
         let mut state = self.state.lock();
         state.asked += u32::from(asked);
@@ -290,7 +293,7 @@ impl Shared {
         state.over = state.asked;
         let none = open(&mut state);
         state.answered = state.asked;
-        // The stack of another thread can't be captured from within the process: the thread may
+        // The process can't capture the stack of another of its threads, because that thread may
         // hold a lock that the capture needs.
         let process = std::process::id();
         none.then(|| match with_stack {
@@ -306,7 +309,7 @@ impl Shared {
 
 impl Drop for Reports {
     fn drop(&mut self) {
-        // A child has no such thread, and shares the socket with its parent.
+        // A child does not have the thread, and shares the socket with its parent.
         if self.process != std::process::id() {
             return;
         }
@@ -315,7 +318,7 @@ impl Drop for Reports {
         }
         self.shared.state.lock().closed = true;
         self.shared.answered.notify_all();
-        // Fails only if the thread is gone.
+        // The shutdown fails only if the thread has already ended.
         let _ = self.socket.shutdown(Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -341,7 +344,7 @@ mod tests {
             })
             .collect();
         assert_eq!(reports, [3, 6, 12, 24, 48, 96]);
-        // Some are checked late.
+        // Some of these waits are checked late.
         let mut waiter = Waiter::default();
         let reports: Vec<_> = [0, 10, 19, 20]
             .into_iter()
@@ -368,7 +371,7 @@ mod tests {
         assert!(look(&mut state, &mut other) && !look(&mut state, &mut other));
     }
 
-    /// However many waits other threads make meanwhile.
+    /// However many waits other threads begin and end, the first wait keeps its entry.
     #[test]
     fn a_wait_outlasts_others_that_end() {
         let (mut state, begin) = (WaitState::default(), Instant::now());
@@ -381,7 +384,7 @@ mod tests {
             state.forget(&other);
         }
         assert_eq!(state.look(&mut first, limit, begin + SECOND), Some(SECOND));
-        // Waits that were left without notice do not count either.
+        // Waits that were left without notice do not affect the first wait either.
         let mut now = begin;
         let looks = (1..1 << 12).filter(|_| {
             now += SECOND / 4;

@@ -1,8 +1,8 @@
-//! The start of a rank: its memory, queues and descriptors, and the settings on which ranks must
-//! agree.
+//! The start of a rank: its memory, queues and descriptors, and the comparison of the settings that
+//! all ranks must agree on.
 //!
-//! All ranks create the regions in the same order, so their numbers are known without an exchange:
-//! control, chunks, segment.
+//! All ranks create the regions in the same order (control, chunks, segment), so the numbers of the
+//! regions are known without an exchange.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
@@ -26,17 +26,17 @@ use crate::settings::Settings;
 use crate::threads::Mode;
 use pmi::bootstrap::Bootstrap;
 
-/// Slots of the queue in which requests arrive, if each source has a queue of its own; at least
-/// this many requests can wait.
+/// The number of slots of the request queue, if each source has a queue of its own. At least this
+/// many requests can wait.
 const AM_SLOTS: usize = 4096;
-/// Ranks up to which a network may give each source a queue of its own ([`Ni::eq_create`] leaves
-/// that to the network).
+/// The maximum number of ranks with which a network may give each source a queue of its own
+/// ([`Ni::eq_create`] leaves that choice to the network).
 const OWN_QUEUES: u32 = 32;
-/// Returns the slots of the queue of replies and completions. Its room is this rank's
-/// responsibility (the Ni contract), because a target that finds it full takes nothing more from
-/// this rank. The queue therefore has room for everything that this rank can have in flight: a
-/// reply for each request (at most four slots in the queue, otherwise one), a completion for each
-/// reply sent, and one for each send ticket.
+/// Returns the number of slots of the queue for replies and completions. The Ni contract makes this
+/// rank responsible for sufficient room, because a target that finds the queue full accepts nothing
+/// more from this rank. The queue therefore has room for everything that this rank can have in
+/// flight: a reply for each request (which takes at most four slots), a completion for each reply
+/// sent, and a completion for each send ticket.
 fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
     let requests = if plan.flow_control() && size <= OWN_QUEUES {
         let most = if plan.dynamic() {
@@ -58,7 +58,7 @@ fn safe_slots(size: u32, plan: &Plan, settings: &Settings) -> usize {
 
 static IDENTITY: AtomicU64 = AtomicU64::new(0);
 
-/// Returns a number that no other job on this host, now or earlier, is likely to have.
+/// Returns a number that probably no other job on this host has or had.
 fn name() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let seconds = now.map_or(0, |now| now.as_secs());
@@ -66,8 +66,8 @@ fn name() -> u64 {
 }
 
 impl<N: Ni, M: Mode> Kernel<N, M> {
-    /// Sets up a rank's queues and memory, with `cells` barrier cells. Returns the kernel and the
-    /// send buffer for replies.
+    /// Sets up the queues and the memory of a rank with `cells` barrier cells. Returns the kernel
+    /// and the send buffer for replies.
     pub(crate) fn start(
         ni: N,
         settings: &Settings,
@@ -91,8 +91,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         let chunks =
             ni.region_create((settings.sb_chunks + settings.rpl_chunks) as usize * chunk)?;
 
-        // Each peer sends at most two messages about credits, a revoke and a return, and two about
-        // the end of the job.
+        // Each peer sends at most four system messages: a revoke and a return of credits, and two
+        // messages about the end of the job.
         let sys = ni.eq_create(4 * size as usize + 10)?;
         let safe = ni.eq_create(safe_slots(size, plan, settings))?;
         let am = ni.eq_create(AM_SLOTS)?;
@@ -101,8 +101,8 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         ni.pt_open(index::SAFE, Some(safe))?;
         ni.pt_open(index::SYS, Some(sys))?;
 
-        // SAFETY: the chunk region is network memory that lives as long as `ni`; only the holder of
-        // a chunk accesses it (`ChunkPool`).
+        // SAFETY: the chunk region is network memory that lives as long as `ni`. Only the holder of
+        // a chunk accesses the chunk, which `ChunkPool` ensures.
         let send_buffer = |first: u32, count: u32| unsafe {
             let base = chunks.base.add(first as usize * chunk);
             let md = ni.md_bind(base, count as usize * chunk, safe)?;
@@ -135,8 +135,9 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         Ok((kernel, replies))
     }
 
-    /// Checks that all ranks agree on the settings that must be the same. Also acts as the barrier
-    /// after which all ranks accept messages. Returns a name for the job, chosen by rank 0.
+    /// Checks that all ranks have the same values for the settings that must be the same. Also acts
+    /// as the barrier after which all ranks accept messages. Returns a name for the job, which rank
+    /// 0 has chosen.
     pub(crate) fn compare_settings(&self, bootstrap: &mut dyn Bootstrap) -> Result<u64> {
         let own = agreement(&self.job.settings);
         let mut bytes: Vec<u8> = own
@@ -164,7 +165,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         Ok(job)
     }
 
-    /// Returns an entry that takes messages without a body.
+    /// Returns a match entry for messages without a body.
     pub(crate) fn unmanaged(&self, select: u8, tag: u64) -> MatchEntry {
         MatchEntry {
             memory: MeMemory::Nothing,
@@ -177,7 +178,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         }
     }
 
-    /// Returns an entry over a buffer that messages fill one after the other.
+    /// Returns a match entry over a buffer that messages fill one after the other.
     pub(crate) fn managed(&self, bytes: usize, select: u8, tag: u64) -> MatchEntry {
         MatchEntry {
             memory: MeMemory::Managed {
@@ -193,7 +194,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
         }
     }
 
-    /// Finds the control regions of the mapped peers. All ranks have created theirs.
+    /// Finds the control regions of the mapped peers. All ranks must have created their regions.
     pub(crate) fn map_controls(&mut self) -> Result<()> {
         let job = &self.job;
         let find = |peer| {
@@ -207,7 +208,7 @@ impl<N: Ni, M: Mode> Kernel<N, M> {
     }
 }
 
-/// Returns the settings that must be the same on all ranks.
+/// Returns the names and values of the settings that must be the same on all ranks.
 fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
     [
         ("CONDUIT_CHUNK", settings.chunk_bytes() as u64),
@@ -231,8 +232,8 @@ fn agreement(settings: &Settings) -> [(&'static str, u64); 13] {
         ),
         // This setting determines the meaning of the credit byte.
         ("CONDUIT_CREDIT_DOUBLING", settings.credit_doubling.into()),
-        // A rank derives from its own settings what it may send to a peer, so they must equal the
-        // peer's.
+        // A rank derives from its own settings how much it may send to a peer, so its settings must
+        // equal the peer's.
         (
             "GASNET_PORTAL_AMRECV_SPACE",
             settings.amrecv_space.unwrap_or(0) as u64,

@@ -1,9 +1,9 @@
-//! System messages.
+//! System messages, by which the engines of two ranks communicate.
 //!
-//! A system message has no body: everything is in the match bits and the header data. The match
-//! bits hold the selector (bits 0..4), the kind of message (bits 8..16) and an argument (bits
-//! 32..64). A poll handles system messages before anything else, and handling them needs no reply
-//! resources.
+//! A system message has no body: its match bits and header data hold everything. The match bits
+//! contain the selector (bits 0..4), the kind of message (bits 8..16) and an argument (bits
+//! 32..64). A poll handles system messages before anything else. Handling them needs no resources
+//! for replies.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub(crate) enum Message {
     Exit { code: i32 },
     /// The answer to [`Message::Exit`].
     ExitSeen,
-    /// A word for a barrier cell.
+    /// A word to be stored in a barrier cell.
     BarrierCell { cell: u32, word: u64 },
     /// A revoke (SYS_CREDIT_REVOKE) or a return (SYS_CREDIT_RETURN) of credits.
     Credit(CreditMessage),
@@ -72,16 +72,16 @@ impl Message {
     }
 }
 
-/// Outgoing system messages, and the count of exit answers.
+/// The outgoing system messages, and the number of answers to an exit.
 pub(crate) struct System<M: Mode> {
     outbox: M::Lock<Outbox>,
     /// The number of ranks that have answered [`Message::Exit`].
     exit_answers: AtomicU64,
-    /// The descriptor from which empty puts are sent.
+    /// The descriptor from which messages are put if the network cannot inject. The puts are empty.
     md: MdId,
 }
 
-/// Messages that could not be sent yet. Every poll retries them.
+/// Messages that could not be sent yet. Every poll tries to send them.
 #[derive(Debug)]
 struct Outbox {
     messages: VecDeque<(Rank, Message)>,
@@ -103,7 +103,7 @@ impl<M: Mode> System<M> {
         }
     }
 
-    /// Sends a message now, or queues it in the outbox.
+    /// Sends a message now, or queues it in the outbox if there is no room for it.
     pub(crate) fn send<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) {
         let mut outbox = self.outbox.lock();
         if outbox.messages.is_empty() && self.post(job, target, message) {
@@ -122,10 +122,11 @@ impl<M: Mode> System<M> {
         }
     }
 
-    /// Retries the messages in the outbox and returns whether it is empty now.
+    /// Tries to send the messages in the outbox. Returns whether it is empty now.
     pub(crate) fn flush<N: Ni>(&self, job: &Job<N>) -> bool {
-        // The thread that holds the lock may be queuing a message, and this function's caller may
-        // have cleared that thread's request for a poll, so this thread repeats the request.
+        // The thread that holds the lock may be queuing a message, and the caller of this function
+        // may have cleared that thread's request for a poll. This thread therefore repeats the
+        // request.
         let Some(mut outbox) = self.outbox.try_lock() else {
             job.want_poll();
             return false;
@@ -140,8 +141,8 @@ impl<M: Mode> System<M> {
         true
     }
 
-    /// Posts a message. Returns false if there is no room for it now. Any other failure ends the
-    /// job, and the message counts as posted.
+    /// Posts a message. Returns false if the network has no room for the message now. Any other
+    /// failure ends the job, and the message then counts as posted.
     fn post<N: Ni>(&self, job: &Job<N>, target: Rank, message: Message) -> bool {
         let (match_bits, hdr_data) = message.encode();
         let submitted = if job.ni.reach(target).inject_size > 0 {
@@ -170,7 +171,7 @@ impl<M: Mode> System<M> {
                 hdr_data,
                 token: Token::new(Role::Ticket, None).bits(),
             };
-            // SAFETY: the put has no bytes, so it reads no memory.
+            // SAFETY: the put has no bytes, so no memory needs to be valid.
             let submitted = unsafe { job.ni.put(&put) };
             if submitted != Ok(Submit::Posted) {
                 job.tickets.give(1);

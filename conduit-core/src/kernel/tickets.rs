@@ -1,8 +1,9 @@
-//! Tickets, which limit how many operations of a kind are in flight.
+//! Tickets, which limit the number of operations of a kind in flight.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// A counted resource without identity: send tickets (`MSG_LIMIT`) and TMPMD tickets (`NUM_TMPMD`).
+/// A counter of free resources that need no identity: send tickets (`MSG_LIMIT`) or TMPMD tickets
+/// (`NUM_TMPMD`).
 #[derive(Debug)]
 pub(crate) struct Tickets {
     free: AtomicU32,
@@ -15,7 +16,7 @@ impl Tickets {
         }
     }
 
-    /// Takes `count` tickets or none.
+    /// Takes `count` tickets, or none if fewer are free.
     pub(crate) fn take(&self, count: u32) -> bool {
         self.free
             .fetch_update(Relaxed, Relaxed, |free| free.checked_sub(count))

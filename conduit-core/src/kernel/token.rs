@@ -1,30 +1,30 @@
-//! The 64-bit name of an operation on the network: what to free when its event arrives, and which
-//! operation to complete.
+//! The 64-bit name that an operation has on the network. It determines what to free when the
+//! operation's event arrives, and which operation to complete.
 //!
 //! | bits | field |
 //! |---|---|
-//! | 60..64 | role: what the event completes |
-//! | 32..60 | chunk number, for roles that hold one |
+//! | 60..64 | role: the resource that the event frees |
+//! | 32..60 | chunk number, for roles that hold a chunk |
 //! | 0..32 | operation id with generation, 0 for none |
 
 use crate::kernel::handle::OpId;
 
-/// The resource that the completion of a network operation frees, besides its send ticket.
+/// The resource that the completion of a network operation frees in addition to its send ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Nothing: the header of an active message, sent from a chunk that its reply frees, or a
-    /// system message.
+    /// No resource. The operation is either the header of an active message, sent from a chunk that
+    /// the reply will free, or a system message.
     Ticket,
     /// A put bounced through this ReqSB chunk.
     BouncedPut(u32),
     /// A get bounced through this ReqSB chunk.
     BouncedGet(u32),
-    /// The source or destination is the segment or a temporary descriptor, which the operation
-    /// knows.
+    /// No chunk. The source or destination is the segment or a temporary descriptor, which the
+    /// operation in the table holds.
     Direct,
     /// A reply sent from this RplSB chunk.
     Reply(u32),
-    /// An atomic; its old value comes with the event.
+    /// No chunk. The operation is an atomic, whose old value comes with the event.
     Atomic,
 }
 

@@ -1,4 +1,4 @@
-//! Attach: the creation of a rank's segment, and the location of the other ranks' segments.
+//! Attach: the creation of this rank's segment, and the location of the other ranks' segments.
 
 use am::select;
 
@@ -41,7 +41,7 @@ impl Announcement {
 }
 
 impl Memory {
-    /// Takes part in the other ranks' attach without a segment, which makes it fail on all ranks.
+    /// Takes part, without a segment, in the other ranks' attach. Attach then fails on all ranks.
     pub(crate) fn decline(bootstrap: &mut dyn Bootstrap) -> Result<()> {
         let declined = Announcement {
             ok: false,
@@ -52,9 +52,9 @@ impl Memory {
         Ok(())
     }
 
-    /// Creates a segment of `bytes`, if the rank is `prepared` for one, and locates the other
-    /// ranks' segments. Completions of operations from it go to `eq`; `prepare` receives the new
-    /// segment before the others know of it. Collective, once.
+    /// Creates a segment of `bytes` bytes, unless `prepared` is an error, and locates the other
+    /// ranks' segments. Completions of operations whose source is the segment go to `eq`. `prepare`
+    /// receives the new segment before the other ranks learn of it. Collective; may be called once.
     pub(crate) fn attach<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -91,7 +91,7 @@ impl Memory {
             of.push(Self::locate(kernel, peer, &announced)?);
         }
         let segments = Segments {
-            // SAFETY: all-zero bytes are a valid `Segment`, which is empty and unmapped.
+            // SAFETY: all-zero bytes are a valid `Segment`: an empty segment that is not mapped.
             of: unsafe { Wiped::new(of) },
             own: made.base.unwrap_or(SharedPtr(std::ptr::null_mut())),
             md: made.md,
@@ -154,8 +154,8 @@ impl Memory {
             ..entry
         };
         kernel.job.ni.me_append(index::AM, raram)?;
-        // SAFETY: the segment is network memory that lives as long as the network. The calls that
-        // use this descriptor require that local code does not change bytes in flight.
+        // SAFETY: the segment is network memory that lives as long as the network. Calls that use
+        // this descriptor require that local code does not change bytes that are in flight.
         let md = unsafe { kernel.job.ni.md_bind(region.base, region.len, eq)? };
         Ok(Made {
             base: Some(SharedPtr(region.base)),
@@ -164,7 +164,7 @@ impl Memory {
         })
     }
 
-    /// Locates a peer's segment in this process.
+    /// Determines the location of a peer's segment in this process.
     fn locate<N: Ni, M: Mode>(
         kernel: &Kernel<N, M>,
         peer: Rank,

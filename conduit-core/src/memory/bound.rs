@@ -1,5 +1,5 @@
-//! Memory of ranks other than their segments, owned by the process and not by the network: bound to
-//! a number, and known to the ranks to which it was published.
+//! Memory other than the ranks' attached segments. It belongs to the process and not to the
+//! network, is bound to a number, and is known only to the ranks to which it was published.
 
 use super::bound_memory::{Known, match_bits};
 use crate::kernel::Kernel;
@@ -12,7 +12,8 @@ use crate::ni::{MatchEntry, MeEvents, MeMemory, MeOptions, Ni, Rank};
 use crate::threads::Mode;
 
 impl Memory {
-    /// Lets peers reach memory of this process; memory bound to the number 0 becomes its segment.
+    /// Lets peers access memory of this process. Memory bound to the number 0 becomes this rank's
+    /// segment.
     pub(crate) fn bind<N: Ni, M: Mode>(&self, kernel: &Kernel<N, M>, bound: Bound) -> Result<()> {
         if bound.index == 0 {
             return self.bind_segment(kernel, bound);
@@ -52,13 +53,13 @@ impl Memory {
         found.map(|known| known.bound)
     }
 
-    /// Returns the memory, published by a rank to this one, that contains the whole range.
+    /// Returns the memory that a rank has published to this rank and that contains the whole range.
     pub(crate) fn bound_at(&self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         let found = self.bound.find(rank, |bound| bound.holds(address, len));
         found.map(|known| known.bound)
     }
 
-    /// Finds a range of bound memory by its address.
+    /// Finds a range of bound memory by its address in the process of `rank`.
     pub(crate) fn remote_bound<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,

@@ -1,4 +1,4 @@
-//! Memory other than segments that ranks have published to this one.
+//! Memory other than segments that ranks have published to this rank.
 
 use std::collections::HashMap;
 
@@ -8,11 +8,11 @@ use parking_lot::RwLock;
 use super::{Bound, Remote};
 use crate::ni::Rank;
 
-/// Memory that a rank has published to this one.
+/// Memory that one rank has published to this rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     pub(super) bound: Bound,
-    /// Whether the system lets this process copy to and from the memory.
+    /// Whether the system lets this process copy directly to and from the memory.
     pub(super) at_once: bool,
 }
 
@@ -43,8 +43,8 @@ impl BoundMemory {
         self.known(remote).map_or(0, |known| known.bound.address)
     }
 
-    /// Returns the address of a location in bound memory, if this process can copy to and from it
-    /// directly.
+    /// Returns the address of a location in bound memory in its owner's process. Returns `None` if
+    /// this process can't copy to and from it directly.
     pub(super) fn address_at_once(&self, remote: Remote) -> Option<usize> {
         let known = self.known(remote)?;
         let address = known.bound.address as usize;

@@ -10,8 +10,8 @@ use crate::threads::Mode;
 use pmi::bootstrap::Bootstrap;
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
-    /// Registers handlers and attaches a segment of `bytes` (rounded up to whole pages).
-    /// Collective, once.
+    /// Registers handlers and attaches a segment of `bytes` bytes, rounded up to whole pages.
+    /// Collective; may be called once.
     ///
     /// If one rank cannot attach, the call fails on all ranks.
     pub fn attach(
@@ -26,9 +26,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.attach_prepared(bootstrap, handlers, bytes, &mut |_, _| {})
     }
 
-    /// Attaches as [`Calls::attach`] does, and calls `prepare` with this rank's segment as soon as
-    /// it is mapped here: before it is registered with a device, and before other ranks can reach
-    /// it. Not called for an empty segment. `prepare` must not call the engine.
+    /// Attaches as [`Calls::attach`] does. Calls `prepare` with this rank's segment as soon as it
+    /// is mapped here, before it is registered with a device and before other ranks can access it.
+    /// `prepare` is not called for an empty segment. It must not call the engine.
     pub fn attach_prepared(
         self,
         bootstrap: &mut dyn Bootstrap,
@@ -42,7 +42,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.job().check_process()?;
         if self.engine.memory.is_attached() {
             if self.engine.memory.is_process() {
-                // The others wait for this rank, and don't know of its bound segment.
+                // The other ranks wait for this rank, and don't know that it has bound a segment.
                 Memory::decline(bootstrap)?;
             }
             return Err(Error::AlreadyAttached {
@@ -62,20 +62,21 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Attaches as [`Calls::attach`] does, but with all memory of each rank's process as its
-    /// segment: offsets are addresses in the target's process, and nothing is allocated or
-    /// registered. Collective, once.
+    /// Attaches as [`Calls::attach`] does, but makes all memory of each rank's process its segment.
+    /// Offsets are then addresses in the target's process, and nothing is allocated or registered.
+    /// Collective; may be called once.
     ///
     /// # Errors
-    /// If the network does not support it, the system does not let a process copy its own memory
-    /// (then on all ranks), or a segment is already attached.
+    /// If the network does not support this, the system does not let a process copy its own memory
+    /// (in which case the call fails on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment must write only to memory of its
-    /// process that is meant for it.
+    /// Every call of any rank that writes to this rank's segment must write only to memory of this
+    /// process that is meant to be written by it.
     pub unsafe fn attach_everything(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job().check_process()?;
-        // SAFETY: the caller guarantees that ranks write only to memory that is meant for it.
+        // SAFETY: the caller guarantees that ranks write only to memory of this process that is
+        // meant to be written by them.
         unsafe {
             self.engine
                 .memory
@@ -83,7 +84,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         }
     }
 
-    /// Takes part in the other ranks' attach without a segment, which makes it fail on all ranks.
+    /// Takes part, without a segment, in the other ranks' attach. Attach then fails on all ranks.
     pub fn decline_attach(self, bootstrap: &mut dyn Bootstrap) -> Result<()> {
         self.job().check_process()?;
         Memory::decline(bootstrap)
@@ -96,8 +97,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         Ok((base.0, len))
     }
 
-    /// Returns a rank's segment. Its location does not change while the engine lives; an empty one
-    /// may still become non-empty where ranks [bind](Self::bind) their own.
+    /// Returns a rank's segment. Its location does not change while the engine lives. In jobs where
+    /// ranks [bind](Self::bind) their segments, however, an empty segment may still become
+    /// non-empty.
     pub fn segment_of(self, rank: Rank) -> Result<Segment> {
         self.job().check_process()?;
         self.engine

@@ -1,11 +1,11 @@
-//! The description of bound memory, which errors use too.
+//! The description of bound memory. Errors contain it too.
 
 /// Memory that a rank has bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bound {
-    /// The number that it is bound to; 0 for its owner's segment.
+    /// The number to which the memory is bound, or 0 if the memory is its owner's segment.
     pub index: u16,
-    /// The address in its owner's process.
+    /// The address in the owner's process.
     pub address: u64,
     /// The length in bytes.
     pub len: usize,

@@ -1,4 +1,4 @@
-//! The initiator's side of a transfer: memory of the caller.
+//! The initiator's side of a transfer, which is memory of the caller.
 
 /// A payload's address and length.
 #[derive(Clone, Copy)]
@@ -18,8 +18,8 @@ impl Source {
     /// # Safety
     /// The source must be valid for reads, and must not be written, while the slice lives.
     pub(crate) unsafe fn slice<'a>(self) -> &'a [u8] {
-        // SAFETY: the caller guarantees that the source is valid and not written while the slice
-        // lives.
+        // SAFETY: the caller guarantees that the source is valid for reads and is not written while
+        // the slice lives.
         unsafe { std::slice::from_raw_parts(self.base, self.len) }
     }
 }
@@ -29,7 +29,7 @@ impl Source {
 pub(crate) enum Local {
     /// A put's source.
     Source(Source),
-    /// A memset.
+    /// A memset, which has no memory of the caller.
     Fill { byte: u8, len: usize },
     /// A get's destination.
     Destination { base: *mut u8, len: usize },
@@ -43,7 +43,7 @@ impl Local {
         }
     }
 
-    /// Returns the first address of the caller's memory.
+    /// Returns the first address of the caller's memory, or `None` if there is none.
     pub(crate) fn base(&self) -> Option<*mut u8> {
         match *self {
             Self::Source(source) => Some(source.base.cast_mut()),

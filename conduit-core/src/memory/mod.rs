@@ -1,4 +1,4 @@
-//! Segments: the location of each rank's memory, and access to the mapped ones.
+//! Segments: the location of each rank's memory, and access to mapped segments.
 //!
 //! | file | subject |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | `local`, `remote`, `description` | the two sides of a transfer; the description of bound memory |
 //! | `calls`, `published` | the calls |
 //!
-//! A remote range is checked here once, before anything else is done with it. A rank uses 24 bytes
-//! for each other rank, or 40 if segments are process memory.
+//! A remote range is checked here, once, before it is used in any way. A rank uses 24 bytes of
+//! memory for each other rank, or 40 if segments are process memory.
 
 mod attach;
 mod bound;
@@ -41,21 +41,23 @@ pub(crate) use remote::Remote;
 use segment::NO_SEGMENT;
 pub use segment::Segment;
 
-/// All segments, and the descriptor of this rank's own. 24 bytes per rank.
+/// The segments of all ranks, and the descriptor of this rank's own segment. Takes 24 bytes per
+/// rank.
 #[derive(Debug)]
 pub(crate) struct Segments {
-    /// Attached segments. Empty ones in a child. No elements if segments are process memory.
+    /// The attached segments. In a child all of them are empty. The table has no elements if
+    /// segments are process memory.
     of: Wiped<Segment>,
     /// The address of this rank's segment, if it was attached.
     own: SharedPtr,
-    /// RARSRC: the descriptor over this rank's segment. `None` for an empty segment.
+    /// RARSRC: the descriptor over this rank's segment. `None` if that segment is empty.
     md: Option<MdId>,
-    /// The segments, if they are process memory and not the network's.
+    /// The segments if they are process memory, rather than memory of the network.
     process: Option<ProcessSegments>,
 }
 
 impl Segments {
-    /// Returns a rank's segment, if the rank is in the job.
+    /// Returns a rank's segment, or `None` if the rank is not in the job.
     #[inline(always)]
     fn get(&self, rank: Rank) -> Option<&Segment> {
         match &self.process {
@@ -74,8 +76,9 @@ impl Segments {
         }
     }
 
-    /// Finds what [`Memory::remote`] finds if the segment was not attached or the range is invalid.
-    /// A separate function, so that the common case is small enough to be inlined.
+    /// Finds the segment for [`Memory::remote`] in the uncommon case: the segment was not attached,
+    /// or the range is invalid. A separate function, so that the common case is small enough to be
+    /// inlined.
     #[cold]
     #[inline(never)]
     fn remote<N: Ni, M: Mode>(
@@ -110,10 +113,10 @@ impl Segments {
     }
 }
 
-/// The reason why a message's data can't be placed at this rank, which is its sender's fault.
+/// The reason why the data of a message can't be placed at this rank. The sender is at fault.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum Unplaced {
-    #[error("data for a segment that is not attached yet")]
+    #[error("data arrived for a segment that is not attached yet")]
     NotAttached,
     #[error("{length} bytes at offset {offset} do not lie in this rank's segment of {own} bytes")]
     OutOfSegment { offset: u64, length: u64, own: u64 },
@@ -125,7 +128,7 @@ pub(crate) enum Unplaced {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     segments: OnceLock<Segments>,
-    /// Memory other than the segments.
+    /// The memory other than segments that ranks have published to this rank.
     bound: BoundMemory,
 }
 
@@ -149,8 +152,8 @@ impl Memory {
         }
     }
 
-    /// Finds a remote range, and checks that the rank is in the job, this rank has attached, and
-    /// the range lies inside the segment.
+    /// Returns the segment that contains a remote range. Fails unless the rank is in the job, this
+    /// rank has attached, and the range lies inside the segment.
     #[inline]
     pub(crate) fn remote<N: Ni, M: Mode>(
         &self,
@@ -167,8 +170,8 @@ impl Memory {
         }
     }
 
-    /// Returns this rank's segment as messages use it: its address in this process, its length, and
-    /// whether it is everything.
+    /// Returns this rank's segment as arriving messages need it: its address in this process, its
+    /// length, and whether it is everything.
     pub(crate) fn own_of_messages<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -197,8 +200,8 @@ impl Memory {
         }
     }
 
-    /// Returns the descriptor of this rank's segment and the offset in it, if the segment contains
-    /// the whole range of this process.
+    /// Returns the descriptor of this rank's segment and the offset in the segment of a local
+    /// range. Returns `None` if the segment does not contain the whole range.
     pub(crate) fn own_descriptor(
         &self,
         rank: Rank,
@@ -212,8 +215,8 @@ impl Memory {
         segments.md.filter(|_| holds).map(|md| (md, within))
     }
 
-    /// Finds a range as [`Memory::remote`] does, for a put, get or atomic. Fails in handlers (debug
-    /// builds), even if it is only a copy.
+    /// Returns the segment that contains a range, as [`Memory::remote`] does, for a put, get or
+    /// atomic. In debug builds this fails in handlers, even if the operation would only be a copy.
     #[inline]
     pub(crate) fn remote_access<N: Ni, M: Mode>(
         &self,
@@ -229,8 +232,8 @@ impl Memory {
         self.remote(kernel, operation, rank, offset, length)
     }
 
-    /// Returns the address to which bytes for a peer's segment are copied. Returns `None` if the
-    /// segment is not mapped, or the range is empty or not within the limits.
+    /// Returns the address to which bytes for a peer's segment can be copied. Returns `None` if the
+    /// segment is not mapped, or if the range is empty, too long or outside the segment.
     #[inline(always)]
     pub(crate) fn place_for(&self, target: Rank, offset: usize, length: usize) -> Option<*mut u8> {
         let segment = self.segments.get()?.get(target)?;
@@ -238,13 +241,13 @@ impl Memory {
             && length > 0
             && length <= limits::MAX_LONG
             && !segment.window.0.is_null();
-        // SAFETY: the range lies within the segment, as just checked, and all of the segment is
-        // mapped at the window.
+        // SAFETY: the check above ensures that the range lies within the segment, and the whole
+        // segment is mapped at the window.
         fits.then(|| unsafe { segment.window.0.add(offset) })
     }
 
-    /// Checks the location of a long whose data is, or will be, at its destination: within this
-    /// rank's segment unless it is empty.
+    /// Checks the destination of a long whose data is there already or will be placed there. The
+    /// destination must lie within this rank's segment, unless the long is empty.
     #[inline(always)]
     pub(crate) fn placed_long<N: Ni, M: Mode>(
         &self,
@@ -286,9 +289,9 @@ impl Memory {
                 }
             } else {
                 let to = own.0.wrapping_add(offset);
-                // SAFETY: the range lies in this rank's segment, as just checked; `data` is a
-                // message's body, which never overlaps a segment. Concurrent accesses by others are
-                // the program's own race, as with every put.
+                // SAFETY: `placed_long` has checked that the range lies in this rank's segment.
+                // `data` is the body of a message, which never overlaps a segment. Concurrent
+                // accesses by others are races of the program, as with every put.
                 unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), to, length) };
             }
         }

@@ -1,13 +1,14 @@
-//! Segments that are process memory and not the network's. Such a segment is either everything,
-//! which all ranks attach together, or the memory that a rank has bound to its first endpoint. No
-//! other process maps such segments.
+//! Segments that are process memory, rather than memory of the network. Such a segment is either
+//! everything, which all ranks attach together, or the memory that a rank has bound to its first
+//! endpoint. No other process maps these segments.
 //!
-//! Where the network reaches a peer's memory ([`Capabilities::MEMORY`]) and the system permits it,
-//! a put or get is complete when it returns. Elsewhere the put or get goes by messages to an entry
-//! over that memory ([`MeMemory::Process`]), as with any segment, and completes later.
+//! Where the network can access a peer's memory ([`Capabilities::MEMORY`]) and the system permits
+//! it, a put or get is complete when its call returns. Otherwise the put or get travels in messages
+//! to a match entry over that memory ([`MeMemory::Process`]), as with any segment, and completes
+//! later.
 //!
-//! "Everything" is GASNet's term. It means that each rank's segment is all memory of its process,
-//! and offsets are addresses.
+//! "Everything" is GASNet's term. It means that each rank's segment is the whole memory of its
+//! process, so that offsets are addresses.
 
 use am::select;
 
@@ -25,10 +26,10 @@ use crate::shared;
 use crate::threads::Mode;
 use pmi::bootstrap::Bootstrap;
 
-/// The reason if the system does not let an operation use memory.
+/// The reason given if the system does not let an operation access memory.
 const NOT_USABLE: &str = "not all of it is accessible memory";
 
-/// A byte that peers read to find out whether the system permits reading this process's memory.
+/// A byte that peers read to find out whether the system lets them read this process's memory.
 static PROBE: u8 = 0;
 
 impl Segments {
@@ -57,16 +58,16 @@ impl Memory {
         self.process().is_some_and(|process| process.is_everything)
     }
 
-    /// Makes all memory of each rank's process its segment: offsets are addresses in the target's
-    /// process, and nothing is allocated. Collective, once.
+    /// Makes all memory of each rank's process its segment. Offsets are then addresses in the
+    /// target's process, and nothing is allocated. Collective; may be called once.
     ///
     /// # Errors
-    /// If the network does not support it, the system does not let a process copy its own memory
-    /// (then on all ranks), or a segment is already attached.
+    /// If the network does not support this, the system does not let a process copy its own memory
+    /// (in which case the call fails on all ranks), or a segment is already attached.
     ///
     /// # Safety
-    /// All calls of all ranks that write to this rank's segment must write only to memory of its
-    /// process that is meant for it.
+    /// Every call of any rank that writes to this rank's segment must write only to memory of this
+    /// process that is meant to be written by it.
     pub(crate) unsafe fn attach_everything<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -74,7 +75,7 @@ impl Memory {
     ) -> Result<()> {
         let probe = (&raw const PROBE).expose_provenance() as u64;
         let made = offer_memory(kernel, probe);
-        // Address 0 reports failure, because no rank's probe is there.
+        // Announcing address 0 reports failure, because no rank's probe has that address.
         let announced = if made.is_ok() { probe } else { 0 };
         let all = bootstrap.allgather(&announced.to_le_bytes())?;
         made?;
@@ -95,10 +96,11 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes memory of this process this rank's segment.
+    /// Makes memory of this process the segment of this rank.
     ///
     /// # Errors
-    /// If segments are attached, this rank already has one, or the network does not support it.
+    /// If segments are attached, this rank already has a segment, or the network does not support
+    /// this.
     pub(super) fn bind_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -118,7 +120,8 @@ impl Memory {
         let last = bound
             .address
             .wrapping_add((bound.len as u64).wrapping_sub(1));
-        // This process itself places the data of messages there.
+        // The check is needed because this process itself places the data of arriving messages
+        // there.
         if bound.len == 0
             || ![bound.address, last]
                 .map(|at| at & !3)
@@ -143,7 +146,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Records the segment that a rank has bound. Attached segments are known since attach.
+    /// Records the segment that a rank has bound. Does nothing if segments have been attached,
+    /// because these are known already.
     pub(super) fn know_segment<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -168,8 +172,9 @@ impl Memory {
         process.set(kernel, rank, segment, can_copy(kernel, rank, bound.address));
     }
 
-    /// Returns the address of a location to which transfers complete when they return: in a segment
-    /// that is process memory, or in bound memory, if the target's memory can be reached.
+    /// Returns the address, in the target's process, of a location in a segment that is process
+    /// memory or in bound memory. Returns `None` if this process can't access the target's memory
+    /// directly. Transfers to and from such an address are complete when they return.
     pub(crate) fn address_at_once(&self, remote: Remote) -> Option<usize> {
         if select::of(remote.match_bits) == select::BOUND {
             return self.bound.address_at_once(remote);
@@ -179,7 +184,8 @@ impl Memory {
         known.at_once.then(|| address.wrapping_add(remote.offset))
     }
 
-    /// Records the target range of an operation by messages: `length` bytes at `remote`.
+    /// Records the target range of an operation that travels in messages: `length` bytes at
+    /// `remote`.
     pub(crate) fn note_asked(&self, op: OpId, remote: Remote, length: usize) {
         if let Some(process) = self.process() {
             let rank = remote.target;
@@ -196,8 +202,8 @@ impl Memory {
         }
     }
 
-    /// Returns the error for an operation that ended as out of range, if segments are process
-    /// memory.
+    /// Returns the error for an operation that its target refused as out of range. Returns `None`
+    /// if segments are not process memory.
     #[cold]
     pub(crate) fn no_memory_asked(&self, op: OpId) -> Option<Error> {
         let process = self.process()?;
@@ -210,12 +216,12 @@ impl Memory {
         })
     }
 
-    /// Performs a transfer that is complete on return, to or from an
-    /// [address](Memory::address_at_once).
+    /// Performs a transfer to or from an [address](Memory::address_at_once). The transfer is
+    /// complete on return.
     ///
     /// # Safety
-    /// The local memory must be valid as described by [`Local`]. If the target is this process, the
-    /// range must be valid memory.
+    /// The local memory must be valid as [`Local`] describes. If the target is this process, the
+    /// range at `address` must be valid memory.
     pub(crate) unsafe fn transfer_anywhere<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -224,13 +230,13 @@ impl Memory {
         local: Local,
     ) -> Result<()> {
         match local {
-            // SAFETY: the caller guarantees that the source and, in this process, the range are
-            // valid.
+            // SAFETY: the caller guarantees that the source is valid and, if the target is this
+            // process, that the range at `address` is too.
             Local::Source(source) => unsafe {
                 self.store_anywhere(kernel, target, address, source.base, source.len)
             },
-            // SAFETY: the caller guarantees that the destination and, in this process, the range
-            // are valid.
+            // SAFETY: the caller guarantees that the destination is valid and, if the target is
+            // this process, that the range at `address` is too.
             Local::Destination { base, len } => unsafe {
                 self.load_anywhere(kernel, base, target, address, len)
             },
@@ -238,8 +244,8 @@ impl Memory {
                 let bytes = [byte; 4096];
                 for start in (0..len).step_by(bytes.len()) {
                     let piece = bytes.len().min(len - start);
-                    // SAFETY: `bytes` has `piece` bytes; the caller guarantees that a range of this
-                    // process is valid.
+                    // SAFETY: `bytes` has at least `piece` bytes. If the target is this process,
+                    // the caller guarantees that the range at `address` is valid.
                     unsafe {
                         self.store_anywhere(
                             kernel,
@@ -255,7 +261,7 @@ impl Memory {
         }
     }
 
-    /// Copies to an [address](Memory::address_at_once) of a rank.
+    /// Copies bytes to an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
     /// `source` must be valid for reads of `len` bytes. If the target is this process, `address`
@@ -270,7 +276,8 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let to = std::ptr::with_exposed_provenance_mut(address);
-            // SAFETY: the caller guarantees that both are valid for `len` bytes. They may overlap.
+            // SAFETY: the caller guarantees that both addresses are valid for `len` bytes.
+            // `shared::copy` permits overlap.
             unsafe { shared::copy(source, to, len) };
             return Ok(());
         }
@@ -284,7 +291,7 @@ impl Memory {
         written.map_err(|reason| no_memory(target, address, len, reason))
     }
 
-    /// Copies from an [address](Memory::address_at_once) of a rank.
+    /// Copies bytes from an [address](Memory::address_at_once) of a rank.
     ///
     /// # Safety
     /// `destination` must be valid for writes of `len` bytes. If the target is this process,
@@ -299,7 +306,8 @@ impl Memory {
     ) -> Result<()> {
         if target == kernel.job.rank {
             let from: *const u8 = std::ptr::with_exposed_provenance(address);
-            // SAFETY: the caller guarantees that both are valid for `len` bytes. They may overlap.
+            // SAFETY: the caller guarantees that both addresses are valid for `len` bytes.
+            // `shared::copy` permits overlap.
             unsafe { shared::copy(from, destination, len) };
             return Ok(());
         }
@@ -314,7 +322,7 @@ impl Memory {
     }
 }
 
-/// Lets peers reach all memory of this process by messages.
+/// Lets peers access all memory of this process by messages.
 fn offer_memory<N: Ni, M: Mode>(kernel: &Kernel<N, M>, probe: u64) -> Result<()> {
     if !process_memory::is_readable(probe, 1) {
         return Err(NiError::System {
@@ -329,7 +337,7 @@ fn offer_memory<N: Ni, M: Mode>(kernel: &Kernel<N, M>, probe: u64) -> Result<()>
     offer(kernel, MeMemory::EVERYTHING)
 }
 
-/// Lets peers reach memory of this process as its segment.
+/// Lets peers access memory of this process as its segment.
 fn offer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, memory: MeMemory) -> Result<()> {
     let entry = MatchEntry {
         memory,
@@ -344,13 +352,13 @@ fn offer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, memory: MeMemory) -> Result<()> 
     Ok(())
 }
 
-/// Returns whether this process may copy memory of a peer, of which one address is given: the
-/// network supports it and the system permits it.
+/// Returns whether this process may copy memory of a peer directly, which the network must support
+/// and the system must permit. `probe` is an address in the peer's memory.
 pub(super) fn can_copy<N: Ni, M: Mode>(kernel: &Kernel<N, M>, peer: Rank, probe: u64) -> bool {
     let mut byte = 0;
     let reach = kernel.job.ni.reach(peer);
     reach.capabilities.contains(Capabilities::MEMORY)
-        // SAFETY: the destination is one byte of our own.
+        // SAFETY: the destination is a local variable of one byte, which is valid for the write.
         && unsafe { kernel.job.ni.memory_read(&raw mut byte, peer, probe, 1) }.is_ok()
 }
 

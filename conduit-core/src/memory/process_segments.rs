@@ -1,4 +1,4 @@
-//! Known segments that are process memory.
+//! The segments that are process memory and known to this rank.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -11,14 +11,14 @@ use crate::kernel::control::SharedPtr;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// A segment that is all memory of a process.
+/// A segment that is the whole memory of a process.
 pub(super) const ALL: Segment = Segment {
     window: SharedPtr(std::ptr::null_mut()),
     len: usize::MAX,
     address: 0,
 };
 
-/// The target range of an operation.
+/// The target range that an operation was asked to access.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked {
     pub(super) rank: Rank,
@@ -38,11 +38,12 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct ProcessSegments {
     pub(super) is_everything: bool,
-    /// The segments by rank, filled as they become known. It takes 40 bytes per rank.
+    /// The segments, indexed by rank, filled in as they become known. Takes 40 bytes per rank.
     pub(super) of: Box<[OnceLock<Known>]>,
-    /// Target ranges of operations by messages, which the error names if there is no such memory,
-    /// because the completion only names the operation. Indexed like the table of operations, so
-    /// there are never more than were in flight at once. Each entry takes 24 bytes.
+    /// The target ranges of operations that travel in messages. If a range is not accessible, the
+    /// error names it, because the completion identifies only the operation. The keys are indices
+    /// in the table of operations, so there are never more entries than operations that were in
+    /// flight at once. Each entry takes 24 bytes.
     pub(super) asked: Mutex<HashMap<usize, Asked>>,
 }
 
@@ -55,13 +56,14 @@ impl ProcessSegments {
         }
     }
 
-    /// Returns a rank's segment, or an empty one while it is unknown.
+    /// Returns a rank's segment, which is empty while it is unknown. Returns `None` if the rank is
+    /// not in the job.
     pub(super) fn of(&self, rank: Rank) -> Option<&Segment> {
         let known = self.of.get(rank as usize)?.get();
         Some(known.map_or(&NO_SEGMENT, |known| &known.segment))
     }
 
-    /// Stores a segment; the first one is kept.
+    /// Stores a rank's segment. Only the first one is kept.
     pub(super) fn set<N: Ni, M: Mode>(
         &self,
         kernel: &Kernel<N, M>,
@@ -69,7 +71,7 @@ impl ProcessSegments {
         segment: Segment,
         at_once: bool,
     ) {
-        // A rank accesses its own segment by its addresses.
+        // A rank can always access its own segment directly.
         let at_once = at_once || rank == kernel.job.rank;
         let _ = self.of[rank as usize].set(Known { segment, at_once });
     }

@@ -1,8 +1,8 @@
 //! Process memory other than attached segments. Its owner binds it to a number and publishes it to
-//! a team, whose ranks then put and get by address.
+//! a team. The ranks of the team can then put to it and get from it by address.
 //!
-//! On the same host, puts and gets use the system's cross-memory attach where that is permitted.
-//! Elsewhere they use messages to a match entry over the memory.
+//! On the same host, puts and gets use the system's cross-memory attach where the system permits
+//! it. Elsewhere they use messages to a match entry over the memory.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -18,7 +18,7 @@ use crate::threads::Mode;
 
 const PUBLISH: &str = "publish_bound";
 
-/// A [`Bound`] on the wire; a length of [`u64::MAX`] means none.
+/// A [`Bound`] on the wire. A length of [`u64::MAX`] means that there is none.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Told {
@@ -39,30 +39,30 @@ impl Told {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
-    /// Binds memory of this process to a number, by which peers to whom it is
-    /// [published](Self::publish_bound) access it with puts and gets. May be called once for each
-    /// number.
+    /// Binds memory of this process to a number. Peers to which the memory is
+    /// [published](Self::publish_bound) access it under this number with puts and gets. May be
+    /// called once for each number.
     ///
-    /// Memory bound to 0 becomes this rank's segment, in a job that attaches none: everything that
-    /// reaches segments reaches it.
+    /// Memory bound to 0 becomes this rank's segment, in a job that attaches no segments: every
+    /// operation that can access segments can access it.
     ///
     /// # Errors
-    /// If the network only reaches its own memory. For number 0, also if the rank already has a
+    /// If the network can access only its own memory. For number 0, also if the rank already has a
     /// segment or the range is not accessible memory.
     ///
     /// # Safety
-    /// Until the engine has been dropped, this process must treat the contents of the memory as
-    /// writable by peers at any time. Memory bound to 0 must remain mapped for as long. Other
-    /// memory may be unmapped without harm.
+    /// Until the engine has been dropped, this process must assume that peers may write to the
+    /// memory at any time. Memory bound to 0 must remain mapped until then. Memory bound to other
+    /// numbers may be unmapped earlier without harm.
     pub unsafe fn bind(self, bound: Bound) -> Result<()> {
         self.job().check_process()?;
         self.engine.memory.bind(self.kernel(), bound)
     }
 
-    /// Sends all ranks of a team the memory that this rank has bound, and receives what those ranks
-    /// have bound. Waits for all of them.
+    /// Announces the memory that this rank has bound to all ranks of a team, and receives their
+    /// announcements. Waits for all of these ranks.
     ///
-    /// Collective over the team; each rank passes any selection of its own bindings.
+    /// Collective over the team. Each rank may pass any selection of its own bindings.
     pub fn publish_bound(self, team: TeamId, own: &[Bound]) -> Result<()> {
         let size = self.engine.collectives().team(team)?.size as usize;
         let counts = self.publish(team, &[own.len() as u64], size)?;
@@ -91,7 +91,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .enumerate()
             .filter(|(_, told)| told.len != u64::MAX)
         {
-            // There are `most` entries per rank.
+            // `all` has `most` entries per rank.
             let rank = team.to_job((place / most) as u32);
             if let (Some(rank), Ok(index)) = (rank, u16::try_from(told.index)) {
                 let (address, len) = (told.address, told.len as usize);
@@ -106,7 +106,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         Ok(())
     }
 
-    /// Gathers `own` from all `size` ranks of a team; each passes the same number of elements.
+    /// Gathers `own` from all `size` ranks of a team. All of them must pass the same number of
+    /// elements.
     fn publish<T>(self, team: TeamId, own: &[T], size: usize) -> Result<Vec<T>>
     where
         T: Clone + FromBytes + IntoBytes + Immutable,
@@ -115,8 +116,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         let (to, source) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
         let (kind, sync) = (CollectiveKind::GatherAll, CollectiveSync::default());
         let (source, bytes, by_handle) = (source.as_ptr(), source.len(), Completion::Handle);
-        // SAFETY: both buffers are borrowed until the wait has completed the operation or abandoned
-        // it.
+        // SAFETY: both buffers are borrowed until the wait has completed the operation, or has
+        // failed and thereby ended all access to them.
         let gathered = unsafe {
             self.engine
                 .collectives()
@@ -131,20 +132,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.engine.memory.bound(rank, index)
     }
 
-    /// Returns the memory, published by a rank to this one, that contains the whole address range.
+    /// Returns the memory that a rank has published to this rank and that contains the whole range.
     pub fn bound_at(self, rank: Rank, address: u64, len: usize) -> Option<Bound> {
         self.engine.memory.bound_at(rank, address, len)
     }
 
-    /// Starts a put to bound memory. With `reusable`, the source may be reused on return. Returns
-    /// `None` if the put was not started because it would have blocked.
+    /// Starts a put to bound memory. If `reusable` is true, the source may be reused when this call
+    /// returns. Returns `None` if the put was not started because it would have blocked.
     ///
     /// # Errors
     /// If the memory was not published to this rank, or the range does not lie in it.
     ///
     /// # Safety
     /// `[source, source + len)` must be valid for reads and must not be written until this call
-    /// returns (if `reusable`) or the operation has been synchronised.
+    /// returns (if `reusable` is true) or until the operation has been synchronised (otherwise).
     #[expect(clippy::too_many_arguments, reason = "a put needs all of these")]
     pub unsafe fn bound_put_nb(
         self,
@@ -162,8 +163,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             .memory
             .remote_bound(self.kernel(), operation, to, address, len)?;
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: the caller guarantees that the source is valid and not written for as long as
-        // needed.
+        // SAFETY: the caller guarantees that the source is valid and not written until this call
+        // returns or the operation has been synchronised, depending on `reusable`.
         unsafe {
             self.engine
                 .rma()
@@ -175,7 +176,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
     /// have blocked.
     ///
     /// # Errors
-    /// See [`Calls::bound_put_nb`].
+    /// Same as [`Calls::bound_put_nb`].
     ///
     /// # Safety
     /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
@@ -198,7 +199,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
             base: destination,
             len,
         };
-        // SAFETY: the caller guarantees that the destination is valid and not accessed until then.
+        // SAFETY: the caller guarantees that the destination is valid for writes and is not
+        // accessed until the operation has been synchronised.
         unsafe {
             self.engine
                 .rma()

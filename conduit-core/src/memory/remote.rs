@@ -4,13 +4,13 @@ use am::select;
 
 use crate::ni::Rank;
 
-/// A location in memory of a rank.
+/// A location in the memory of a rank.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) target: Rank,
-    /// Match bits, which select one of its match entries.
+    /// The match bits, which select one of the target's match entries.
     pub(crate) match_bits: u64,
-    /// Offset from the entry's start.
+    /// The offset from the start of the memory that the entry describes.
     pub(crate) offset: usize,
 }
 

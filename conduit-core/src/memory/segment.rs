@@ -1,4 +1,4 @@
-//! A rank's segment as known here, and access to it if it is mapped.
+//! A rank's segment as this rank knows it, and access to the segment if it is mapped.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -6,14 +6,14 @@ use std::sync::atomic::fence;
 use crate::kernel::control::SharedPtr;
 use crate::shared;
 
-/// A rank's segment as known here.
+/// A rank's segment as this rank knows it.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment {
-    /// The first byte in this process; null if not mapped.
+    /// The address of the first byte in this process. Null if the segment is not mapped here.
     pub window: SharedPtr,
     /// The length in bytes.
     pub len: usize,
-    /// The address in its owner's process.
+    /// The address in the owner's process.
     pub address: u64,
 }
 
@@ -33,20 +33,22 @@ impl Segment {
     /// Stores to the segment if it is mapped here. Otherwise returns `false` and does nothing.
     ///
     /// # Safety
-    /// `[offset, offset + len)` must lie in the segment (`Memory::remote` checks it), and `source`
+    /// `[offset, offset + len)` must lie in the segment, which `Memory::remote` checks. `source`
     /// must be valid for reads of `len` bytes.
     #[inline(always)]
     pub(crate) unsafe fn store(&self, offset: usize, source: *const u8, len: usize) -> bool {
         if self.window.0.is_null() {
             return false;
         }
-        // SYNC: orders this rank's earlier puts before this one, which may be a flag for its
-        // reader. (The C interface's inline puts do the same. No instruction on x86-64.)
+        // SYNC: this fence orders this rank's earlier puts before this one, which may be the flag
+        // that the reader of those puts waits for. (The C interface's inline puts do the same. On
+        // x86-64 the fence takes no instruction.)
         fence(Release);
-        // SAFETY: the range lies in the window, which is valid for writes as long as the network
-        // lives. The source may lie in the same segment, hence `copy`. Other ranks may access the
-        // range concurrently: GASNet leaves the result of such races undefined, and no reference to
-        // the range exists here.
+        // SAFETY: the caller guarantees that the range lies in the window, which is valid for
+        // writes as long as the network lives, and that the source is valid. The source may lie in
+        // the same segment, so this uses `copy`. Other ranks may access the range concurrently.
+        // GASNet leaves the result of such races undefined, and no reference to the range exists
+        // here.
         unsafe { shared::copy(source, self.window.0.add(offset), len) };
         true
     }
@@ -60,10 +62,11 @@ impl Segment {
         if self.window.0.is_null() {
             return false;
         }
-        // SAFETY: the range lies in the window, which is valid for reads as long as the network
-        // lives; the caller guarantees the destination.
+        // SAFETY: the caller guarantees that the range lies in the window, which is valid for reads
+        // as long as the network lives, and that the destination is valid for writes.
         unsafe { shared::load(self.window.0.add(offset), destination, len) };
-        // SYNC: later reads see data at least as new as what was loaded here.
+        // SYNC: this fence ensures that later reads see data at least as new as the bytes loaded
+        // here.
         fence(Acquire);
         true
     }

@@ -1,5 +1,5 @@
-//! The queues in which messages arrive. Requests are taken up to a limit per poll, and each only
-//! with a reserve for its reply. Replies need no reserve.
+//! The queues in which messages arrive. A poll takes a limited number of requests, and takes each
+//! request only with a reserve for its reply. Replies need no reserve.
 
 use super::deliver::{Delivery, Receiver};
 use super::inbox::{AmSide, Inbox};
@@ -37,8 +37,8 @@ impl<R: Receiver, C: FnMut(Event<'_>)> Sink for ReplyEvents<'_, R, C> {
     }
 }
 
-/// The sink for the request queue. It is a type and not a closure, so that it is inlined into the
-/// network's loop.
+/// The sink for the request queue. It is a type rather than a closure, so that it is inlined into
+/// the network's loop.
 struct RequestEvents<'a, R> {
     delivery: Delivery<'a, R>,
     last: &'a mut MessageKind,
@@ -80,8 +80,8 @@ impl<R: Receiver> Sink for RequestEvents<'_, R> {
     }
 }
 
-/// The sink for the request queue while requests are held back: events that run handlers are set
-/// aside.
+/// The sink for the request queue while requests are held back. It sets aside the events that would
+/// run handlers.
 struct HeldBack<'a, R> {
     events: RequestEvents<'a, R>,
     shuffle: &'a mut Shuffle,
@@ -103,7 +103,7 @@ impl<R: Receiver> Sink for HeldBack<'_, R> {
 }
 
 impl<R: Receiver> Delivery<'_, R> {
-    /// Polls completions and replies, up to the limit.
+    /// Polls the queue of completions and replies, up to the configured limit.
     #[inline]
     pub(crate) fn poll_replies(self, on_completion: impl FnMut(Event<'_>)) -> u32 {
         let most = self.kernel().job.settings.most_completions();
@@ -123,7 +123,8 @@ impl<R: Receiver> Delivery<'_, R> {
         )
     }
 
-    /// Polls at most `most` requests, each only with a reserve ready for its reply.
+    /// Polls at most `most` requests. Takes each request only while the resources for its reply are
+    /// reserved.
     #[inline]
     pub(crate) fn poll_requests(self, most: u32) -> u32 {
         let Some(mut side) = self.messages().arriving.try_lock() else {
@@ -157,7 +158,8 @@ impl<R: Receiver> Delivery<'_, R> {
                 },
             );
             if self.messages().replies.can_reply(reserve) {
-                // The network has stopped on its own. The next poll gets anything that it has left.
+                // The network stopped for a reason of its own. The next poll takes whatever is
+                // left.
                 break;
             }
         }
@@ -165,7 +167,7 @@ impl<R: Receiver> Delivery<'_, R> {
         events
     }
 
-    /// Gives credits back to the senders of handled requests.
+    /// Returns credits to the senders of requests that have been handled.
     #[inline(always)]
     fn end_requests(self, inbox: &mut Inbox) {
         inbox.grant_counted(self.kernel(), &self.messages().credits);
@@ -174,12 +176,12 @@ impl<R: Receiver> Delivery<'_, R> {
         }
     }
 
-    /// Takes as many messages from the network as there is room for, with `CONDUIT_SHUFFLE`. The
-    /// rest of this poll, and later polls, handle them.
+    /// Takes as many messages from the network as there is room for and holds them back
+    /// (`CONDUIT_SHUFFLE`). The rest of this poll and later polls handle them.
     #[cold]
     #[inline(never)]
     fn hold_back(self, mut sink: HeldBack<'_, R>) -> u32 {
-        // Retries replies that the network has refused.
+        // This sends replies that the network refused earlier.
         self.messages()
             .replies
             .fill(self.kernel(), sink.events.reserve);
@@ -245,8 +247,8 @@ impl<R: Receiver> Delivery<'_, R> {
             self.kernel().job.want_poll();
         }
         match can_reply {
-            // Prevents sleep while requests are held, but does not report progress if none can be
-            // handled.
+            // Prevents a sleep while requests are held, but does not report progress if none of
+            // them can be handled.
             true => events.max(1),
             false => events,
         }

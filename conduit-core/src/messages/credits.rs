@@ -1,4 +1,4 @@
-//! The credits of a rank as callers can query them.
+//! The calls that return the credits of a rank.
 
 use credits::FlowControl;
 
@@ -10,7 +10,7 @@ use crate::threads::Mode;
 /// The credits between a rank and a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerCredits {
-    /// The number of credits granted by the peer that are free now.
+    /// The number of credits lent by the peer to this rank that are free now.
     pub send: u32,
     /// The number of credits that this rank has lent to the peer.
     pub lent: u32,
@@ -21,11 +21,11 @@ pub struct PeerCredits {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Returns the credits between this rank and `peer`. Reads the credits that the peer has
-    /// returned; does not poll.
+    /// Returns the credits between this rank and `peer`. Reads the counter of credits that the peer
+    /// has returned, but does not poll.
     ///
     /// # Errors
-    /// If there is no such rank, or a peer has returned credits that it never had.
+    /// If the rank does not exist, or the peer has returned credits that it never had.
     pub fn credits(self, peer: Rank) -> Result<PeerCredits> {
         self.job().check_rank("credits", peer)?;
         self.engine.messages.credits.collect(self.kernel(), peer)?;

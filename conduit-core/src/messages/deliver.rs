@@ -1,4 +1,4 @@
-//! Delivery of active messages: from an event to the handler's call.
+//! The delivery of active messages, from the event up to the call of the handler.
 
 use am::lid::Pairing;
 use am::{Body, Category, DataHeader, Flags, Header, HeaderError, Long, Role};
@@ -16,10 +16,11 @@ use crate::memory::Memory;
 use crate::ni::{Capabilities, Ni, PutEvent, Rank};
 use crate::threads::Mode;
 
-/// Match bits and header data.
+/// The match bits and header data of a message.
 type Words = (u64, u64);
 
-/// The receiver of messages: the engine, which lends its subjects and calls handlers.
+/// The receiver of messages, which is the engine. It lends its subjects to the delivery and calls
+/// handlers.
 pub(crate) trait Receiver {
     type Ni: Ni;
     type Mode: Mode;
@@ -27,7 +28,7 @@ pub(crate) trait Receiver {
 
     fn subjects(&self) -> Subjects<'_, Self>;
 
-    /// Runs the handler of a registered id, with a reserve if the handler may reply.
+    /// Runs the handler with this registered id. `reserve` is present if the handler may reply.
     fn run(
         &self,
         id: u8,
@@ -44,8 +45,8 @@ pub(crate) type Subjects<'a, R> = (
     &'a Messages<<R as Receiver>::Mode, <R as Receiver>::Handler>,
 );
 
-/// Delivery of messages to a receiver. It takes one word, because it is passed along with each
-/// message.
+/// The delivery of messages to a receiver. This type is one word in size, because it is passed
+/// along with each message.
 pub(crate) struct Delivery<'a, R>(pub(crate) &'a R);
 
 impl<R> Clone for Delivery<'_, R> {
@@ -76,7 +77,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.0.subjects().2
     }
 
-    /// Handles a request in a request buffer.
+    /// Handles a request that has arrived in a request buffer.
     #[inline(always)]
     pub(crate) fn on_request(
         self,
@@ -101,7 +102,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.run_request(kind.id, &token, args, payload, inbox, reserve);
     }
 
-    /// Runs a request's handler, and completes the request if the handler has sent no reply.
+    /// Runs the handler of a request. If the handler has sent no reply, completes the request.
     #[inline(always)]
     fn run_request(
         self,
@@ -118,8 +119,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Determines the kind of a message that arrived where only messages of `role` may. Returns
-    /// false if the message is invalid, which has ended the job.
+    /// Determines the kind of a message that has arrived in a queue for messages of `role`. Returns
+    /// false if the message is invalid; the job has then been ended.
     #[inline(never)]
     fn learn_kind(self, source: Rank, words: Words, role: Role, last: &mut MessageKind) -> bool {
         match self.find_kind(words, role) {
@@ -151,8 +152,9 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         Ok(MessageKind::of(words.0, &header)?)
     }
 
-    /// Returns the arguments of the handler's call. Copies the data of a long to its destination if
-    /// the message carries it. Returns `None` if the message is malformed.
+    /// Returns the arguments and the payload with which to call the handler. If the message carries
+    /// the data of a long, copies that data to its destination. Returns `None` if the message is
+    /// malformed.
     #[inline(always)]
     fn parts<'a>(
         self,
@@ -191,7 +193,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         )?))
     }
 
-    /// Reports the error of a message without valid [parts](Self::parts).
+    /// Reports the error in a message for which [`parts`](Self::parts) has returned `None`.
     #[cold]
     fn on_malformed(self, source: Rank, words: Words, data: &[u8]) {
         let check = || {
@@ -210,13 +212,13 @@ impl<'e, R: Receiver> Delivery<'e, R> {
                 _ => Err(HeaderError::Misaligned.into()),
             }
         };
-        // If this second check finds no error, the bytes have changed since the first. The message
-        // is lost nevertheless.
+        // If this second check finds no error, the bytes have changed since the first check. The
+        // message is lost nevertheless.
         let found = check().err();
         self.protocol_error(source, found.unwrap_or(HeaderError::Misaligned.into()));
     }
 
-    /// Handles the message of a long request whose data travels separately.
+    /// Handles the header of a long request whose data travels separately.
     #[cold]
     fn on_long_header(
         self,
@@ -257,7 +259,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Pairs one half of a long request, and runs the handler after the second half.
+    /// Pairs one half of a long request with the other, and runs the handler once both have
+    /// arrived.
     fn pair(
         self,
         source: Rank,
@@ -284,8 +287,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Gives back the credits of a request whose handler has sent no reply. In the common case they
-    /// are added to a counter for its sender.
+    /// Returns the credits of a request whose handler has sent no reply. In the common case they
+    /// are added to a counter that its sender reads.
     #[inline(always)]
     fn end_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
@@ -303,7 +306,7 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Gives back the credits of any request, by counter or by the implied reply.
+    /// Returns the credits of any request, either by counter or by the implied reply.
     #[inline(never)]
     fn answer_request(self, token: &am::Token, inbox: &mut Inbox, reserve: &ReplyReserve) {
         let byte = CreditByte::from_bits(token.credit);
@@ -344,7 +347,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         }
     }
 
-    /// Handles a message in a reply buffer, or in the chunk of its request.
+    /// Handles a message that has arrived in a reply buffer, or in the chunk of the request that it
+    /// answers.
     #[inline(always)]
     pub(crate) fn on_reply(self, put: &PutEvent<'_>, last: &mut MessageKind) {
         let words = (put.match_bits, put.hdr_data);
@@ -378,7 +382,8 @@ impl<'e, R: Receiver> Delivery<'e, R> {
         self.kernel().job.fail_by_message(source, error.to_string());
     }
 
-    /// Returns a put event's bytes as a body: in place, or in the chunk they were put to.
+    /// Returns the bytes of a put event as a message body, which lies in the buffer or in the chunk
+    /// to which it was put.
     fn body<'p>(self, put: &PutEvent<'p>) -> Option<&'p [u8]>
     where
         'e: 'p,
@@ -387,10 +392,10 @@ impl<'e, R: Receiver> Delivery<'e, R> {
             return Some(put.data);
         }
         let first = self.kernel().chunks.in_chunk(put.offset, put.length)?;
-        // SAFETY: the bytes lie inside the ReqSB chunks, as just checked. The network has written
-        // these bytes before this event. The chunk belongs to the request that this reply answers
-        // and is freed after the handler, so it is not written while the slice lives (a peer that
-        // does so breaks the protocol, and the job with it).
+        // SAFETY: `in_chunk` has checked that the bytes lie inside one ReqSB chunk, and the network
+        // wrote them before this event. The chunk belongs to the request that this reply answers
+        // and is freed only after the handler, so nothing writes the bytes while the slice lives.
+        // (A peer that does so violates the protocol.)
         Some(unsafe { std::slice::from_raw_parts(first, put.length) })
     }
 }

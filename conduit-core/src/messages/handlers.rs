@@ -7,15 +7,16 @@ use am::handlers::{Entry, RegisterError, Table};
 
 type Tables<H> = Vec<Arc<Table<H>>>;
 
-/// The table of handlers. Each registration replaces the whole table, so that a call reads it
-/// without a lock.
+/// The table of handlers. Each registration replaces the whole table, so that a call can read the
+/// table without a lock.
 ///
-/// Replaced tables are kept until the end, because a handler of one may be running. Registrations
-/// are rare (once, or a few times in GASNet-EX), and a table has 256 entries.
+/// Replaced tables are kept until `Handlers` is dropped, because a handler from one of them may be
+/// running. Registrations are rare (once, or a few times in GASNet-EX), and a table has 256
+/// entries.
 pub(crate) struct Handlers<H> {
     current: AtomicPtr<Table<H>>,
-    /// The owners of all tables that `current` has ever pointed to. Not boxes, because moving a box
-    /// asserts unique access to its contents.
+    /// The owners of all tables to which `current` has ever pointed. They are not boxes, because
+    /// moving a box asserts unique access to its contents.
     all: Mutex<Tables<H>>,
 }
 
@@ -27,16 +28,16 @@ impl<H: Clone> Handlers<H> {
         }
     }
 
-    /// Returns the entry of an id.
+    /// Returns the entry for an id.
     #[inline(always)]
     pub(crate) fn get(&self, id: u8) -> Option<&Entry<H>> {
         let table = self.current.load(Acquire);
-        // SAFETY: the pointer is null or refers to a table of `all`, none of which is dropped or
-        // changed while `self` lives.
+        // SAFETY: the pointer is null or refers to a table in `all`. No table in `all` is dropped
+        // or changed while `self` lives.
         unsafe { table.as_ref() }?.get(id)
     }
 
-    /// Replaces the table by one with more handlers.
+    /// Replaces the table by a copy to which `enter` has added handlers.
     pub(crate) fn replace(
         &self,
         enter: impl FnOnce(&mut Table<H>) -> Result<(), RegisterError>,

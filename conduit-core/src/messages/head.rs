@@ -1,11 +1,11 @@
-//! The part of a message's body before the payload.
+//! The head of a message's body, which precedes the payload.
 
 use am::{Body, Long, MAX_ARGS};
 
-/// Maximum length of padded arguments and a long's descriptor, which precede a payload.
+/// Maximum length of the head: the padded arguments and the descriptor of a long.
 pub(crate) const MOST_HEAD: usize = Body::args_len(MAX_ARGS) + Long::LEN;
 
-/// Assembles the part before the payload in `space`.
+/// Assembles the head in `space`.
 #[inline(always)]
 pub(crate) fn head_in<'a>(
     space: &'a mut [u8; MOST_HEAD],

@@ -1,5 +1,5 @@
-//! The state that arriving requests change: the reserve for their replies, longs of which one half
-//! has arrived, and the credits to return to their senders.
+//! The state that arriving requests change: the reserve for their replies, the longs of which one
+//! half has arrived, and the credits that are still to be returned to the senders.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -14,11 +14,11 @@ use crate::messages::shuffle::Shuffle;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// The factor by which a waiting rank takes more requests per poll before it polls the other queues
-/// and checks its condition.
+/// The factor by which a rank that waits takes more requests per poll before it polls the other
+/// queues and checks its condition.
 pub(crate) const WAITING: u32 = 4;
 
-/// The request side of the poll, used by one thread at a time.
+/// The state of the request queue. Only one thread at a time uses it.
 #[derive(Debug)]
 pub(crate) struct AmSide {
     /// The kind of the last request.
@@ -29,23 +29,24 @@ pub(crate) struct AmSide {
     pub(crate) shuffle: Option<Box<Shuffle>>,
 }
 
-/// The state that arriving requests change.
+/// The longs and the credits of arriving requests.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// Longs of which one half is still in flight.
+    /// The longs of which one half is still in flight.
     pub(crate) longs: LidCache<PendingLong>,
-    /// The credits and requests returned to each peer by counter.
+    /// The counter of returned credits and requests for each peer.
     returned: Box<[Returned]>,
-    /// The requests that need no reply message and have not been granted yet.
+    /// Requests that need no reply message and have not been granted yet.
     pending: PendingReturns,
-    /// The peers whose counters have not been written yet.
+    /// The peers whose counters have changed but have not been written to their control regions
+    /// yet.
     pub(crate) untold: Vec<Rank>,
     pub(crate) buffer_bytes: usize,
 }
 
 impl AmSide {
-    /// Creates an inbox. `longs` is the maximum number of longs of which one half may be in flight,
-    /// and `buffer_bytes` the size of a request buffer.
+    /// Creates the state with an empty inbox. `longs` is the maximum number of longs of which one
+    /// half may be in flight, and `buffer_bytes` is the size of a request buffer.
     pub(crate) fn new(
         size: u32,
         longs: usize,
@@ -68,8 +69,8 @@ impl AmSide {
         }
     }
 
-    /// Returns the tickets and chunks reserved for the next replies, and the number of longs of
-    /// which one half has arrived.
+    /// Returns the number of tickets and the number of chunks reserved for the next replies, and
+    /// the number of longs of which one half has arrived.
     pub(crate) fn held(&self) -> (u32, u32, u32) {
         (
             self.reserve.tickets.get(),
@@ -80,8 +81,8 @@ impl AmSide {
 }
 
 impl Inbox {
-    /// Coalesces implied replies. With `end_of_epoch`, one of them announces that this rank has
-    /// ended an epoch. The returns are published at the end of the poll.
+    /// Coalesces implied replies. If `end_of_epoch` is true, one of them announces that this rank
+    /// has ended an epoch. The counters are written at the end of the poll.
     #[inline]
     pub(crate) fn give_back(&mut self, peer: Rank, ended: Returned, end_of_epoch: bool) {
         let counter = &mut self.returned[peer as usize];
@@ -95,7 +96,7 @@ impl Inbox {
     }
 
     /// Counts a completed request with a plain byte of `given` credits. The request is granted
-    /// together with others of its peer.
+    /// later, together with others from the same peer.
     #[inline(always)]
     pub(crate) fn count<N: Ni, M: Mode>(
         &mut self,
@@ -111,7 +112,7 @@ impl Inbox {
         self.pending.ended = self.pending.ended.add(1, given.into());
     }
 
-    /// Grants the counted requests.
+    /// Grants the requests that have been counted.
     #[inline(never)]
     pub(crate) fn grant_counted<N: Ni, M: Mode>(
         &mut self,
@@ -127,13 +128,13 @@ impl Inbox {
         }
     }
 
-    /// Writes the counters of coalesced returns to the peers' control regions.
+    /// Writes the counters of coalesced returns to the control regions of the peers.
     #[inline(always)]
     pub(crate) fn tell<N: Ni, M: Mode>(&mut self, kernel: &Kernel<N, M>) {
         while let Some(peer) = self.untold.pop() {
             if let Some(word) = kernel.control.returned_to(peer) {
-                // SYNC: Release, so that a peer that sees its credits returned may rely on its
-                // request having been handled.
+                // SYNC: Release lets a peer that sees its credits returned rely on its request
+                // having been handled.
                 word.store(self.returned[peer as usize].bits(), Release);
                 kernel.job.ni.notify(peer);
             }
@@ -141,8 +142,8 @@ impl Inbox {
     }
 }
 
-/// Requests of one mapped peer with plain credit bytes whose handlers have run without a reply, and
-/// which have not been granted yet.
+/// Requests from one mapped peer whose handlers have run without a reply and which have not been
+/// granted yet. All of them have plain credit bytes.
 #[derive(Debug, Default)]
 struct PendingReturns {
     source: Rank,

@@ -1,32 +1,31 @@
-//! The kind of a message, which is the set of properties that follow from its match bits without
-//! the chunk. They are computed once for consecutive messages of the same kind, which is the common
-//! case.
+//! The kind of a message: the properties that follow from its match bits, except from the bits of
+//! the chunk. They are computed only when the kind changes, because consecutive messages are
+//! usually of the same kind.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 
 use crate::ni::{PutEvent, Rank};
 
-/// The properties of all messages with these match bits.
+/// The properties that all messages of one kind share.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageKind {
     bits: u32,
     role: Role,
     pub(crate) flags: Flags,
     pub(crate) category: Category,
-    /// The handler's id.
+    /// The id of the handler.
     pub(crate) id: u8,
     pub(crate) layout: Layout,
 }
 
-/// Returns the match bits that are the same for all messages of a kind, which are all but the
-/// chunk.
+/// Returns the match bits that determine the kind. These are all bits except those of the chunk.
 #[inline(always)]
 fn kind_bits(match_bits: u64) -> u32 {
     match_bits as u32
 }
 
 impl MessageKind {
-    /// Returns a kind that no message has, because match bits of 0 are not those of an active
+    /// Returns a kind that no message has, because match bits of 0 do not belong to any active
     /// message.
     pub(crate) fn none() -> Self {
         let header = Header {

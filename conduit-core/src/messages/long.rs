@@ -1,4 +1,4 @@
-//! Long requests: the data goes to the target's segment, then the handler runs.
+//! Long requests. Their data goes to the target's segment, and then the handler runs.
 
 use am::{Category, DataHeader, Flags, Long, Role as AmRole, limits, select};
 use credits::Scale;
@@ -14,9 +14,9 @@ use crate::shared;
 use crate::threads::{Lock, Mode};
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Sends a request as [`Calls::request_short`] does, after placing the payload at `offset` in
-    /// the target's segment. The payload may be reused on return. If the payload is empty, any
-    /// `offset` is valid, and the handler receives `offset` unchanged.
+    /// Sends a request as [`Calls::request_short`] does, once the payload has been placed at
+    /// `offset` in the target's segment. The payload may be reused when this call returns. If the
+    /// payload is empty, any `offset` is valid, and the handler receives `offset` unchanged.
     #[inline]
     pub fn request_long(
         self,
@@ -31,13 +31,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
-        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns; `wait`
-        // makes the call last until the bytes have been read.
+        // SAFETY: the borrow keeps the payload valid and unchanged until this call returns. `wait`
+        // is true, so the call does not return before the bytes have been read.
         unsafe { self.long(request, Source::of(payload), offset, true) }
     }
 
-    /// Sends a request as [`Calls::request_long`] does, for `length` bytes that the caller itself
-    /// has placed at `offset` in the target's segment, which is mapped here.
+    /// Sends a request as [`Calls::request_long`] does, for `length` bytes that the caller has
+    /// already placed at `offset` in the target's segment. That segment must be mapped here.
     pub fn request_long_in_place(
         self,
         target: Rank,
@@ -59,12 +59,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.request(in_place(request, offset, length), Scale::SHORT_COST)
     }
 
-    /// Sends a request as [`Calls::request_long`] does, but returns before the payload has been
+    /// Sends a request as [`Calls::request_long`] does, but may return before the payload has been
     /// read.
     ///
     /// # Safety
-    /// `[base, base + len)` must be valid for reads, and must not be written, until the request's
-    /// reply has arrived (its handler must therefore send one).
+    /// `[base, base + len)` must be valid for reads, and must not be written, until the reply to
+    /// the request has arrived. The request's handler must therefore send a reply.
     pub unsafe fn request_long_async(
         self,
         target: Rank,
@@ -78,13 +78,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         let mapped = self.check_request(OPERATION, target, args)?;
         let category = Category::Long;
         let request = Request::new(OPERATION, category, target, handler, args, mapped, blocking);
-        // SAFETY: the caller guarantees that the source is valid and unchanged until the reply.
+        // SAFETY: the caller guarantees that the source is valid and unchanged until the reply has
+        // arrived.
         unsafe { self.long(request, Source { base, len }, offset, false) }
     }
 
     /// # Safety
-    /// The source must be valid and unchanged until return with `wait`, and otherwise until the
-    /// reply.
+    /// The source must be valid and unchanged until this call returns (if `wait` is true) or until
+    /// the reply has arrived (otherwise).
     #[inline]
     pub(crate) unsafe fn long(
         self,
@@ -118,27 +119,28 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 .memory
                 .remote(self.kernel(), operation, target, offset, source.len)?;
         if !segment.window.0.is_null() {
-            // The copy must not become visible before the credits are taken: a request that is
-            // refused for lack of credits has no effect. A request that may not wait and finds no
-            // room in the queue has placed its bytes nevertheless.
+            // The bytes must not be copied before the credits are taken, because a request that is
+            // refused for lack of credits must have no effect. If a request that may not wait gets
+            // credits but finds no room in the queue, its bytes have been placed nevertheless.
             let Some(byte) = self.take_credits(operation, target, Scale::SHORT_COST, blocking)?
             else {
                 return Ok(false);
             };
-            // SAFETY: `remote` has checked the range against the window, which is valid for writes;
-            // the caller guarantees that the source is valid. Overlap and races are the program's
-            // own, as in a put.
+            // SAFETY: `remote` has checked that the range lies in the window, which is valid for
+            // writes. The caller guarantees that the source is valid. Overlaps and races are the
+            // program's own, as in a put.
             unsafe { shared::copy(source.base, segment.window.0.add(offset), source.len) };
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: the caller guarantees the source for as long as `wait` requires.
+        // SAFETY: the caller guarantees that the source is valid and unchanged for as long as
+        // `wait` requires.
         unsafe { self.long_by_messages(placed, source, offset, wait) }
     }
 
     /// Sends a long to a segment that is not mapped.
     ///
     /// # Safety
-    /// See [`Calls::long`].
+    /// Same as [`Calls::long`].
     #[inline(never)]
     unsafe fn long_by_messages(
         self,
@@ -155,12 +157,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             ..
         } = placed;
         let packs = source.len <= limits::max_packed_long(self.job().chunk, args.len());
-        // If segments are process memory, there is no entry for data that travels separately.
+        // If segments are process memory, there is no match entry for data that travels separately.
         let is_process = self.engine.memory.is_process();
         if packs && (self.job().settings.packed_long || is_process) {
             let packed = Request {
-                // SAFETY: the caller guarantees that the source is valid; the message's bytes are
-                // copied before this call returns.
+                // SAFETY: the caller guarantees that the source is valid until this call returns,
+                // and the bytes of the message are copied before that.
                 payload: unsafe { source.slice() },
                 long: Some((long_at(offset, source.len), Flags::PACKED)),
                 ..placed
@@ -179,15 +181,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
                 self.engine
                     .check_outside(operation, am::Operation::Request)?;
             }
-            // More than one put, or one that may find no memory: the data goes first, as a put that
-            // is waited for, and the message says that it is in place.
+            // The data takes more than one put, or the put may find no memory. The data is
+            // therefore sent first, by a put that this call waits for, and the message states that
+            // the data is in place.
             let cost = Scale::SHORT_COST;
             let Some(byte) = self.take_credits(operation, target, cost, blocking)? else {
                 return Ok(false);
             };
-            // SAFETY: the caller guarantees that the source is valid; for a range of this process
-            // the program guarantees that it is valid memory. The range was checked when `segment`
-            // was found.
+            // SAFETY: the caller guarantees that the source is valid. If the range is in this
+            // process, the program guarantees that it is valid memory. The range was checked when
+            // `segment` was found.
             let stored = unsafe {
                 match at_once {
                     Some(address) => self.engine.memory.store_anywhere(
@@ -209,15 +212,16 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             stored?;
             return self.send(placed, byte, Exchange::ExpectsReply);
         }
-        // SAFETY: the caller guarantees the source for as long as `wait` requires.
+        // SAFETY: the caller guarantees that the source is valid and unchanged for as long as
+        // `wait` requires.
         unsafe { self.long_in_two(placed, source, offset, wait) }
     }
 
-    /// Sends a long whose data travels separately: a put to the target's segment and a header,
-    /// which the target pairs by their LID.
+    /// Sends a long whose data travels separately: a put to the target's segment, and a header. The
+    /// target pairs the two by their LID.
     ///
     /// # Safety
-    /// See [`Calls::long`].
+    /// Same as [`Calls::long`].
     unsafe fn long_in_two(
         self,
         placed: Request<'_>,
@@ -242,7 +246,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             lid,
         };
         let group = (!wait).then_some(self.kernel().operations.detached);
-        // SAFETY: the caller guarantees the source until the operation has ended.
+        // SAFETY: the caller guarantees that the source is valid and unchanged until the operation
+        // has ended.
         let op = unsafe {
             self.engine.rma().send_long_data(
                 operation,
@@ -282,8 +287,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     }
 }
 
-/// Returns the request for a long whose `length` bytes are at `offset` in the target's segment when
-/// its message arrives.
+/// Returns the request for a long whose `length` bytes will already be at `offset` in the target's
+/// segment when the message arrives.
 #[inline(always)]
 fn in_place(request: Request<'_>, offset: usize, length: usize) -> Request<'_> {
     Request {

@@ -1,5 +1,5 @@
-//! Active messages: sending of requests, delivery up to the handler's call, replies, and the
-//! credits that limit them.
+//! Active messages: the sending of requests and replies, the delivery of messages up to the call of
+//! the handler, and the credits that limit messages.
 //!
 //! | file | subject |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | `handlers` | the table of handlers |
 //! | `flow` | credits, the budget of outstanding requests, returns by counter, statistics |
 //!
-//! A request takes credits, and a chunk if the target is not mapped. A rank keeps about 20 bytes
-//! for each other rank.
+//! A request takes credits. It also takes a chunk if the target is not mapped. A rank uses about 20
+//! bytes of memory for each other rank.
 
 pub(crate) mod arrivals;
 pub(crate) mod credits;
@@ -43,14 +43,14 @@ use replies::Replies;
 
 use crate::threads::Mode;
 
-/// The message state of a rank; `H` is the type of its handlers.
+/// The message state of a rank. `H` is the type of its handlers.
 pub(crate) struct Messages<M: Mode, H> {
     pub(crate) credits: Accounts<M>,
     pub(crate) replies: Replies<M>,
-    /// The request side of the poll, used by one thread at a time.
+    /// The state of the request queue. Only one thread at a time uses it.
     pub(crate) arriving: M::Lock<AmSide>,
-    /// The kind of the last reply. Locked by the thread that polls the queue of replies and
-    /// completions.
+    /// The kind of the last reply. The lock is held by the thread that polls the queue of replies
+    /// and completions.
     pub(crate) last_reply: M::Lock<MessageKind>,
     pub(crate) handlers: Handlers<H>,
     pub(crate) lids: M::Lock<am::lid::LidGenerator>,

@@ -1,4 +1,4 @@
-//! Received messages: their payloads and their errors.
+//! Received messages: their payloads, and the errors in them.
 
 use am::handlers::CallError;
 use am::{Header, HeaderError, Long, MAX_ARGS};
@@ -10,24 +10,25 @@ use crate::rma::vis::Malformed;
 /// The data that a message carries besides its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
-    /// A short carries nothing.
+    /// The message is a short, which carries no data.
     None,
-    /// A medium's bytes, in place, aligned to 16 bytes, valid while the handler runs. If the
-    /// sender's process has the same memory mapped, this relies on that process not writing there
-    /// before the handler returns; see "What is safe" in the crate `conduit`.
+    /// The bytes of a medium, in place. They are aligned to 16 bytes and valid while the handler
+    /// runs. If the sender's process has the same memory mapped, their validity depends on that
+    /// process not writing there before the handler returns; see "What is safe" in the crate
+    /// `conduit`.
     Medium(&'a [u8]),
-    /// A long's bytes in this rank's segment. Peers may write there at any time, so they are not
-    /// lent as a slice.
+    /// The bytes of a long in this rank's segment. Peers may write there at any time, so the bytes
+    /// are not lent as a slice.
     Long {
-        /// Offset of the first byte in the segment. For an empty payload, the sender's value, which
-        /// may be anything.
+        /// The offset of the first byte in the segment. For an empty payload, this is the sender's
+        /// value, which may be any number.
         offset: usize,
-        /// Length in bytes.
+        /// The length in bytes.
         length: usize,
     },
 }
 
-/// An error in a received message. Each is the sender's fault and ends the job.
+/// An error in a received message. The sender is at fault, and the error ends the job.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 pub(crate) enum ProtocolError {
     #[error(transparent)]
@@ -44,19 +45,19 @@ pub(crate) enum ProtocolError {
     Ranges(#[from] Malformed),
     #[error("a reply of {bytes} bytes for an unknown transfer")]
     NoTransfer { bytes: usize },
-    #[error("more longs in flight than its credits allow")]
+    #[error("it has more longs in flight than its credits allow")]
     TooManyLongs,
-    #[error("the same half of long {lid} twice")]
+    #[error("the same half of long {lid} arrived twice")]
     SameHalf { lid: u32 },
-    #[error("a request in the reply queue")]
+    #[error("a request arrived in the reply queue")]
     RequestAmongReplies,
-    #[error("a reply in the request queue")]
+    #[error("a reply arrived in the request queue")]
     ReplyAmongRequests,
-    #[error("a reply outside its request's chunk")]
+    #[error("a reply arrived outside its request's chunk")]
     OutsideOfChunk,
 }
 
-/// A long request's header, kept until its data has arrived.
+/// The header of a long request, kept until the data has arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct PendingLong {
     pub(crate) header: Header,
@@ -65,7 +66,8 @@ pub(crate) struct PendingLong {
 }
 
 impl PendingLong {
-    /// Takes a checked header, which has no more arguments than allowed.
+    /// Keeps a header that has been checked. The check ensures that there are at most [`MAX_ARGS`]
+    /// arguments.
     pub(crate) fn new(header: Header, args: &[u32], long: Long) -> Self {
         let mut kept = [0; MAX_ARGS];
         kept[..args.len()].copy_from_slice(args);

@@ -1,9 +1,9 @@
-//! Negotiated payload (GASNet-EX). A medium's payload is written where it will be sent from, and is
-//! then committed or cancelled.
+//! Negotiated payload (GASNet-EX). The client writes the payload of a medium in the place from
+//! which it will be sent, and then commits or cancels the message.
 //!
-//! A request's payload lies in a ReqSB chunk, a reply's in a RplSB chunk; a mapped peer reads it in
-//! place, without any copy. From prepare to commit or cancel the thread is restricted as in a reply
-//! handler.
+//! The payload of a request lies in a ReqSB chunk, that of a reply in a RplSB chunk. A mapped peer
+//! reads it there without any copy. From prepare to commit or cancel, the thread may make only the
+//! calls that a reply handler may make.
 
 use std::marker::PhantomData;
 
@@ -20,10 +20,11 @@ use crate::messages::reserve::ReplyReserve;
 use crate::ni::{Ni, Rank};
 use crate::threads::Mode;
 
-/// Space before the payload for the arguments, whose number is known only at commit.
+/// The space before the payload for the arguments, whose number is known only at commit.
 const ROOM: usize = Body::args_len(MAX_ARGS);
 
-/// The payload of a medium request before commit. Dropping a `Prepared` cancels the request.
+/// The payload of a medium request that has not been committed. Dropping a `Prepared` cancels the
+/// request.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct Prepared<'a, N: Ni, M: Mode> {
     engine: &'a Engine<N, M>,
@@ -33,7 +34,7 @@ pub struct Prepared<'a, N: Ni, M: Mode> {
     byte: CreditByte,
     ended: bool,
     entered: Option<Entered>,
-    /// Keeps the prepared request on its thread, which is restricted meanwhile.
+    /// Keeps the prepared request on its thread, whose calls are restricted until commit or cancel.
     thread: PhantomData<*const ()>,
 }
 
@@ -47,8 +48,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Prepared<'_, N, M> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Prepares a medium request of at least `least` and at most `most` bytes; the granted size
-    /// lies in between.
+    /// Prepares a medium request of at least `least` and at most `most` bytes. The granted size
+    /// lies between the two.
     ///
     /// Returns `None` if the call would have blocked ([`Blocking::Immediate`]).
     pub fn prepare_medium(
@@ -117,8 +118,9 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
     /// Returns the buffer for the payload. The buffer is aligned to 16 bytes; its contents are
     /// unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
-        // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
-        // network memory, so initialised; peers read it only after commit.
+        // SAFETY: only `self` holds the chunk, and `ROOM + size` bytes fit in it (`max_medium`
+        // ensures this). The chunk is network memory that was zeroed, so it is initialised. Peers
+        // read it only after commit.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.engine.kernel.chunks.at(self.chunk).add(ROOM),
@@ -152,7 +154,8 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         let mut head = [0; ROOM];
         let head_len = Body::write_args(args, &mut head);
         let start = ROOM - head_len;
-        // SAFETY: the bytes lie before the payload, within the chunk that `self` holds.
+        // SAFETY: the bytes lie before the payload and within the chunk that `self` holds. `head`
+        // is a local variable, so the two do not overlap.
         unsafe {
             std::ptr::copy_nonoverlapping(
                 head.as_ptr(),
@@ -169,7 +172,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
             arg0: args.first().copied().unwrap_or(0),
             lid: NO_LID,
         };
-        // From here on the chunk belongs to the request; its reply frees it.
+        // From here on the chunk belongs to the request, whose reply frees it.
         self.ended = true;
         engine.messages().put_request(
             OPERATION,
@@ -181,7 +184,7 @@ impl<N: Ni, M: Mode> Prepared<'_, N, M> {
         )
     }
 
-    /// Gives chunk and credits back without sending.
+    /// Returns the chunk and the credits without sending the request.
     pub fn cancel(self) {}
 }
 
@@ -198,7 +201,8 @@ impl<N: Ni, M: Mode> Drop for Prepared<'_, N, M> {
     }
 }
 
-/// The payload of a medium reply before commit. Dropping a `PreparedReply` cancels the reply.
+/// The payload of a medium reply that has not been committed. Dropping a `PreparedReply` cancels
+/// the reply.
 #[must_use = "a prepared payload is sent by commit"]
 pub struct PreparedReply<'a, N: Ni, M: Mode> {
     call: &'a Call<'a, N, M>,
@@ -218,8 +222,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for PreparedReply<'_, N, M> {
 }
 
 impl<N: Ni, M: Mode> Call<'_, N, M> {
-    /// Prepares a medium reply of at least `least` and at most `most` bytes; the granted size lies
-    /// in between. Uses the chunk reserved for the reply, so it never waits.
+    /// Prepares a medium reply of at least `least` and at most `most` bytes. The granted size lies
+    /// between the two. The call uses the chunk reserved for the reply, so it never waits.
     pub fn prepare_medium_reply(
         &self,
         least: usize,
@@ -236,7 +240,8 @@ impl<N: Ni, M: Mode> Call<'_, N, M> {
                 limit,
             });
         }
-        // A second prepared reply finds no chunk while the first is open.
+        // Preparing a second reply fails here while the first is not committed, because the chunk
+        // is taken.
         let Some(chunk) = reserve.take_chunk() else {
             return Err(self.engine.messages.replies.no_chunk().into());
         };
@@ -255,8 +260,9 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
     /// unspecified but initialised.
     pub fn payload(&mut self) -> &mut [u8] {
         let at = self.call.engine.messages.replies.buffer.at(self.chunk);
-        // SAFETY: only `self` holds the chunk, and ROOM + size fit it (`max_medium`). It is zeroed
-        // network memory, so initialised; peers read it only after commit.
+        // SAFETY: only `self` holds the chunk, and `ROOM + size` bytes fit in it (`max_medium`
+        // ensures this). The chunk is network memory that was zeroed, so it is initialised. Peers
+        // read it only after commit.
         unsafe { std::slice::from_raw_parts_mut(at.add(ROOM), self.size) }
     }
 
@@ -287,16 +293,17 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
             head,
             &self.payload()[..len],
         )? {
-            // The copy has been sent; dropping `self` gives the chunk back.
+            // A copy has been injected, so dropping `self` returns the chunk.
             return Ok(());
         }
         let start = ROOM - head_len;
-        // SAFETY: the bytes lie before the payload, within the chunk that `self` holds.
+        // SAFETY: the bytes lie before the payload and within the chunk that `self` holds. `head`
+        // is a local variable, so the two do not overlap.
         unsafe {
             let at = engine.messages.replies.buffer.at(self.chunk).add(start);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head_len);
         }
-        // From here on the chunk belongs to the reply; its completion frees it.
+        // From here on the chunk belongs to the reply, whose completion frees it.
         self.ended = true;
         engine.messages.replies.send_in_chunk(
             &engine.kernel,
@@ -308,7 +315,7 @@ impl<N: Ni, M: Mode> PreparedReply<'_, N, M> {
         Ok(())
     }
 
-    /// Gives the chunk back without sending.
+    /// Returns the chunk without sending the reply.
     pub fn cancel(self) {}
 }
 

@@ -1,4 +1,4 @@
-//! Outgoing replies, which are injected or sent from a chunk of the RplSB. Sending one never waits.
+//! Outgoing replies. A reply is injected or sent from a chunk of the RplSB; sending it never waits.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -15,17 +15,17 @@ use crate::messages::reserve::{Deferred, MOST_RESERVED, ReplyReserve};
 use crate::ni::{Ack, Exchange, Inject, Ni, NiError, Put, Rank, Submit};
 use crate::threads::Mode;
 
-/// Bodies up to this size are injected for every peer. For an unmapped peer, larger ones are read
-/// from the replier's chunk, and the completion frees the chunk. Up to this size the copy costs
-/// less than the completion. For a mapped peer injecting always costs less, because the bytes are
-/// copied once, just as into a chunk.
+/// Bodies up to this size are injected for every peer, because the copy costs less than a
+/// completion would. Larger bodies for an unmapped peer are read from the replier's chunk, which
+/// the completion frees. For a mapped peer, injecting always costs less, because the bytes are
+/// copied only once, as they would be into a chunk.
 const INLINE: usize = MOST_HEAD + 1024;
 
 /// The replies of a rank.
 pub(crate) struct Replies<M: Mode> {
-    /// RplSB: holds replies that are not injected until they are sent.
+    /// RplSB: the buffer that holds replies that are not injected, until they have been sent.
     pub(crate) buffer: SendBuffer<M>,
-    /// Whether a reply that the network refused waits in the reserve.
+    /// Whether a reply that the network refused is waiting in the reserve.
     waiting: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Returns whether a reply waits for the network to accept it.
+    /// Returns whether a reply is waiting for the network to accept it.
     #[inline(always)]
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.load(Relaxed)
@@ -49,8 +49,8 @@ impl<M: Mode> Replies<M> {
         !self.waiting.load(Relaxed) && reserve.replies() > 0
     }
 
-    /// Fills the reserve with the chunks and tickets that are free. Returns whether a reply can now
-    /// be sent without waiting.
+    /// Fills the reserve with chunks and tickets that are free. Returns whether a reply can now be
+    /// sent without waiting.
     #[inline]
     pub(crate) fn fill<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         (reserve.replies() >= MOST_RESERVED && !self.waiting.load(Relaxed))
@@ -73,7 +73,7 @@ impl<M: Mode> Replies<M> {
         reserve.replies() > 0
     }
 
-    /// Sends the deferred replies. Returns false if the network doesn't accept them yet.
+    /// Sends the deferred replies. Returns false if the network does not accept them all yet.
     fn send_all_deferred<N: Ni>(&self, kernel: &Kernel<N, M>, reserve: &ReplyReserve) -> bool {
         loop {
             let Some(reply) = reserve.deferred.borrow_mut().pop() else {
@@ -86,7 +86,7 @@ impl<M: Mode> Replies<M> {
         }
     }
 
-    /// Sends the implied reply to a request with these flags and this chunk.
+    /// Sends the implied reply to a request that had these flags and this chunk.
     pub(crate) fn send_implied<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -111,8 +111,8 @@ impl<M: Mode> Replies<M> {
     }
 
     /// Injects a reply, or sends it from the reserved chunk; see [`INLINE`]. If the network accepts
-    /// neither now, the reply waits in the chunk, and no further request is handled until it has
-    /// been sent.
+    /// neither now, the reply waits in the chunk, and no further request is handled until the reply
+    /// has been sent.
     #[inline(always)]
     pub(crate) fn send<N: Ni>(
         &self,
@@ -129,7 +129,8 @@ impl<M: Mode> Replies<M> {
         self.send_from_chunk(kernel, target, header, head, payload, reserve)
     }
 
-    /// Injects a reply if its size allows that (see [`INLINE`]) and the network accepts it now.
+    /// Injects a reply if its size allows that (see [`INLINE`]). Returns whether the network
+    /// accepted it.
     #[inline(always)]
     pub(crate) fn inject<N: Ni>(
         &self,
@@ -168,8 +169,8 @@ impl<M: Mode> Replies<M> {
         reserve: &ReplyReserve,
     ) -> Result<()> {
         let Some(chunk) = reserve.take_chunk() else {
-            // Cannot happen: there is at most one reply per request, and the reserve is filled
-            // before each request.
+            // Cannot happen: each request has at most one reply, and the reserve is filled before
+            // each request.
             return Err(self.no_chunk().into());
         };
         let length = head.len() + payload.len();
@@ -177,8 +178,9 @@ impl<M: Mode> Replies<M> {
             length <= kernel.job.chunk,
             "the limit functions keep replies within a chunk"
         );
-        // SAFETY: the chunk is held, `length` fits it (the limits of medium and packed long), and
-        // neither head nor payload lies in a free RplSB chunk.
+        // SAFETY: this call holds the chunk, and `length` bytes fit in it (the limits of mediums
+        // and packed longs ensure this). Neither `head` nor `payload` lies in a free RplSB chunk,
+        // so they do not overlap it.
         unsafe {
             let at = self.buffer.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
@@ -222,8 +224,8 @@ impl<M: Mode> Replies<M> {
         self.waiting.store(true, Relaxed);
     }
 
-    /// Puts a reply from its chunk. Returns `false` if the reply was not accepted yet, and is
-    /// deferred again.
+    /// Puts a reply from its chunk. Returns `false` if the network did not accept the reply yet;
+    /// the reply is then deferred again.
     fn send_deferred<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -263,7 +265,8 @@ impl<M: Mode> Replies<M> {
             hdr_data,
             token: Token::new(Role::Reply(chunk), None).bits(),
         };
-        // SAFETY: the chunk is held until the put's event, and nothing writes a held RplSB chunk.
+        // SAFETY: the chunk is held until the put's event arrives, and nothing writes to a RplSB
+        // chunk while it is held.
         match unsafe { kernel.job.ni.put(&put) } {
             Ok(Submit::Posted) => true,
             Ok(Submit::Again) => {

@@ -1,4 +1,4 @@
-//! Replies, which are sent with reserved resources and without waiting.
+//! Replies. They are sent with reserved resources, so that sending them never waits.
 
 use am::{Body, Category, Flags, Header, Long, MAX_ARGS, NO_LID, Role as AmRole};
 
@@ -12,7 +12,7 @@ use crate::shared;
 use crate::threads::Mode;
 
 impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
-    /// Replies with a short. May be called once, from a request's handler.
+    /// Replies with a short. May be called once, in the handler of a request.
     #[inline]
     pub fn reply_short(&self, handler: u8, args: &[u32]) -> Result<()> {
         const OPERATION: &str = "reply_short";
@@ -67,10 +67,11 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
             return self.reply_in_place(OPERATION, handler, args, long);
         }
         if let Some(place) = engine.memory.place_for(source, offset, payload.len()) {
-            // A refused reply must have no effect, so the checks precede the copy.
+            // A refused reply must have no effect, so all checks precede the copy.
             self.check_args(OPERATION, args)?;
             self.may_reply(OPERATION)?;
-            // SAFETY: `place` has room for the payload, see `Memory::place_for`.
+            // SAFETY: `Memory::place_for` has checked that the payload's range lies in the mapped
+            // segment, so `place` is valid for the write.
             unsafe { shared::copy(payload.as_ptr(), place, payload.len()) };
             return self.reply_in_place(OPERATION, handler, args, long);
         }
@@ -108,7 +109,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         self.reply_in_place(OPERATION, handler, args, long)
     }
 
-    /// Sends the reply for a long whose data is already in place.
+    /// Sends the reply of a long whose data is already in place.
     #[inline(always)]
     fn reply_in_place(
         &self,
@@ -122,7 +123,7 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     }
 
     /// Replies with a long whose `length` bytes the caller has already written at `offset` in the
-    /// requester's segment, which is mapped here.
+    /// requester's segment. That segment must be mapped here.
     pub fn reply_long_in_place(
         &self,
         handler: u8,
@@ -204,8 +205,8 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
         )
     }
 
-    /// Claims the one reply to this request and returns its header and its reserve. The caller must
-    /// have checked the number of arguments.
+    /// Claims the only reply that this request may have. Returns the reply's header and the reserve
+    /// for it. The caller must have checked the number of arguments.
     #[inline(always)]
     pub(crate) fn open_reply(
         &self,
@@ -241,13 +242,15 @@ impl<'a, N: Ni, M: Mode> Call<'a, N, M> {
     pub(crate) fn reserve(&self, operation: &'static str) -> Result<&'a ReplyReserve> {
         self.may_reply(operation)?;
         let rank = self.engine.kernel.job.rank;
-        // `ok_or` is not used, because constructing and dropping an error would cost every reply.
+        // `ok_or` is not used, because constructing and dropping an error would slow down every
+        // reply.
         match self.reserve {
             Some(reserve) => Ok(reserve),
             None => Err(Error::Context {
                 operation,
                 rank,
-                // Only reply handlers run without a reserve, and `may_reply` has refused those.
+                // Only reply handlers run without a reserve, and `may_reply` has already refused
+                // them.
                 reason: am::ContextError::NotAllowed {
                     operation: am::Operation::Reply,
                     context: am::Context::ReplyHandler,

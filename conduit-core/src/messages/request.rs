@@ -32,10 +32,10 @@ pub(crate) struct Request<'a> {
     pub(crate) target: Rank,
     pub(crate) handler: u8,
     pub(crate) args: &'a [u32],
-    /// The payload: a medium's bytes, or those of a packed long.
+    /// The payload: the bytes of a medium or of a packed long.
     pub(crate) payload: &'a [u8],
-    /// For a long, its destination and the way in which its bytes get there. `lid` pairs the bytes
-    /// with this message if they travel separately.
+    /// For a long, its destination and the way in which its bytes get there. If the bytes travel
+    /// separately, `lid` pairs them with this message.
     pub(crate) long: Option<(Long, Flags)>,
     pub(crate) lid: u32,
     /// Whether the request goes straight into a queue of the target.
@@ -94,7 +94,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Returns the part of the message before the payload.
+    /// Returns the head of the message, which precedes the payload.
     #[inline(always)]
     fn head<'b>(&self, space: &'b mut [u8; MOST_HEAD]) -> &'b [u8]
     where
@@ -131,13 +131,13 @@ impl<'a> Request<'a> {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
-    /// Returns the maximum payload in bytes of a medium with `nargs` arguments, request or reply,
-    /// to any rank.
+    /// Returns the maximum payload, in bytes, of a medium with `nargs` arguments. It is the same
+    /// for requests and replies, and for all ranks.
     pub fn max_medium(self, nargs: usize) -> usize {
         limits::max_medium(self.job().chunk, nargs)
     }
 
-    /// Checks that a medium's payload leaves room for the maximum number of arguments.
+    /// Checks that a medium with this payload has room for the maximum number of arguments.
     #[inline]
     pub fn check_medium(self, target: Rank, length: usize) -> Result<()> {
         let limit = self.max_medium(MAX_ARGS);
@@ -162,8 +162,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         limits::MAX_LONG
     }
 
-    /// Returns the maximum length in bytes of a long reply to `target`. A reply may not wait, so if
-    /// the requester's memory can't be written directly, the data must fit the message.
+    /// Returns the maximum length in bytes of a long reply to `target`. A reply may not wait, so
+    /// its data must fit in the message unless the requester's memory can be written directly.
     pub fn max_long_reply(self, target: Rank) -> usize {
         let at_once = match self.engine.memory.is_process() {
             true => self
@@ -195,7 +195,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Performs all checks and returns whether the target is mapped.
+    /// Performs all checks for a request, and returns whether the target is mapped.
     #[cold]
     fn check_request_fully(
         self,
@@ -217,7 +217,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         Ok(self.job().is_mapped(self.job().ni.reach(target)))
     }
 
-    /// Runs handler `handler` at `target` with these arguments.
+    /// Runs the handler with id `handler` at `target` with these arguments.
     ///
     /// Returns `false` if the request was not sent because sending it would have blocked
     /// ([`Blocking::Immediate`]).
@@ -237,7 +237,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
     }
 
     /// Sends a request as [`Calls::request_short`] does, with a payload of at most
-    /// [`Calls::max_medium`] bytes, which may be reused on return.
+    /// [`Calls::max_medium`] bytes. The payload may be reused when this call returns.
     pub fn request_medium(
         self,
         target: Rank,
@@ -268,7 +268,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         )
     }
 
-    /// Takes a request's credits and sends it.
+    /// Takes the credits for a request, and sends the request.
     #[inline(always)]
     pub(crate) fn request(self, request: Request<'_>, cost: u8) -> Result<bool> {
         let Request {
@@ -295,7 +295,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.send(request, byte, exchange)
     }
 
-    /// Takes credits for a request. Returns `None` if none are free and the request may not wait.
+    /// Takes credits for a request. Returns `None` if none are free and the request may not wait
+    /// for them.
     #[inline]
     pub(crate) fn take_credits(
         self,
@@ -333,9 +334,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             .map(Some)
     }
 
-    /// Sends the message of a request that has its credits. If an immediate request finds the queue
-    /// of a mapped target full, it is dropped and its credits are returned. To other targets, even
-    /// an immediate request may wait for a chunk and for the network.
+    /// Sends the message of a request whose credits have been taken. If the target is mapped, its
+    /// queue is full and the request is immediate, the request is dropped and its credits are
+    /// returned. If the target is not mapped, even an immediate request may wait for a chunk and
+    /// for the network.
     #[inline(always)]
     pub(crate) fn send(
         self,
@@ -352,7 +354,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
     }
 
-    /// Sends a request whose target's queue is full at the moment.
+    /// Sends a request to a target whose queue is full at the moment.
     #[cold]
     fn send_later(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         if request.blocking == Blocking::Immediate {
@@ -370,8 +372,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
             })
     }
 
-    /// Sends a request to an unmapped peer: holds a chunk for the reply, and sends from it if the
-    /// message is too long to be injected. Waits for the network, and for a chunk.
+    /// Sends a request to an unmapped peer. Takes a chunk for the reply, and sends the request from
+    /// this chunk if the message is too long to be injected. Waits for the chunk and for the
+    /// network.
     #[cold]
     fn send_from_chunk(self, request: Request<'_>, byte: CreditByte) -> Result<bool> {
         let operation = request.operation;
@@ -405,9 +408,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         }
         let mut space = [0; MOST_HEAD];
         let (head, payload) = (request.head(&mut space), request.payload);
-        // SAFETY: the chunk is held, and head and payload fit it: heads have at most `MOST_HEAD`
+        // SAFETY: the chunk is held, and head and payload fit in it. Heads have at most `MOST_HEAD`
         // bytes, and payloads are checked against `max_medium` and `max_packed_long`, which leave
-        // room for them.
+        // room for heads.
         unsafe {
             let at = self.kernel().chunks.at(chunk);
             std::ptr::copy_nonoverlapping(head.as_ptr(), at, head.len());
@@ -419,7 +422,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         Ok(true)
     }
 
-    /// Puts a request whose `length` bytes lie at offset `start` of a chunk.
+    /// Puts a request whose `length` bytes lie at offset `start` in a chunk.
     pub(crate) fn put_request(
         self,
         operation: &'static str,
@@ -446,12 +449,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Messages> {
         self.post_put(operation, &put)
     }
 
-    /// Submits a put, and repeats this until the network accepts it.
+    /// Submits a put again and again until the network accepts it.
     pub(crate) fn post_put(self, operation: &'static str, put: &Put) -> Result<()> {
         self.engine
             .wait_for(operation, Awaits::Room(put.target), |engine| {
-                // SAFETY: the creator of `put` keeps its source unchanged until the event: chunks
-                // are held until then, and the caller guarantees it for other memory.
+                // SAFETY: the creator of `put` keeps its source unchanged until the completion
+                // event. Chunks are held until then. For other memory the creator's own caller
+                // guarantees this.
                 let submit = unsafe { engine.job().ni.put(put)? };
                 Ok((submit == Submit::Posted).then_some(()))
             })

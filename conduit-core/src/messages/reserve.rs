@@ -1,4 +1,4 @@
-//! Resources for replies, reserved before requests are handled.
+//! The resources for replies, which are reserved before requests are handled.
 
 use std::cell::{Cell, RefCell};
 
@@ -6,15 +6,15 @@ use am::Header;
 
 use crate::ni::Rank;
 
-/// Number of replies that can be sent before the reserve must be refilled.
+/// The number of replies that can be sent before the reserve must be refilled.
 pub(crate) const MOST_RESERVED: u32 = 8;
 
-/// The resources for handlers' replies, reserved before requests are handled, so that a reply never
-/// waits.
+/// The resources for the replies of handlers. They are reserved before requests are handled, so
+/// that a reply never waits.
 ///
 /// GASNet's portals-conduit requires two send tickets, a TMPMD ticket and a RplSB chunk for each
-/// request. A reply here is always one message (a long reply is a copy and a message, or packed),
-/// so it needs one ticket and one chunk.
+/// request. Here a reply is always one message (a long reply is a copy and a message, or is
+/// packed), so it needs only one ticket and one chunk.
 #[derive(Debug, Default)]
 pub(crate) struct ReplyReserve {
     chunks: [Cell<u32>; MOST_RESERVED as usize],
@@ -60,7 +60,7 @@ impl ReplyReserve {
         left.is_some()
     }
 
-    /// Puts back a ticket that was not needed.
+    /// Returns a ticket that was not needed.
     pub(crate) fn give_ticket(&self) {
         self.tickets.set(self.tickets.get() + 1);
     }
@@ -70,13 +70,13 @@ impl ReplyReserve {
     }
 }
 
-/// A reply in a chunk that the network has not accepted yet.
+/// A reply that lies in a chunk because the network has not accepted it yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Deferred {
     pub(crate) target: Rank,
     pub(crate) header: Header,
     pub(crate) chunk: u32,
-    /// Its offset in the chunk.
+    /// The offset of the reply in the chunk.
     pub(crate) start: usize,
     pub(crate) length: usize,
 }

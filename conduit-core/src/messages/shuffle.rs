@@ -1,21 +1,23 @@
-//! Puts requests in a pseudo-random order drawn from a seed, for tests of programs that must not
-//! rely on any order (`CONDUIT_SHUFFLE`).
+//! Handles requests in a pseudo-random order determined by a seed (`CONDUIT_SHUFFLE`), to test
+//! programs that must not rely on any order.
 //!
 //! Each arriving request is copied and held back for a random number of polls. Requests that are
-//! due in the same poll are handled in random order. This is a state machine without a network; the
-//! seed, the arrivals and the polls determine which requests are held and when they are handled.
+//! due in the same poll are handled in random order. This module is a state machine without a
+//! network. The seed, the arrivals and the polls determine which requests are held back and when
+//! they are handled.
 
 use crate::ni::PutEvent;
 
-/// The maximum number of requests held back; later ones stay in the network. With the largest
-/// chunks, the held-back requests take 17 MiB.
+/// The maximum number of requests held back. Further requests remain in the network. With the
+/// largest chunks, the requests held back take 17 MiB.
 pub(crate) const MOST_HELD: usize = 256;
 /// A request is held back for fewer than `1 << LONGEST` polls. The number is usually small, so that
 /// an awaited request is handled soon, and occasionally large, so that a request sent much later
 /// overtakes it.
 const LONGEST: u32 = 8;
 
-/// The unit of the buffers for requests, because a payload must be aligned to 16 bytes.
+/// The unit of the buffers in which requests are held. It is 16 bytes because payloads must be
+/// aligned to 16 bytes.
 type Unit = u128;
 const _: () = assert!(align_of::<Unit>() == 16);
 
@@ -84,7 +86,7 @@ impl Shuffle {
         }
     }
 
-    /// Takes a random one of the requests that are due.
+    /// Takes one of the requests that are due, chosen at random.
     pub(crate) fn take(&mut self) -> Option<Held> {
         let is_due = |held: &&Held| held.polls == 0;
         let due = self.held.iter().filter(is_due).count() as u32;
@@ -139,7 +141,10 @@ mod tests {
                 order.push(held.put().match_bits);
             }
         }
-        assert!(shuffle.is_empty(), "every request is handled in time");
+        assert!(
+            shuffle.is_empty(),
+            "every request is handled within the maximum number of polls"
+        );
         order
     }
 

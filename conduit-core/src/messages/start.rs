@@ -19,11 +19,11 @@ use crate::kernel::portal_table::{CHUNKS, SELECT_RPL_RB, index, tag};
 use crate::ni::{MatchEntry, MeMemory, MeOptions, Ni};
 use crate::threads::{Lock, Mode};
 
-/// Number of reply buffers, which injected replies fill in turn.
+/// The number of reply buffers, which injected replies fill in turn.
 const REPLY_BUFFERS: u32 = 3;
 
 impl<M: Mode, H: Clone> Messages<M, H> {
-    /// Replaces the table of handlers by one to which `enter` has added handlers.
+    /// Replaces the table of handlers by a copy to which `enter` has added handlers.
     pub(crate) fn register<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -61,8 +61,9 @@ impl<M: Mode, H: Clone> Messages<M, H> {
         }
     }
 
-    /// Fills the match lists with the request buffers, the catch basin behind them, the buffers for
-    /// injected replies, and the chunks, into which other replies are put.
+    /// Fills the match lists with four kinds of entries: the request buffers, the catch basin
+    /// behind them, the buffers for injected replies, and the chunks, into which other replies are
+    /// put.
     pub(crate) fn link<N: Ni>(&self, kernel: &Kernel<N, M>, plan: &Plan) -> Result<()> {
         for _ in 0..plan.buffers().max(2) {
             kernel.job.ni.me_append(
@@ -75,8 +76,8 @@ impl<M: Mode, H: Clone> Messages<M, H> {
             ..kernel.unmanaged(select::CB, tag::CATCH_BASIN)
         };
         kernel.job.ni.me_append(index::AM, basin)?;
-        // A reply that finds no buffer would be lost and its requester would hang, so this overflow
-        // entry detects such a reply.
+        // A reply that found no buffer would be lost without notice, and its requester would hang.
+        // This overflow entry detects such a reply.
         let no_buffer = MatchEntry {
             match_bits: SELECT_RPL_RB.into(),
             ..basin
@@ -98,7 +99,7 @@ impl<M: Mode, H: Clone> Messages<M, H> {
     }
 }
 
-/// Returns a ReqRB entry, which is appended at start and again each time its buffer has been
+/// Returns a ReqRB entry. It is appended at start, and again each time that its buffer has been
 /// drained.
 pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize) -> MatchEntry {
     kernel.managed(bytes, select::REQ_RB, tag::REQ_RB)
@@ -107,9 +108,9 @@ pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize
 /// Returns the entry of a buffer for injected replies.
 pub(crate) fn reply_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> MatchEntry {
     // A rank has at most `sb_chunks` requests outstanding, each with one reply. Most replies are
-    // small, and a buffer has room for `sb_chunks` replies of 128 bytes. It also has room for as
-    // many replies of the largest size as one poll may take: a drained buffer is linked again only
-    // after the poll, the other buffers must serve until then, and a reply that finds no buffer is
+    // small, so a buffer has room for `sb_chunks` replies of 128 bytes. It also has room for as
+    // many replies of the largest size as one poll may take. A drained buffer is linked again only
+    // after the poll, so the other buffers must suffice until then: a reply that finds no buffer is
     // lost.
     let outstanding = kernel.job.settings.sb_chunks;
     let at_once = match kernel.job.settings.safe_limit {

@@ -1,8 +1,8 @@
 //! The effect of each [`AtomicOp`] on a number in shared memory.
 //!
-//! A network whose atomics the target's processor does, and the engine where the target's memory is
+//! Networks in which the target's processor performs the atomics, and the engine for memory that is
 //! mapped here, call the same function. Both thus use the processor's own atomic instructions, so
-//! that either kind is atomic with respect to the other.
+//! the atomics of each are atomic with respect to those of the other.
 
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -11,8 +11,9 @@ use crate::process_memory;
 
 /// Applies `op` to the number at `ptr` atomically and returns the old value.
 ///
-/// `operand` and `comparand` are taken modulo the type's size; a 32-bit old value is returned
-/// zero-extended. Acts as a release and an acquire ([`AtomicOp::Get`]: acquire only).
+/// `operand` and `comparand` are taken modulo the type's size. A 32-bit old value is returned
+/// zero-extended. The operation is a release and an acquire, except [`AtomicOp::Get`], which is
+/// only an acquire.
 ///
 /// # Safety
 /// `ptr` must be aligned to [`AtomicType::size`] and valid for reads and writes of that many bytes.
@@ -26,11 +27,12 @@ pub unsafe fn apply_atomic(
     operand: u64,
     comparand: u64,
 ) -> u64 {
-    /// Minimum and maximum depend on the sign, so each type has its own arm; the rest is the same
-    /// for all.
+    /// Minimum and maximum depend on the sign, so each type has an expansion of its own. Everything
+    /// else is the same for all types.
     macro_rules! apply {
         ($atomic:ty, $int:ty, $unsigned:ty) => {{
-            // SAFETY: the caller guarantees alignment, validity and atomic-only access (see above).
+            // SAFETY: the caller guarantees that `ptr` is aligned and valid, and that the number is
+            // accessed only with atomics during the call.
             let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$int>()) };
             let a = operand as $int;
             let old = match op {
@@ -67,20 +69,22 @@ pub unsafe fn apply_atomic(
         AtomicType::U32 => apply!(AtomicU32, u32, u32),
         AtomicType::I64 => apply!(AtomicI64, i64, u64),
         AtomicType::U64 => apply!(AtomicU64, u64, u64),
-        // SAFETY: the caller guarantees alignment, validity and atomic-only access.
+        // SAFETY: the caller guarantees that `ptr` is aligned and valid, and that the number is
+        // accessed only with atomics during the call.
         AtomicType::F32 | AtomicType::F64 => unsafe {
             apply_to_float(ptr, op, ty, operand, comparand)
         },
     }
 }
 
-/// Applies an atomic, as [`apply_atomic`] does, to a number of this process by its address. Returns
-/// `None` without any effect if the address is not a multiple of the type's size or not writable
+/// Applies an atomic, as [`apply_atomic`] does, to a number in this process given by its address.
+/// Returns `None`, without any effect, if the address is not a multiple of the type's size or is
+/// not writable memory.
 /// memory.
 ///
 /// # Safety
-/// The provider of the address guarantees that the number is accessed by atomics only and stays
-/// mapped during the call.
+/// The number must be accessed only with atomics and must remain mapped during the call. The
+/// provider of the address must guarantee both.
 pub unsafe fn apply_atomic_at(
     address: u64,
     op: AtomicOp,
@@ -88,20 +92,21 @@ pub unsafe fn apply_atomic_at(
     operand: u64,
     comparand: u64,
 ) -> Option<u64> {
-    // The number lies within a page, so checking its first half covers both.
+    // The number lies within one page, so checking its first four bytes covers all of it.
     if !address.is_multiple_of(ty.size() as u64) || !process_memory::is_writable(address) {
         return None;
     }
     let number = std::ptr::with_exposed_provenance_mut(address as usize);
-    // SAFETY: the number is aligned and writable, as just checked; the caller guarantees the rest.
+    // SAFETY: the checks above ensure that the number is aligned and writable. The caller
+    // guarantees that it remains mapped and is accessed only with atomics.
     Some(unsafe { apply_atomic(number, op, ty, operand, comparand) })
 }
 
-/// Implements [`apply_atomic`] for floats: arithmetic and order by compare-and-swap of the bits,
-/// the rest as for integers.
+/// Implements [`apply_atomic`] for floats. Arithmetic and comparisons use compare-and-swap on the
+/// bits; all other operations are the same as for integers.
 ///
 /// # Safety
-/// See [`apply_atomic`].
+/// Same as [`apply_atomic`].
 unsafe fn apply_to_float(
     ptr: *mut u8,
     op: AtomicOp,
@@ -110,7 +115,8 @@ unsafe fn apply_to_float(
     comparand: u64,
 ) -> u64 {
     if !op.is_arithmetic() {
-        // SAFETY: the caller guarantees alignment, validity and atomic-only access.
+        // SAFETY: the caller guarantees that `ptr` is aligned and valid, and that the number is
+        // accessed only with atomics during the call.
         return unsafe { apply_atomic(ptr, op, ty.bits(), operand, comparand) };
     }
     macro_rules! apply {
@@ -123,7 +129,8 @@ unsafe fn apply_to_float(
                 AtomicOp::Min => |x, a| if x < a { x } else { a },
                 _ => |x, a| if x > a { x } else { a },
             };
-            // SAFETY: the caller guarantees alignment, validity and atomic-only access.
+            // SAFETY: the caller guarantees that `ptr` is aligned and valid, and that the number is
+            // accessed only with atomics during the call.
             let cell = unsafe { <$atomic>::from_ptr(ptr.cast::<$bits>()) };
             let old = update(
                 cell.load(Ordering::Relaxed),
@@ -139,7 +146,7 @@ unsafe fn apply_to_float(
     }
 }
 
-/// Repeats a compare-and-swap of `next(x)` for `x` until it succeeds.
+/// Repeats a compare-and-swap from `x` to `next(x)` until it succeeds.
 #[inline]
 fn update<T: Copy>(
     first: T,
@@ -155,14 +162,15 @@ fn update<T: Copy>(
     }
 }
 
-/// Returns the new value of a word in which an atomic finds `old`.
+/// Returns the value that an atomic stores in a word that holds `old`.
 pub fn atomic_result(op: AtomicOp, ty: AtomicType, operand: u64, comparand: u64, old: u64) -> u64 {
     let (mut short, mut long) = (old as u32, old);
     let word: *mut u8 = match ty.size() {
         4 => (&raw mut short).cast(),
         _ => (&raw mut long).cast(),
     };
-    // SAFETY: the pointer refers to a local variable of the type's size.
+    // SAFETY: the pointer refers to a local variable that is aligned, has the type's size and is
+    // accessed by nothing else.
     unsafe { apply_atomic(word, op, ty, operand, comparand) };
     match ty.size() {
         4 => short.into(),
@@ -175,8 +183,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Computes floats in the arithmetic of their type, and integers in 128 bits: extend by the
-    /// type's sign, compute, truncate.
+    /// Computes floats in the arithmetic of their type. Computes integers in 128 bits: extends them
+    /// by the type's sign, computes, and truncates the result.
     fn model(op: AtomicOp, ty: AtomicType, x: u64, a: u64, c: u64) -> u64 {
         if op.is_arithmetic() {
             match ty {
@@ -224,8 +232,8 @@ mod tests {
         cut(ty, new as u64)
     }
 
-    /// Sums and products of two `f32` are exact in `f64`, or rounded in a way that does not affect
-    /// the rounding to `f32`.
+    /// Computes in `f64`. Sums and products of two `f32` are exact in `f64`, or are rounded in a
+    /// way that does not affect the subsequent rounding to `f32`.
     fn float(op: AtomicOp, x: f64, a: f64, narrow: fn(f64) -> u64) -> u64 {
         narrow(match op {
             AtomicOp::Add => x + a,
@@ -237,7 +245,7 @@ mod tests {
         })
     }
 
-    /// Compares values; the bits of a NaN are unspecified.
+    /// Compares two values. All NaNs are equal, because their bits are unspecified.
     fn same(ty: AtomicType, left: u64, right: u64) -> bool {
         let is_nan = |bits: u64| match ty {
             AtomicType::F32 => f32::from_bits(bits as u32).is_nan(),
@@ -255,8 +263,8 @@ mod tests {
         }
     }
 
-    /// Generates small values, extremes and arbitrary ones, so that comparisons meet equality and
-    /// every sign.
+    /// Generates small, extreme and arbitrary values, so that comparisons encounter equal values
+    /// and values of either sign.
     fn value() -> impl Strategy<Value = u64> {
         prop_oneof![
             0_u64..4,
@@ -282,7 +290,8 @@ mod tests {
             // The integer lies between two others that must not change.
             let mut memory = [u64::MAX, u64::MAX, u64::MAX];
             memory[1] = if ty.size() == 4 { 0xffff_ffff_0000_0000 | cut(ty, x) } else { x };
-            // SAFETY: an aligned element of a local array that nothing else accesses.
+            // SAFETY: the pointer refers to an aligned element of a local array, which nothing else
+            // accesses.
             let old = unsafe { apply_atomic(memory.as_mut_ptr().add(1).cast(), op, ty, a, c) };
             prop_assert_eq!(old, cut(ty, x));
             let expected = model(op, ty, x, a, c);
@@ -304,7 +313,8 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..1000 {
                         let (p, s) = (product.as_ptr().cast(), sum.as_ptr().cast());
-                        // SAFETY: atomics of the same size, shared by the threads of this scope.
+                        // SAFETY: the pointers refer to atomics of the right size that outlive this
+                        // scope, whose threads access them only with atomics.
                         unsafe {
                             apply_atomic(p, AtomicOp::Mult, AtomicType::U64, three, 0);
                             apply_atomic(s, AtomicOp::Add, AtomicType::F32, quarter, 0);

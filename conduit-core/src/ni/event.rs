@@ -1,23 +1,24 @@
-//! The events that event queues deliver. An event is an enum, so that code can't read a field that
-//! the event doesn't have.
+//! The events that event queues deliver. The event type is an enum, so that code can't read a field
+//! that an event doesn't have.
 
 use super::{PtIndex, Rank};
 
 /// The outcome of an operation at its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The operation was performed, possibly truncated (see the event's length).
+    /// The operation was performed. It may have been truncated (see the length in the event).
     Done,
-    /// No entry matched; nothing was moved.
+    /// No entry matched, and no data was moved.
     NoMatch,
-    /// The offset lies outside the region entry that would otherwise match, or an atomic's address
-    /// is not aligned. Nothing was moved, the entry is not used up, and no other entry is tried.
-    /// This is also the outcome for an address of a [process](super::MeMemory::Process) that is not
-    /// valid memory.
+    /// The offset lies outside the region entry that would otherwise match, or the address of an
+    /// atomic is not aligned. No data was moved, the entry is not used up, and no other entry was
+    /// tried. This is also the outcome if an address in the memory of a
+    /// [process](super::MeMemory::Process) is not valid memory; some data may have been moved in
+    /// that case.
     OutOfRange,
 }
 
-/// A put that matched an entry of this rank.
+/// A put that has matched an entry of this rank.
 #[derive(Debug, Clone, Copy)]
 pub struct PutEvent<'a> {
     /// The portal table index of the entry.
@@ -36,13 +37,13 @@ pub struct PutEvent<'a> {
     pub length: usize,
     /// The number of bytes sent.
     pub requested: usize,
-    /// The data in place; only for a [`Managed`](super::MeMemory::Managed) entry (otherwise empty),
-    /// and only during delivery. Aligned to 16 bytes.
+    /// The data, in place and aligned to 16 bytes. It is valid only while the event is delivered.
+    /// Empty unless the entry is [`Managed`](super::MeMemory::Managed).
     pub data: &'a [u8],
 }
 
 impl PutEvent<'_> {
-    /// Returns the event without the data it refers to.
+    /// Returns the event without the data to which it refers.
     #[inline]
     pub const fn without_data(self) -> PutEvent<'static> {
         PutEvent { data: &[], ..self }
@@ -67,7 +68,7 @@ pub enum Event<'a> {
         /// The number of bytes read.
         length: usize,
     },
-    /// A peer's atomic has been done.
+    /// A peer's atomic has been performed.
     Atomic {
         /// The entry's name.
         tag: u64,
@@ -75,22 +76,22 @@ pub enum Event<'a> {
         source: Rank,
         /// The atomic's match bits.
         match_bits: u64,
-        /// The offset of the number.
+        /// The offset of the number within the entry's memory.
         offset: u64,
     },
-    /// An entry has unlinked itself because it was used once or is full. Its data may still be in
-    /// delivery.
+    /// An entry has unlinked itself because it was used once or is full. Events with its data may
+    /// still be delivered.
     Unlinked {
         /// The entry's name.
         tag: u64,
     },
-    /// All messages of an unlinked managed entry have been delivered; its space may be appended
+    /// All messages of an unlinked managed entry have been delivered, so its space may be appended
     /// again.
     Free {
         /// The entry's name.
         tag: u64,
     },
-    /// A put's source may be reused.
+    /// The source of a put may be reused.
     Send {
         /// The operation's token.
         token: u64,
@@ -118,7 +119,8 @@ pub enum Event<'a> {
 }
 
 impl Event<'_> {
-    /// Returns the event without the data it refers to, which is valid only during delivery.
+    /// Returns the event without the data to which it refers, because that data is valid only
+    /// during delivery.
     #[inline]
     pub const fn without_data(self) -> Event<'static> {
         match self {

@@ -1,26 +1,27 @@
-//! The Ni contract: the interface, in terms of Portals, that every network offers the engine.
+//! The Ni contract: the interface, in terms of Portals, that every network provides to the engine.
 //!
-//! It is the weakest contract that real networks keep, so that no network has to emulate missing
+//! The contract is the weakest that real networks fulfil, so that no network has to emulate missing
 //! features:
 //!
 //! - **No order** between events of different operations, even between the same two ranks.
-//! - The **token** alone identifies an operation; initiator events carry nothing else about it.
-//! - A submission may take effect at once or later; [`Submit::Again`] means that *nothing
-//!   happened*: poll and submit again.
-//! - The **caller** accounts for the room in event queues: it submits an operation that raises
-//!   events at the initiator only if it knows that the event queue has room for them.
-//! - Data of a locally managed entry is valid **only during the event's delivery**; another
-//!   [`Ni::me_append`] may reuse the entry's space after its [`Event::Free`].
-//! - The network need not report dead peers: an operation on one may never raise its event.
-//! - Memory that peers reach belongs to the network: [`Ni::region_create`]. An initiator's own
-//!   memory may be anywhere; the network may access it until the operation's event, or until
+//! - The **token** alone identifies an operation. Initiator events carry nothing else that
+//!   identifies it;
+//! - A submission may take effect at once or later. [`Submit::Again`] means that *nothing
+//!   happened*: the caller must poll and submit again;
+//! - The **caller** is responsible for the room in event queues. It may submit an operation that
+//!   raises events at the initiator only if it knows that the event queue has room for them;
+//! - The data of a locally managed entry is valid **only while the event is delivered**. After the
+//!   entry's [`Event::Free`], another [`Ni::me_append`] may reuse its space;
+//! - The network need not report dead peers. An operation on a dead peer may never raise its event;
+//! - Memory that peers access belongs to the network ([`Ni::region_create`]). The initiator's own
+//!   memory may be anywhere. The network may access it until the operation's event, or until
 //!   [`Ni::abandon`].
 //!
-//! The engine's speed rests on two shortcuts: [`Ni::window`] (a peer's region is mapped here, so
-//! that put and get are stores and loads) and [`Reach`] (a peer's capabilities, from which the
-//! engine picks the protocol).
+//! The engine's speed rests on two shortcuts: [`Ni::window`], by which a peer's region is mapped
+//! here, so that puts and gets are stores and loads; and [`Reach`], a peer's capabilities, by which
+//! the engine selects the protocol.
 //!
-//! The conformance suite in `tests` states all of this as tests and runs for every network.
+//! The conformance suite in `tests` states the whole contract as tests and runs for every network.
 
 mod apply;
 mod event;
@@ -39,7 +40,7 @@ pub use poll::{Closure, Ready, Sink};
 
 use std::time::Duration;
 
-/// An error of a call on the network. It names the operation, which has had no effect.
+/// An error of a call on the network. It names the operation. The operation has had no effect.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NiError {
     /// The target is not a rank of this job.
@@ -52,12 +53,12 @@ pub enum NiError {
         /// The number of ranks in the job.
         size: u32,
     },
-    /// An index, identifier or option that does not exist or is of another kind.
+    /// An index, identifier or option that does not exist or is of the wrong kind.
     #[error("{operation}: {what} {value} does not exist")]
     NoSuchObject {
         /// The failed operation.
         operation: &'static str,
-        /// The kind of object: "event queue", "match entry" …
+        /// The kind of object, such as "event queue" or "match entry".
         what: &'static str,
         /// The identifier given.
         value: u64,
@@ -74,7 +75,7 @@ pub enum NiError {
         /// The maximum allowed.
         limit: u64,
     },
-    /// All objects of a kind are in use; `setting` names the setting that raises their number.
+    /// All objects of a kind are in use. `setting` names the setting that raises their number.
     #[error("{operation}: all {limit} {what} are in use; raise {setting}")]
     Exhausted {
         /// The failed operation.
@@ -86,7 +87,7 @@ pub enum NiError {
         /// The setting that determines the limit.
         setting: &'static str,
     },
-    /// The operating system refused.
+    /// The operating system refused the operation.
     #[error("{operation} on rank {rank}: {reason}")]
     System {
         /// The failed operation.
@@ -103,10 +104,10 @@ pub enum NiError {
         operation: &'static str,
         /// The peer.
         rank: Rank,
-        /// The peer's location and failure.
+        /// The peer's location, and what has failed.
         reason: String,
     },
-    /// A peer violated the protocol: its version or settings differ, or memory was overwritten.
+    /// A peer violated the protocol: its version or settings differ, or its memory was overwritten.
     #[error("{operation}: rank {rank} {reason}")]
     BadPeer {
         /// The failed operation.
@@ -118,7 +119,7 @@ pub enum NiError {
     },
 }
 
-/// The network's resources. Constant after start.
+/// The limits of the network's resources. They do not change after start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The number of portal table indices: `0..pt_indices`.
@@ -136,19 +137,19 @@ pub struct Limits {
 }
 
 bitflags::bitflags! {
-    /// The operations that a peer supports.
+    /// What a network can do with the memory of a peer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Capabilities: u32 {
         /// The peer's regions are mapped here: [`Ni::window`] returns them.
         const WINDOW = 1;
-        /// The network, not a processor, does some atomics on the peer's memory. No processor may
-        /// then do one there, including the peer's own, because neither kind is atomic with respect
-        /// to the other. [`Ni::atomic`] does each in the right way. Either all ranks of a job have
-        /// this capability or none.
+        /// The network, rather than a processor, performs some atomics on the peer's memory. No
+        /// processor, including the peer's own, may then perform an atomic there, because neither
+        /// kind is atomic with respect to the other. [`Ni::atomic`] performs each atomic in the
+        /// right way. All ranks of a job have this capability, or none has.
         const NATIVE_ATOMICS = 2;
         /// A put with [`Ack::Remote`] is acknowledged only when its data is visible at the target.
         const REMOTE_COMPLETION = 4;
-        /// Any memory of the peer's process is readable and writable; see [`Ni::memory_write`].
+        /// Any memory of the peer's process can be read and written; see [`Ni::memory_write`].
         const MEMORY = 8;
     }
 }
@@ -156,7 +157,7 @@ bitflags::bitflags! {
 /// The capabilities and limits of communication with a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// The operations that the peer supports.
+    /// What the network can do with the peer's memory.
     pub capabilities: Capabilities,
     /// Maximum size in bytes of an [`Ni::inject`]; 0 if the network can't inject.
     pub inject_size: usize,
@@ -168,7 +169,7 @@ pub struct Reach {
 
 /// A network interface: one rank's endpoint of one network.
 ///
-/// Handles (`EqId`, `MdId` …) are small integers of this rank. Methods take `&self`; in
+/// Ids (`EqId`, `MdId` …) are small integers that are valid at this rank. Methods take `&self`. In
 /// [`crate::threads::Par`] any number of threads may call them at once.
 pub trait Ni {
     /// Returns this rank.
@@ -177,14 +178,16 @@ pub trait Ni {
     fn size(&self) -> u32;
     /// Returns the limits of this network.
     fn limits(&self) -> &Limits;
-    /// Returns how `peer` is reached. The caller guarantees `peer < size()`; for other peers the
-    /// result is an unreachable [`Reach`] (no capability, all sizes 0).
+    /// Returns how `peer` is reached. The caller should guarantee `peer < size()`. For any other
+    /// peer the result is an unreachable [`Reach`] (no capabilities, all sizes 0).
     fn reach(&self, peer: Rank) -> &Reach;
 
-    /// Allocates zeroed, page-aligned memory that peers can reach, `len` rounded up to whole pages.
+    /// Allocates zeroed, page-aligned memory that peers can access. `len` is rounded up to whole
+    /// pages.
     fn region_create(&self, len: usize) -> Result<Region, NiError>;
-    /// Creates a region as [`Ni::region_create`] does, and calls `prepare` with its first byte and
-    /// length as soon as it is mapped here, before a network registers the memory with a device.
+    /// Creates a region as [`Ni::region_create`] does. Calls `prepare` with the region's first byte
+    /// and length as soon as it is mapped here, before the network registers the memory with a
+    /// device.
     fn region_create_prepared(
         &self,
         len: usize,
@@ -194,13 +197,13 @@ pub trait Ni {
         prepare(region.base, region.len);
         Ok(region)
     }
-    /// Lets peers of this network reach memory owned by something else: a region of another network
-    /// of this rank. It counts as a region of this network and is numbered together with those that
-    /// the network creates. Not every network supports this.
+    /// Lets peers of this network access memory that something else owns, namely a region of
+    /// another network of this rank. The memory counts as a region of this network and is numbered
+    /// together with the regions that the network creates. Not every network supports this.
     ///
     /// # Safety
-    /// `[base, base + len)` must consist of whole pages and stay valid for reads and writes as long
-    /// as the network lives, and no reference to it may be formed.
+    /// `[base, base + len)` must consist of whole pages and must remain valid for reads and writes
+    /// as long as the network lives. No reference to this memory may be formed.
     unsafe fn region_adopt(&self, _base: *mut u8, _len: usize) -> Result<Region, NiError> {
         Err(NiError::System {
             operation: "region_adopt",
@@ -208,24 +211,24 @@ pub trait Ni {
             reason: "this network only supports its own memory".to_owned(),
         })
     }
-    /// Returns the mapping of a peer's (or this rank's own) region. Returns `None` if the region is
-    /// not mapped and must be reached by put and get. Regions that the peer created *before* some
+    /// Returns the mapping of a region of a peer or of this rank. Returns `None` if the region is
+    /// not mapped and must be accessed by puts and gets. Regions that the peer created *before* a
     /// synchronisation are visible *after* it.
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window>;
 
-    /// Creates a counted event queue with room for at least `slots` small events; a larger message
+    /// Creates a counted event queue with room for at least `slots` small events. A larger message
     /// takes more than one slot.
     fn eq_create(&self, slots: usize) -> Result<EqId, NiError>;
-    /// Opens a portal table index for the match list. Without an event queue, its operations
-    /// complete silently, in [`Ni::progress`]. Puts to an index that is not open get
-    /// [`Submit::Again`] or arrive after it opens.
+    /// Opens a portal table index, with an empty match list. Without an event queue, operations on
+    /// the index complete silently, in [`Ni::progress`]. Puts to an index that is not open yet get
+    /// [`Submit::Again`], or arrive once the index is open.
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError>;
     /// Appends an entry at the end of an index's match list.
     fn me_append(&self, index: PtIndex, entry: MatchEntry) -> Result<MeId, NiError>;
-    /// Appends a use-once entry ([`MeOptions::USE_ONCE`]) that other networks of this rank have
-    /// too. The entry takes a message only if it can take the claim. Once another network has taken
-    /// the claim, the entry takes no message and raises no event, until [`Ni::me_unlink`]. Not
-    /// every network supports this.
+    /// Appends a use-once entry ([`MeOptions::USE_ONCE`]) that other networks of this rank share.
+    /// The entry takes a message only if it can take the claim. If another network has taken the
+    /// claim, the entry takes no message and raises no event; it remains until [`Ni::me_unlink`].
+    /// Not every network supports this.
     fn me_append_claimed(
         &self,
         _index: PtIndex,
@@ -240,12 +243,12 @@ pub trait Ni {
     }
     /// Removes an entry from its list. Raises no event.
     fn me_unlink(&self, me: MeId) -> Result<Unlink, NiError>;
-    /// Binds a descriptor to memory of the initiator: source of puts, destination of gets. Its
-    /// completions go to `eq`.
+    /// Binds a descriptor to memory of the initiator, which may be the source of puts and the
+    /// destination of gets. Completions of these operations go to `eq`.
     ///
     /// # Safety
-    /// `[base, base + len)` must stay valid for reads (put) and writes (get) until
-    /// [`Ni::md_release`] has returned [`Unlink::Done`], or [`Ni::abandon`] has returned.
+    /// `[base, base + len)` must remain valid for reads (put) and writes (get) until
+    /// [`Ni::md_release`] has returned [`Unlink::Done`] or [`Ni::abandon`] has returned.
     unsafe fn md_bind(&self, base: *mut u8, len: usize, eq: EqId) -> Result<MdId, NiError>;
     /// Releases a memory descriptor. Returns [`Unlink::InUse`] while operations on it are in
     /// flight.
@@ -254,39 +257,40 @@ pub trait Ni {
     /// Moves bytes from a memory descriptor to the first matching entry of the target's index.
     ///
     /// # Safety
-    /// The source bytes must not be written before the operation's [`Event::Send`] or
-    /// [`Event::Ack`], or [`Ni::abandon`].
+    /// The source must be valid, and its bytes must not be written, until the operation has raised
+    /// [`Event::Send`] or [`Event::Ack`], or [`Ni::abandon`] has returned.
     unsafe fn put(&self, put: &Put) -> Result<Submit, NiError>;
-    /// Sends a put without events at the initiator and copies its bytes before returning. At most
-    /// [`Reach::inject_size`] bytes.
+    /// Sends a put that raises no events at the initiator, and copies its bytes before returning.
+    /// The put may have at most [`Reach::inject_size`] bytes.
     fn inject(&self, inject: &Inject<'_>) -> Result<Submit, NiError>;
-    /// Moves bytes from the first matching entry of the target's index to a memory descriptor. Ends
-    /// with [`Event::Reply`].
+    /// Moves bytes from the first matching entry of the target's index to a memory descriptor. The
+    /// operation ends with [`Event::Reply`].
     ///
     /// # Safety
-    /// The destination must be neither read nor written before the [`Event::Reply`], or
-    /// [`Ni::abandon`].
+    /// The destination must be neither read nor written until the operation has raised
+    /// [`Event::Reply`] or [`Ni::abandon`] has returned.
     unsafe fn get(&self, get: &Get) -> Result<Submit, NiError>;
-    /// Updates one aligned number in the first matching entry. Ends with [`Event::Reply`], which
-    /// carries the old value, if it fetches; otherwise with [`Event::Ack`].
+    /// Updates one aligned number in the first matching entry. A fetching atomic ends with
+    /// [`Event::Reply`], which carries the old value; any other atomic ends with [`Event::Ack`].
     fn atomic(&self, atomic: &Atomic) -> Result<Submit, NiError>;
 
-    /// Gives up all operations of this rank permanently. After it returns, none of them accesses
-    /// memory outside regions, whichever thread runs and whatever still arrives: no source is read
-    /// again, not even for a retransmission, and no get writes its destination. Only calls that
-    /// other threads are still executing may access the memory given to them, until they return.
+    /// Gives up all operations of this rank permanently. After this call has returned, none of them
+    /// accesses memory outside regions, whichever thread runs and whatever still arrives: no source
+    /// is read again, not even for a retransmission, and no get writes to its destination. Only
+    /// calls that other threads are still executing may access the memory passed to them, until
+    /// they return.
     ///
-    /// A put in flight arrives completely or not at all, with or without its event; a get ends
-    /// without an event. A put or get submitted later may get [`Submit::Again`] indefinitely, or
-    /// never end. The rank is still a target, and still sends [injects](Ni::inject) and puts
-    /// without bytes, unless the network had to close itself to revoke a device's access to that
-    /// memory; its peers then see it as gone. Any thread may call this, even repeatedly and from
-    /// within a sink.
+    /// A put in flight arrives either completely or not at all, and may or may not raise its event.
+    /// A get ends without an event. A put or get that is submitted later may get [`Submit::Again`]
+    /// indefinitely, or may never end. The rank remains a target, and can still send
+    /// [injects](Ni::inject) and puts without bytes. The exception is a network that had to close
+    /// itself to revoke a device's access to the memory; peers then see the rank as gone. Any
+    /// thread may call this function, even repeatedly and in a sink.
     fn abandon(&self);
 
-    /// Copies to any memory of the target's process, by its address there, and returns when the
-    /// data is there. An address that the target doesn't have is an error. Requires
-    /// [`Capabilities::MEMORY`] in [`Reach`].
+    /// Copies bytes to any memory of the target's process, given by its address there. The data is
+    /// in place when this call returns. An address that the target doesn't have is an error.
+    /// Requires [`Capabilities::MEMORY`] in the target's [`Reach`].
     ///
     /// # Safety
     /// `source` must be valid for reads of `len` bytes.
@@ -299,7 +303,8 @@ pub trait Ni {
     ) -> Result<(), NiError> {
         Err(no_memory(self.rank(), "memory_write", target))
     }
-    /// Copies from any memory of the target's process. The counterpart of [`Ni::memory_write`].
+    /// Copies bytes from any memory of the target's process. The counterpart of
+    /// [`Ni::memory_write`].
     ///
     /// # Safety
     /// `destination` must be valid for writes of `len` bytes.
@@ -313,19 +318,20 @@ pub trait Ni {
         Err(no_memory(self.rank(), "memory_read", target))
     }
 
-    /// Checks quickly where a poll, or [`Ni::progress`], may find work. Elsewhere it would find
-    /// none; a hit is not certain. If nothing is ready and early polling would delay expected
-    /// messages, the network may first wait for a moment, shorter than their likely delay.
+    /// Returns, at low cost, where a poll or [`Ni::progress`] may find work. It finds none anywhere
+    /// else, but need not find any there either. If nothing is ready and early polling would delay
+    /// expected messages, the network may wait before it returns, for less time than the messages
+    /// are likely to take.
     #[inline]
     fn ready(&self) -> Ready {
         Ready::ALL
     }
-    /// Delivers up to `limit` events of a queue to `sink` and returns their number. Further events
-    /// may be left for the next call, or for a moment so that more of them come together. A call
-    /// from within a sink of the same queue delivers nothing.
+    /// Delivers up to `limit` events of a queue to `sink` and returns the number of events
+    /// delivered. Further events may be left for the next call, or may be delayed briefly so that
+    /// they can be delivered together. A call in a sink of the same queue delivers nothing.
     fn poll<S: FnMut(Event<'_>)>(&self, eq: EqId, limit: u32, sink: S) -> u32;
-    /// Polls as [`Ni::poll`] does, for a [`Sink`], which can ask to be inlined into the network's
-    /// loop.
+    /// Polls as [`Ni::poll`] does, but for a [`Sink`], which can ask to be inlined into the
+    /// network's loop.
     #[inline]
     fn poll_into<S: Sink>(&self, eq: EqId, limit: u32, sink: &mut S) -> u32 {
         let mut events = 0;
@@ -334,41 +340,44 @@ pub trait Ni {
         }
         events
     }
-    /// Does the network's background work: responds to gets, completes operations on indices
-    /// without a queue.
+    /// Performs the network's background work: responds to gets, and completes operations on
+    /// indices without a queue.
     fn progress(&self);
-    /// Sleeps until something may have arrived, but at most for `limit`. May return early.
+    /// Sleeps until something may have arrived, for at most `limit`. May return early.
     fn wait(&self, limit: Duration);
-    /// Announces that this rank is about to sleep for events of more than this network. From then
-    /// on arrivals wake it in the way that the network was given at creation. Check [`Ni::ready`]
-    /// once more after this call. Returns false if arrivals will not wake the rank.
+    /// Announces that this rank is about to sleep until any of several networks has events. From
+    /// then on, arrivals wake the rank in the way that was specified when the network was created.
+    /// The caller must check [`Ni::ready`] once more after this call. Returns false if arrivals
+    /// will not wake the rank.
     fn arm(&self) -> bool {
         false
     }
-    /// Ends [`Ni::arm`].
+    /// Reverses [`Ni::arm`].
     fn disarm(&self) {}
-    /// Wakes a peer that sleeps in [`Ni::wait`], after stores into its window that it waits for.
-    /// Cheap and therefore unreliable: a peer that falls asleep at the same moment may sleep until
-    /// its own time limit.
+    /// Wakes a peer that sleeps in [`Ni::wait`], once the caller has stored something into the
+    /// peer's window for which the peer waits. The call is cheap and therefore unreliable: a peer
+    /// that falls asleep at the same moment may sleep until its own time limit.
     fn notify(&self, peer: Rank);
-    /// Returns the first dead peer, if the network can detect that (by the contract, it need not).
+    /// Returns the first dead peer, if the network can detect dead peers, which the contract does
+    /// not require.
     fn failed_peer(&self) -> Option<Rank>;
-    /// Describes a [failed peer](Ni::failed_peer), as text to follow its name: its location and
-    /// failure.
+    /// Describes the location and the failure of a [failed peer](Ni::failed_peer), as text that
+    /// follows the peer's name.
     fn failure(&self, _peer: Rank) -> String {
         "has died".to_owned()
     }
-    /// Returns the first peer that violated the protocol; its messages may no longer arrive.
+    /// Returns the first peer that has violated the protocol. Messages from this peer may no longer
+    /// arrive.
     fn bad_peer(&self) -> Option<Rank> {
         None
     }
 }
 
-/// Returns the error for a network without this operation.
+/// Returns the error of a network that does not support this operation.
 fn no_memory(rank: Rank, operation: &'static str, target: Rank) -> NiError {
     NiError::System {
         operation,
         rank,
-        reason: format!("this network only supports regions of rank {target}"),
+        reason: format!("this network can access only regions of rank {target}"),
     }
 }

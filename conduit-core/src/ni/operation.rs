@@ -1,18 +1,19 @@
-//! Operations and the results of their submission.
+//! The operations, and the results of submitting them.
 
 use super::{MdId, PtIndex, Rank};
 
-/// The result of a submission. Retrying is a status, not an error.
+/// The result of a submission. Having to retry is a result, not an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Submit {
-    /// Accepted. The requested events will be raised, or already have been.
+    /// The operation was accepted. The requested events will be raised, or have been raised
+    /// already.
     Posted,
-    /// There was no room, and nothing happened. The caller must poll, then submit again.
+    /// There was no room, and nothing happened. The caller must poll and submit again.
     Again,
 }
 
-/// The kind of completion that a put reports to its initiator.
+/// The completion event that a put raises at its initiator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ack {
     /// [`Event::Send`](super::Event::Send): the source may be reused. This says nothing about the
@@ -26,12 +27,12 @@ pub enum Ack {
 /// A put. See [`super::Ni::put`].
 #[derive(Debug, Clone, Copy)]
 pub struct Put {
-    /// The source's descriptor.
+    /// The descriptor of the source.
     pub md: MdId,
     /// The offset of the first byte in the descriptor's memory.
     pub local_offset: usize,
-    /// Length in bytes, at most [`super::Reach::max_message`], or [`super::Reach::max_managed`] to
-    /// a managed entry.
+    /// The length in bytes. The maximum is [`super::Reach::max_message`], or
+    /// [`super::Reach::max_managed`] for a put to a managed entry.
     pub length: usize,
     /// The completion event at the initiator.
     pub ack: Ack,
@@ -41,28 +42,29 @@ pub struct Put {
     pub index: PtIndex,
     /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// The offset of the first byte in the entry's memory; ignored by managed entries.
+    /// The offset of the first byte in the entry's memory. Managed entries ignore it.
     pub remote_offset: u64,
-    /// 64 bits that are passed to the target's event.
+    /// 64 bits that the event at the target carries.
     pub hdr_data: u64,
     /// The initiator's name for the operation.
     pub token: u64,
 }
 
-/// A put of bytes given in two pieces, copied before the call returns. See [`super::Ni::inject`].
+/// A put whose bytes are given in two pieces and are copied before the call returns. See
+/// [`super::Ni::inject`].
 ///
-/// The field order keeps the two words apart: adjacent words of eight bytes are read as one of
-/// sixteen, and that read waits until both, written just before, have left the processor's store
-/// buffer.
+/// The order of the fields keeps the two words apart. The compiler reads adjacent words of eight
+/// bytes as one value of sixteen. Such a read waits until both words, which have just been written,
+/// have left the processor's store buffer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Inject<'a> {
     /// Match bits, which select the entry and carry further data.
     pub match_bits: u64,
-    /// The first piece. Its length must be a multiple of 16 bytes unless the second piece is empty,
-    /// so that the second piece is aligned.
+    /// The first piece. Unless the second piece is empty, the length must be a multiple of 16
+    /// bytes, so that the second piece is aligned.
     pub head: &'a [u8],
-    /// 64 bits that are passed to the target's event.
+    /// 64 bits that the event at the target carries.
     pub hdr_data: u64,
     /// The second piece.
     pub body: &'a [u8],
@@ -70,31 +72,32 @@ pub struct Inject<'a> {
     pub target: Rank,
     /// The target's portal table index.
     pub index: PtIndex,
-    /// Whether the message expects a reply or is one.
+    /// Whether the message expects a reply or is a reply.
     pub exchange: Exchange,
 }
 
-/// Whether a short message is a request that expects a short reply, or that reply. A network may
-/// let the two share memory. This is a hint; every message arrives, whatever the hint says.
+/// Whether a short message is a request that expects a short reply, or is that reply. A network may
+/// let the request and the reply share memory. This is a hint: every message arrives, whatever the
+/// hint is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exchange {
-    /// Neither, as far as is known. Such a message is often one of many.
+    /// The message is neither, as far as is known. Such a message is often one of many.
     OneWay,
-    /// The target is likely to send a message of a few bytes, [`Self::IsReply`], while it handles
-    /// this one.
+    /// The target will probably send a message of a few bytes, [`Self::IsReply`], while it handles
+    /// this message.
     ExpectsReply,
-    /// The message goes to the source of a message that is being delivered.
+    /// The message goes to the source of the message that is being delivered at the moment.
     IsReply,
 }
 
 /// A get. See [`super::Ni::get`].
 #[derive(Debug, Clone, Copy)]
 pub struct Get {
-    /// The destination's descriptor.
+    /// The descriptor of the destination.
     pub md: MdId,
     /// The offset of the first byte in the descriptor's memory.
     pub local_offset: usize,
-    /// Length in bytes, at most [`super::Reach::max_message`].
+    /// The length in bytes, at most [`super::Reach::max_message`].
     pub length: usize,
     /// The target.
     pub target: Rank,
@@ -108,8 +111,8 @@ pub struct Get {
     pub token: u64,
 }
 
-/// The type of an atomic's number. Integers wrap. Floats travel, and are compared for
-/// [`AtomicOp::CompareSwap`], as their bits.
+/// The type of the number on which an atomic operates. Integers wrap on overflow. Floats are
+/// transmitted as their bits, and [`AtomicOp::CompareSwap`] compares their bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicType {
     /// Signed 32 bits.
@@ -137,7 +140,7 @@ impl AtomicType {
         Self::F64,
     ];
 
-    /// Returns the number's size in bytes, which is also its alignment.
+    /// Returns the size of the number in bytes, which is also its alignment.
     pub const fn size(self) -> usize {
         match self {
             Self::I32 | Self::U32 | Self::F32 => 4,
@@ -153,7 +156,7 @@ impl AtomicType {
         }
     }
 
-    /// Returns the negated value. Adding it is the same as subtracting `value`.
+    /// Returns the negation of `value`. Adding the negation is the same as subtracting `value`.
     pub const fn negated(self, value: u64) -> u64 {
         match self {
             Self::F32 => value ^ 1 << 31,
@@ -168,7 +171,7 @@ impl AtomicType {
     }
 }
 
-/// The function of an atomic, of the old value `x` and its operand `a`.
+/// The function that an atomic computes from the old value `x` and its operand `a`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// Reads `x`.
@@ -181,15 +184,17 @@ pub enum AtomicOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller by the type's order: `x` if `x < a`, else `a` (so `a` if floats are unordered).
+    /// The smaller in the type's order: `x` if `x < a`, otherwise `a` (also if floats are
+    /// unordered).
     Min,
-    /// The larger by the type's order: `x` if `x > a`, else `a`.
+    /// The larger in the type's order: `x` if `x > a`, otherwise `a` (also if floats are
+    /// unordered).
     Max,
-    /// `x & a`; of floats, on their bits.
+    /// `x & a`. For floats, the operation is on their bits.
     And,
-    /// `x | a`; of floats, on their bits.
+    /// `x | a`. For floats, the operation is on their bits.
     Or,
-    /// `x ^ a`; of floats, on their bits.
+    /// `x ^ a`. For floats, the operation is on their bits.
     Xor,
     /// Writes `a` if `x` equals the comparand bit by bit.
     CompareSwap,
@@ -211,8 +216,8 @@ impl AtomicOp {
         Self::CompareSwap,
     ];
 
-    /// Returns whether the operation computes or compares, and thus depends on more of the type
-    /// than its size.
+    /// Returns whether the operation computes or compares, so that its result depends on more of
+    /// the type than the size.
     pub const fn is_arithmetic(self) -> bool {
         matches!(
             self,
@@ -223,7 +228,7 @@ impl AtomicOp {
 
 /// An atomic on one number. See [`super::Ni::atomic`].
 ///
-/// Values travel as `u64`; 32-bit types use the low half.
+/// Values are transmitted as `u64`. Types of 32 bits use the low half.
 #[derive(Debug, Clone, Copy)]
 pub struct Atomic {
     /// The operation.
@@ -244,7 +249,7 @@ pub struct Atomic {
     pub match_bits: u64,
     /// The number's offset within the entry's memory, which must be a multiple of its size.
     pub remote_offset: u64,
-    /// The queue for the event.
+    /// The queue to which the completion event goes.
     pub eq: super::EqId,
     /// The initiator's name for the operation.
     pub token: u64,

@@ -1,21 +1,21 @@
-//! The readiness check before a poll, and the sink for its events.
+//! The result of the readiness check before a poll, and the sink for a poll's events.
 
 use super::{EqId, Event, PutEvent};
 
-/// The places where a poll may find work: event queues, and [`super::Ni::progress`].
+/// A set of places where work may be found: event queues, and [`super::Ni::progress`].
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, bytemuck::NoUninit)]
 #[repr(transparent)]
 pub struct Ready(u32);
 
 impl Ready {
-    /// Nowhere.
+    /// No place.
     pub const NONE: Self = Self(0);
-    /// Anywhere.
+    /// All places.
     pub const ALL: Self = Self(u32::MAX);
-    /// [`super::Ni::progress`] only.
+    /// Only [`super::Ni::progress`].
     pub const PROGRESS: Self = Self(1 << 31);
 
-    /// Returns the set of one queue. Queues beyond the thirtieth share a bit.
+    /// Returns the set of one queue. All queues beyond the thirtieth share a bit.
     #[inline]
     #[must_use]
     pub const fn queue(eq: EqId) -> Self {
@@ -44,7 +44,8 @@ impl Ready {
         self.0 == 0
     }
 
-    /// Returns the numbers of the queues in the set; those beyond the thirtieth share a number.
+    /// Returns the numbers of the queues in the set. All queues beyond the thirtieth share a
+    /// number.
     pub fn queues(self) -> impl Iterator<Item = usize> {
         let mut rest = self.without(Self::PROGRESS).0;
         std::iter::from_fn(move || {
@@ -62,26 +63,26 @@ impl Ready {
     }
 }
 
-/// A receiver of a poll's events: like a closure for [`super::Ni::poll`], with control over how it
-/// is compiled.
+/// A receiver of the events of a poll. It works like a closure for [`super::Ni::poll`], but can
+/// control how it is compiled.
 pub trait Sink {
     /// Receives the next event.
     fn event(&mut self, event: Event<'_>);
-    /// Returns whether the sink can take another event. If not, the poll ends as at its limit;
-    /// consequences of an event already taken ([`Event::Unlinked`], [`Event::Free`]) may still
-    /// come.
+    /// Returns whether the sink can take another event. If not, the poll ends as it does at its
+    /// limit. Events that follow from an event already taken ([`Event::Unlinked`], [`Event::Free`])
+    /// may still be delivered.
     #[inline]
     fn is_ready(&self) -> bool {
         true
     }
-    /// Receives a put: [`Sink::event`] of an [`Event::Put`].
+    /// Receives a put, as [`Sink::event`] does with an [`Event::Put`].
     #[inline(always)]
     fn put(&mut self, put: PutEvent<'_>) {
         self.event(Event::Put(put));
     }
 }
 
-/// A closure as a [`Sink`] that is always ready.
+/// A [`Sink`] made from a closure. It is always ready.
 #[derive(Debug)]
 pub struct Closure<F>(pub F);
 

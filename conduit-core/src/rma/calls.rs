@@ -1,5 +1,5 @@
-//! Puts and gets. For a mapped peer's segment they are stores and loads, in three steps: find the
-//! peer, check the range, copy. Everything else is in `transfer`.
+//! Puts and gets. For the segment of a mapped peer they are stores and loads, in three steps: find
+//! the peer, check the range, copy. `transfer` handles all other cases.
 //!
 //! Remote locations are given as offsets from the start of the target's segment.
 
@@ -14,11 +14,11 @@ use crate::rma::implicit::Class;
 use crate::rma::transfer::Transfer;
 use crate::threads::Mode;
 
-/// Maximum size in bytes of the values that calls take or return directly.
+/// Maximum size in bytes of the values that calls take or return by value.
 const VALUE: usize = size_of::<u64>();
 
-/// Returns the `bytes` (1 to 8) low-order bytes of a value, in this machine's byte order, as the
-/// source of a put.
+/// Returns the `bytes` low-order bytes (1 to 8) of a value, in this machine's byte order, for use
+/// as the source of a put.
 ///
 /// # Errors
 /// If `bytes` is 0 or more than 8.
@@ -40,7 +40,7 @@ pub fn value_bytes<'a>(
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies `source` to `offset` in the target's segment. The data is there when the call
+    /// Copies `source` to `offset` in the target's segment. The data is in place when this call
     /// returns.
     #[inline(always)]
     pub fn put(self, target: Rank, offset: usize, source: &[u8]) -> Result<()> {
@@ -48,11 +48,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), "put", target, offset, source.len())?;
-        // SAFETY: the range was checked by `remote_access`; the source is borrowed.
+        // SAFETY: `remote_access` has checked the range, and the source is borrowed, so it is
+        // valid.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(());
         }
-        // SAFETY: the borrow outlives the call, which waits.
+        // SAFETY: the source is borrowed until this call returns, and this call waits for the put.
         unsafe { self.put_pieces_and_wait("put", target, offset, Source::of(source)) }
     }
 
@@ -64,12 +65,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), "get", target, offset, len)?;
-        // SAFETY: the range was checked by `remote_access`; the destination is mutably borrowed.
+        // SAFETY: `remote_access` has checked the range, and the destination is mutably borrowed,
+        // so it is valid.
         if unsafe { segment.load(offset, base, len) } {
             return Ok(());
         }
         let local = Local::Destination { base, len };
-        // SAFETY: the borrow outlives the call, which waits.
+        // SAFETY: the destination is borrowed until this call returns, and this call waits for the
+        // get.
         let started = unsafe {
             self.transfer(
                 "get",
@@ -82,8 +85,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_transfer("get", started)
     }
 
-    /// Starts a put whose source may be reused on return. Returns `None` if the put was not started
-    /// because it would have blocked.
+    /// Starts a put whose source may be reused when this call returns. Returns `None` if the put
+    /// was not started because it would have blocked.
     #[inline(always)]
     pub fn put_nb(
         self,
@@ -101,13 +104,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             offset,
             source.len(),
         )?;
-        // SAFETY: the range was checked by `remote_access`; the source is borrowed.
+        // SAFETY: `remote_access` has checked the range, and the source is borrowed, so it is
+        // valid.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source::of(source));
-        // SAFETY: the source is valid during this call, which waits until the transfer no longer
-        // reads it.
+        // SAFETY: the source is borrowed until this call returns, and with `reusable` the call
+        // waits until the transfer no longer reads it.
         unsafe {
             self.start_transfer(
                 operation,
@@ -120,13 +124,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a put that reads its source until the put is synchronised. Returns `None` if the put
-    /// was not started because it would have blocked.
+    /// Starts a put that may read its source until the put has been synchronised. Returns `None` if
+    /// the put was not started because it would have blocked.
     ///
     /// # Safety
     /// `[source, source + len)` must be valid for reads, and must not be written, until the put has
-    /// been synchronised: through its handle or, if it is implicit, with this thread's implicit
-    /// puts or its access region.
+    /// been synchronised. A put with a handle is synchronised through the handle, an implicit put
+    /// with this thread's implicit puts or its access region.
     #[inline(always)]
     pub unsafe fn put_nb_bulk(
         self,
@@ -142,14 +146,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: the range was checked by `remote_access`; the caller guarantees that the source
+        // SAFETY: `remote_access` has checked the range, and the caller guarantees that the source
         // is valid.
         if unsafe { segment.store(offset, source, len) } {
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Source(Source { base: source, len });
-        // SAFETY: the caller guarantees that the source stays valid until the put has been
-        // synchronised.
+        // SAFETY: the caller guarantees that the source remains valid and unchanged until the put
+        // has been synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -166,8 +170,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ///
     /// # Safety
     /// `[destination, destination + len)` must be valid for writes, and must be neither read nor
-    /// written, until the get has been synchronised: through its handle or, if it is implicit, with
-    /// this thread's implicit gets or its access region.
+    /// written, until the get has been synchronised. A get with a handle is synchronised through
+    /// the handle, an implicit get with this thread's implicit gets or its access region.
     #[inline(always)]
     pub unsafe fn get_nb(
         self,
@@ -183,15 +187,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             self.engine
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
-        // SAFETY: the range was checked by `remote_access`; the caller guarantees that the
+        // SAFETY: `remote_access` has checked the range, and the caller guarantees that the
         // destination is valid.
         if unsafe { segment.load(offset, destination, len) } {
             return Ok(Some(Handle::DONE));
         }
         let base = destination;
         let local = Local::Destination { base, len };
-        // SAFETY: the caller guarantees that the destination stays valid until the get has been
-        // synchronised.
+        // SAFETY: the caller guarantees that the destination remains valid, and is not accessed,
+        // until the get has been synchronised.
         unsafe {
             self.start_transfer(
                 operation,
@@ -212,8 +216,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts setting `len` bytes at `offset` in the target's segment to `byte`. This counts as a
-    /// put. Returns `None` if the put was not started because it would have blocked.
+    /// Starts setting `len` bytes at `offset` in the target's segment to `byte`. The operation
+    /// counts as a put. Returns `None` if it was not started because it would have blocked.
     pub fn memset_nb(
         self,
         target: Rank,
@@ -227,7 +231,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.start_memset(operation, target, offset, byte, len, completion, blocking)
     }
 
-    /// Reads a value of `bytes` (1 to 8) bytes, waits for it, and returns it zero-extended.
+    /// Reads a value of `bytes` bytes (1 to 8), waits for it, and returns it zero-extended.
     #[inline]
     pub fn get_value(self, target: Rank, offset: usize, bytes: usize) -> Result<u64> {
         let mut value = [0; VALUE];
@@ -259,12 +263,13 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 .memory
                 .remote_access(self.kernel(), operation, target, offset, len)?;
         if !segment.window.0.is_null() {
-            // SAFETY: the range lies in the window, as `remote_access` has checked.
+            // SAFETY: `remote_access` has checked that the range lies in the window, which is valid
+            // for writes.
             unsafe { std::ptr::write_bytes(segment.window.0.add(offset), byte, len) };
             return Ok(Some(Handle::DONE));
         }
         let local = Local::Fill { byte, len };
-        // SAFETY: a fill reads no memory.
+        // SAFETY: a fill uses no local memory, so none needs to be valid.
         unsafe {
             self.start_transfer(
                 operation,
@@ -277,12 +282,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Starts a transfer that is not a copy to or from mapped memory. If `reusable` is set, the
-    /// call returns only when the local memory is no longer used.
+    /// Starts a transfer that is not a copy to or from mapped memory. If `reusable` is true, the
+    /// call returns only once the local memory is no longer used.
     ///
     /// # Safety
-    /// Same as [`Calls::transfer`]; if `reusable` is set, the conditions need to hold only until
-    /// the call returns.
+    /// The conditions of [`Calls::transfer`] apply. If `reusable` is true, they need to hold only
+    /// until this call returns.
     #[inline(never)]
     pub(crate) unsafe fn start_transfer(
         self,
@@ -302,7 +307,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         let started =
-            // SAFETY: the caller guarantees that the local memory is valid.
+            // SAFETY: the caller guarantees that the local memory is valid for as long as the
+            // transfer uses it.
             unsafe { self.transfer(operation, remote, local, group, blocking)? };
         if let Transfer::Started { op, copied: false } = started
             && reusable

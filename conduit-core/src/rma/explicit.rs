@@ -1,4 +1,4 @@
-//! Calls on explicit handles, which wait for one, some or all of them, or test them with or without
+//! Calls on explicit handles. They wait for one, some or all handles, or test them with or without
 //! polling.
 
 use crate::engine::report::Awaits;
@@ -24,8 +24,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Waits for an operation and returns its value (the result of a fetching atomic; otherwise
-    /// unspecified).
+    /// Waits for an operation and returns its value, which is the result of a fetching atomic and
+    /// otherwise unspecified.
     pub(crate) fn wait_op(self, operation: &'static str, op: OpId) -> Result<u64> {
         self.engine
             .wait_for(operation, Awaits::Operation(op), |engine| {
@@ -33,8 +33,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Ends an operation if it has completed; otherwise returns the handle. Polls once unless it
-    /// has already completed.
+    /// Ends an operation if it has completed, and otherwise returns its handle. Polls once unless
+    /// the operation has already completed.
     #[inline]
     pub fn try_wait(self, handle: Handle) -> Result<Option<Handle>> {
         let Some(op) = handle.0 else {
@@ -60,18 +60,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Returns whether the operation has ended or its handle is already synchronised. The call
-    /// neither ends the operation nor polls.
+    /// Returns whether the operation has ended or its handle has already been synchronised. This
+    /// call neither ends the operation nor polls.
     ///
-    /// For parts of an operation that complete with it (GASNet-EX's leaf events): `handle` is then
-    /// a second handle with the same number.
+    /// Used for parts of an operation that complete together with it (GASNet-EX's leaf events). In
+    /// that case `handle` is a second handle with the same number.
     pub fn has_ended(self, handle: &Handle) -> bool {
         handle
             .0
             .is_none_or(|op| self.kernel().operations.has_ended(op))
     }
 
-    /// Waits for all handles; each becomes [`Handle::DONE`].
+    /// Waits for all operations. Each handle becomes [`Handle::DONE`].
     pub fn wait_all(self, handles: &mut [Handle]) -> Result<()> {
         self.engine
             .wait_for("wait_all", Awaits::Operations, |engine| {
@@ -79,9 +79,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Waits until at least one operation in flight has ended, unless none is in flight. The
-    /// handles of operations that have ended become [`Handle::DONE`]. Returns the number of these
-    /// operations.
+    /// Waits until at least one of the operations in flight has ended, or returns at once if none
+    /// is in flight. The handles of the operations that have ended become [`Handle::DONE`]. Returns
+    /// the number of these operations.
     pub fn wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine
             .wait_for("wait_some", Awaits::Operations, |engine| {
@@ -90,15 +90,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Polls once and returns whether all operations have ended. Does what [`Calls::wait_all`]
-    /// does, but without waiting.
+    /// Polls once and returns whether all operations have ended. Otherwise the same as
+    /// [`Calls::wait_all`], but does not wait.
     pub fn try_wait_all(self, handles: &mut [Handle]) -> Result<bool> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_all", handles)?.1)
     }
 
-    /// Polls once and returns the number of operations that have ended. Does what
-    /// [`Calls::wait_some`] does, but without waiting.
+    /// Polls once and returns the number of operations that have ended. Otherwise the same as
+    /// [`Calls::wait_some`], but does not wait.
     pub fn try_wait_some(self, handles: &mut [Handle]) -> Result<usize> {
         self.engine.poll()?;
         Ok(self.kernel().sweep("try_wait_some", handles)?.0)

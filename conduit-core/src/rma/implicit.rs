@@ -1,9 +1,9 @@
-//! Implicit handles: operations that belong to the thread that started them and are synchronised
-//! together; access regions.
+//! Implicit operations, which belong to the thread that started them and are synchronised together,
+//! and access regions.
 //!
-//! A thread's implicit puts, gets, atomics and collectives form one group each, and an access
-//! region forms another. Operations on mapped memory are complete when they return and never join a
-//! group.
+//! The implicit puts, gets, atomics and collectives of a thread each form a group, and an access
+//! region forms one of its own. Operations on mapped memory are complete when they return, so they
+//! never join a group.
 
 use std::cell::RefCell;
 
@@ -28,17 +28,17 @@ bitflags::bitflags! {
 pub(super) const CLASSES: usize = 4;
 
 impl Class {
-    /// Returns the index of a single class.
+    /// Returns the index of a class. `self` must be a single class.
     pub(super) fn place(self) -> usize {
         self.bits().trailing_zeros() as usize
     }
 }
 
-/// One thread's implicit operations with one engine.
+/// The implicit operations of one thread with one engine.
 #[derive(Debug, Default)]
 pub(super) struct Implicit {
     engine: u64,
-    /// Indexed by [`Class::place`].
+    /// The groups, indexed by [`Class::place`].
     pub(super) groups: [Option<OpId>; CLASSES],
     pub(super) region: Region,
 }
@@ -47,10 +47,10 @@ pub(super) struct Implicit {
 pub(super) enum Region {
     #[default]
     Closed,
-    /// A region is open. Its group exists once an operation needs it.
+    /// A region is open. Its group is created only when an operation needs it.
     Open {
         group: Option<OpId>,
-        /// Whether the region belongs to a scope. Only the scope may then end it.
+        /// Whether the region belongs to a scope. If so, only the scope may end it.
         scoped: bool,
     },
 }
@@ -75,9 +75,9 @@ pub(super) fn with<R>(engine: u64, f: impl FnOnce(&mut Implicit) -> R) -> R {
     })
 }
 
-/// Drops this thread's state for an engine that is gone.
+/// Drops this thread's state for an engine that has been dropped.
 pub(crate) fn forget(engine: u64) {
-    // In a thread that is being torn down, the state is already gone.
+    // In a thread that is ending, the state may already have been dropped.
     let _ = IMPLICIT.try_with(|all| {
         if let Ok(mut all) = all.try_borrow_mut() {
             all.retain(|implicit| implicit.engine != engine);

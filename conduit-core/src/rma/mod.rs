@@ -1,5 +1,5 @@
-//! Puts and gets of values, of contiguous memory and of many ranges, with explicit handles or
-//! implicit, and puts with a signal.
+//! Puts and gets of values, of contiguous memory and of many ranges, with explicit or implicit
+//! handles, and puts with a signal.
 //!
 //! | file | subject |
 //! |---|---|
@@ -24,9 +24,9 @@ use vis::transfers::Transfers;
 
 use crate::threads::Mode;
 
-/// The state of a rank's puts and gets in flight that the kernel does not keep.
+/// The state of a rank's puts and gets in flight, as far as the kernel does not keep it.
 pub(crate) struct Rma<M: Mode> {
-    /// Transfers of many ranges.
+    /// The transfers of many ranges.
     pub(crate) transfers: Transfers<M>,
 }
 

@@ -10,7 +10,7 @@ use crate::ni::Ni;
 use crate::threads::Mode;
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Returns the group that an implicit operation of this thread joins.
+    /// Returns the group that an implicit operation of this thread must join.
     pub(crate) fn implicit_group(self, operation: &'static str, class: Class) -> Result<OpId> {
         self.job()
             .check_context(operation, am::Operation::Request)?;
@@ -34,8 +34,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(group)
     }
 
-    /// Begins an access region: from here on, this thread's implicit operations belong to the
-    /// region and not to its implicit set.
+    /// Begins an access region. From here on, this thread's implicit operations belong to the
+    /// region rather than to the thread's implicit groups.
     ///
     /// Regions do not nest.
     pub fn begin_region(self) -> Result<()> {
@@ -43,7 +43,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// Begins a region as [`Calls::begin_region`] does, but only [`Calls::end_scope`] can end it.
-    /// Code that relies on having waited for the region's operations thus can't lose them.
+    /// Code that relies on waiting for the region's operations can thus be sure that nobody else
+    /// ends the region.
     pub fn begin_scope(self) -> Result<()> {
         self.open_region("begin_scope", true)
     }
@@ -64,7 +65,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Ends this thread's region and returns one handle for all its operations.
+    /// Ends this thread's region and returns one handle for all operations of the region.
     pub fn end_region(self) -> Result<Handle> {
         let group = with(self.kernel().identity, |implicit| match implicit.region {
             Region::Open {
@@ -88,8 +89,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(self.kernel().operations.close(group))
     }
 
-    /// Ends this thread's region, even a scope's, and waits for all its operations. After an error,
-    /// no operation of the region accesses its local memory any more, because the job has failed.
+    /// Ends this thread's region, even if it belongs to a scope, and waits for all its operations.
+    /// If this returns an error, the job has failed, so no operation of the region accesses its
+    /// local memory any more.
     pub fn end_scope(self) -> Result<()> {
         let region = with(self.kernel().identity, |implicit| {
             std::mem::take(&mut implicit.region)
@@ -101,8 +103,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             return Ok(());
         };
         let handle = self.kernel().operations.close(group);
-        // An open prepared payload would make the wait fail. This wait must not fail: the caller's
-        // buffers belong to the network until it is over.
+        // An open prepared payload would make the wait fail. This wait must not fail, because the
+        // caller's buffers belong to the network until it is over.
         let _outside = Entered::new(am::Context::Outside);
         self.wait_in("scope", handle)
     }
@@ -115,7 +117,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Returns the groups that a call on implicit operations concerns.
+    /// Returns the groups that belong to the given classes.
     fn implicit_groups(
         self,
         operation: &'static str,
@@ -124,7 +126,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         with(self.kernel().identity, |implicit| match implicit.region {
             Region::Open { .. } => Err(self.region_error(
                 operation,
-                "no implicit synchronisation while an access region is open",
+                "implicit operations can't be synchronised while an access region is open",
             )),
             Region::Closed => {
                 let mut groups = implicit.groups;
@@ -136,7 +138,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Returns whether these groups have ended, and removes them if so, so that a thread that has
+    /// Returns whether these groups have ended. If so, removes them, so that a thread that has
     /// synchronised holds no operation id.
     fn implicit_done(self, groups: [Option<OpId>; CLASSES]) -> bool {
         if !self.kernel().operations.take_groups(&groups) {
@@ -150,7 +152,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         true
     }
 
-    /// Waits for this thread's implicit operations of some classes.
+    /// Waits for this thread's implicit operations of the given classes.
     pub fn wait_implicit(self, classes: Class) -> Result<()> {
         let operation = match classes {
             Class::PUTS => "wait_puts",
@@ -169,7 +171,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             })
     }
 
-    /// Polls once and returns whether this thread's implicit operations of some classes have ended.
+    /// Polls once and returns whether this thread's implicit operations of the given classes have
+    /// ended.
     pub fn try_implicit(self, classes: Class) -> Result<bool> {
         self.engine.poll()?;
         self.test_implicit(classes)

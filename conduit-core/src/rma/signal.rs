@@ -1,10 +1,10 @@
-//! A put with signal, which is a put to a segment, followed by an atomic there once the data is in
-//! place.
+//! A put with a signal: a put to a segment, followed by an atomic in the same segment once the data
+//! is in place.
 //!
-//! If the target is mapped, it is a copy and a processor atomic. Otherwise it is a long to the
-//! library's own handler, which performs the atomic at the target. The long takes one message if
-//! the data fits. If the network's own atomics are used for the segment, the network does this one
-//! too, after the put has ended.
+//! If the target is mapped, the put is a copy and the signal an atomic of the processor. Otherwise
+//! both are a long to the library's own handler, which performs the atomic at the target. The long
+//! takes one message if the data fits in it. If the network performs the atomics on the segment, it
+//! performs the signal too, once the put has ended.
 
 use am::Category;
 use am::handlers::{Accepts, Registration};
@@ -19,14 +19,14 @@ use crate::messages::request::Request;
 use crate::ni::{AtomicOp, AtomicType, Ni, Rank};
 use crate::threads::Mode;
 
-/// The handler's id. Arguments: offset, operand (two words each, low half first), operation and
-/// type.
+/// The id of the handler. Arguments: the offset and the operand (two words each, low half first),
+/// then one word for operation and type.
 const SIGNAL: u8 = 4;
 const WORDS: usize = 5;
 
 const OPERATION: &str = "put_signal";
 
-/// Returns the registration of the library's handler. Its id is part of the protocol.
+/// Returns the registration of the library's handler, whose id is part of the protocol.
 pub(crate) fn handler<N: Ni + 'static, M: Mode>() -> Registration<Handler<N, M>> {
     let accepts = Accepts::LONG | Accepts::REQUEST;
     library_handler(SIGNAL, "signal", WORDS, accepts, on_signal)
@@ -67,14 +67,15 @@ fn on_signal<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Copies `source` to `offset` in the target's segment, and then performs the atomic at offset
-    /// `signal` there. A rank that sees the atomic's result also sees the data. The source may be
-    /// reused on return. The completion of the atomic is not reported. If the target is not mapped,
-    /// the atomic runs in a poll of the target, like a handler.
+    /// Copies `source` to `offset` in the target's segment, and then performs the atomic `request`
+    /// at offset `signal` in the same segment. A rank that sees the result of the atomic also sees
+    /// the data. The source may be reused when this call returns. The completion of the atomic is
+    /// not reported. If the target is not mapped, the atomic runs in a poll of the target, as a
+    /// handler does.
     ///
     /// # Errors
     /// If a range lies outside the segment, the integer is misaligned, or more than
-    /// [`am::limits::MAX_LONG`] bytes have to go by message.
+    /// [`am::limits::MAX_LONG`] bytes have to be sent in messages.
     pub fn put_signal(
         self,
         target: Rank,
@@ -96,23 +97,26 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .remote_number(OPERATION, target, signal, request.ty)?;
         if !self.engine.atomics.by_processor {
             let source = Source::of(source);
-            // SAFETY: the range was checked; the source is borrowed, and the call waits.
+            // SAFETY: `remote_access` has checked the range, the source is borrowed, and this call
+            // waits for the put.
             unsafe { self.put_pieces_and_wait(OPERATION, target, offset, source) }?;
             return self
                 .engine
                 .atomics()
                 .atomic_in(OPERATION, target, signal, request);
         }
-        // SAFETY: the range was checked; the source is borrowed.
+        // SAFETY: `remote_access` has checked the range, and the source is borrowed, so it is
+        // valid.
         if unsafe { segment.store(offset, source.as_ptr(), source.len()) } {
             let request = AtomicRequest {
                 comparand: 0,
                 ..request
             };
             // SAFETY: `remote_number` checked that the number is aligned and lies in the same
-            // window. Others access it as they access the number of a plain atomic.
+            // window. Others access the number as they access that of a plain atomic.
             unsafe { request.apply(number.window.0.add(signal)) };
-            // The target may sleep until the atomic's result, and nothing else wakes it.
+            // The target may sleep until it sees the atomic's result, and nothing else would wake
+            // it.
             self.job().ni.notify(target);
             return Ok(());
         }
@@ -124,7 +128,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .check_request(OPERATION, target, &words)?;
         let (kind, wait) = (Category::Long, Blocking::Wait);
         let request = Request::new(OPERATION, kind, target, SIGNAL, &words, mapped, wait);
-        // SAFETY: the source is borrowed, and the call lasts until it has been read.
+        // SAFETY: the source is borrowed, and with `wait` the call returns only once the source has
+        // been read.
         unsafe {
             self.engine
                 .messages()

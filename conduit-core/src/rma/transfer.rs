@@ -1,8 +1,8 @@
-//! Puts and gets by messages. Each piece takes a send ticket and a source role; all pieces share
-//! one operation id.
+//! Puts and gets by messages. Each piece takes a send ticket and a source role. All pieces of a
+//! transfer share one operation id.
 //!
 //! The local memory gets the same role as in GASNet's portals-conduit: RARSRC if it lies in this
-//! rank's segment, a ReqSB chunk if it fits one, and otherwise, or when all chunks are in use, a
+//! rank's segment, a ReqSB chunk if it fits in one, and otherwise, or if no chunk is free, a
 //! temporary descriptor (TMPMD).
 
 use crate::engine::report::Awaits;
@@ -22,11 +22,11 @@ use crate::threads::Mode;
 pub(crate) enum Transfer {
     /// The transfer would have blocked.
     NotStarted,
-    /// The transfer is in flight. `copied` tells whether its local memory is no longer used (a put
-    /// from chunks).
+    /// The transfer is in flight. `copied` is whether its local memory is no longer used, as after
+    /// a put from chunks.
     Started { op: OpId, copied: bool },
-    /// The transfer is in flight as a member of a group, or was empty. It need not be waited for
-    /// separately.
+    /// The transfer is in flight as a member of a group, or is already complete. The caller need
+    /// not wait for it separately.
     Member,
 }
 
@@ -42,17 +42,18 @@ impl Transfer {
 
 /// The location from which a piece is sent, or into which it is received.
 enum Place {
-    /// A descriptor over the caller's memory, and the memory's offset in it.
+    /// A descriptor over the caller's memory, and the offset of that memory in the descriptor.
     Direct(MdId, usize),
     Chunk(u32),
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Starts a put, a get or a fill of a checked range.
+    /// Starts a put, a get or a fill of a remote range that has been checked.
     ///
     /// # Safety
     /// The local memory must be valid until the operation (or its group) has been synchronised.
-    /// Until then a source must not be written, and a destination must be neither read nor written.
+    /// Until then, a source must not be written, and a destination must be neither read nor
+    /// written.
     pub(crate) unsafe fn transfer(
         self,
         operation: &'static str,
@@ -67,12 +68,12 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.engine.check_fault()?;
         if local.len() == 0 {
             // There is nothing to move. Besides, a rank without a segment has no entry that would
-            // accept it.
+            // accept an empty transfer.
             return Ok(Transfer::Member);
         }
         if let Some(address) = self.engine.memory.address_at_once(remote) {
-            // SAFETY: the caller guarantees the local memory. For a range of this process, the
-            // program guarantees that it is valid memory.
+            // SAFETY: the caller guarantees that the local memory is valid. For a range of this
+            // process, the program guarantees that it is valid memory.
             unsafe {
                 self.engine
                     .memory
@@ -86,8 +87,9 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         });
         let pieces = local.len().div_ceil(piece.max(1));
         if blocking == Blocking::Immediate {
-            // Takes all tickets of the transfer at once, or as many as exist if it needs more. In
-            // that case the transfer polls for the rest.
+            // Requires that as many tickets be free as the transfer needs or, if it needs more than
+            // exist, as many as exist. In the latter case the transfer polls until it gets the
+            // rest.
             let needed = u32::try_from(pieces)
                 .unwrap_or(u32::MAX)
                 .min(self.most_tickets());
@@ -99,20 +101,21 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let op = self.kernel().begin(operation, group, Some(target))?;
         self.engine.memory.note_asked(op, remote, local.len());
         let posted =
-            // SAFETY: the caller guarantees the local memory.
+            // SAFETY: the caller guarantees that the local memory is valid until the operation has
+            // been synchronised.
             unsafe { self.post_pieces(operation, remote, &local, piece, pieces, op) };
         let copied = match posted {
             Ok(copied) => copied,
             Err(error) => {
-                // Pieces are in flight for which the caller, who gets the error, does not wait.
-                // Nothing may access its memory any more, which the fault ensures.
+                // The caller gets the error, so it does not wait for the pieces that are in flight.
+                // From now on nothing may access the caller's memory, which the fault ensures.
                 self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         };
         // The initiation itself counted as a piece, so that the operation could not end before all
-        // others were counted.
+        // other pieces had been counted.
         self.kernel().finish(op);
         Ok(match group {
             Some(_) if copied => Transfer::Member,
@@ -123,7 +126,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Posts all pieces of a transfer in order. Returns whether the local memory is no longer used.
     ///
     /// # Safety
-    /// See [`Calls::transfer`].
+    /// Same as [`Calls::transfer`].
     unsafe fn post_pieces(
         self,
         operation: &'static str,
@@ -140,8 +143,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             let length = piece.min(local.len() - start);
             let place = self.place(operation, local, start, length, &mut md, op)?;
             copied &= matches!(place, Place::Chunk(_));
-            // SAFETY: the caller guarantees the local memory; the piece lies within the local
-            // memory.
+            // SAFETY: the caller guarantees that the local memory is valid, and the piece lies
+            // within it.
             unsafe {
                 self.post_piece(
                     operation,
@@ -164,7 +167,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     fn most_tickets(self) -> u32 {
         match self.job().settings.msg_limit {
             0 => u32::MAX,
-            // Some tickets are always held for replies.
+            // Some tickets are always reserved for replies.
             limit => (limit.saturating_sub(crate::messages::reserve::MOST_RESERVED) / 2).max(1),
         }
     }
@@ -178,7 +181,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         })
     }
 
-    /// Selects the role of a piece's local memory and takes its ticket.
+    /// Selects the role of a piece's local memory, and takes the piece's ticket.
     fn place(
         self,
         operation: &'static str,
@@ -214,10 +217,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             .wait_for(operation, Awaits::Descriptor, |engine| {
                 Ok(engine.kernel.descriptors.tickets.take(1).then_some(()))
             })?;
-        // One descriptor over all of the memory serves every piece; it ends with the operation.
-        // SAFETY: by the contract of `transfer`, the memory is valid until the operation is
-        // synchronised, which is after its last piece; the descriptor is released at the last
-        // piece.
+        // One descriptor over all of the local memory serves every piece. It is released when the
+        // operation ends. SAFETY: the caller of `transfer` guarantees that the memory is valid
+        // until the operation is synchronised. That is possible only after the last piece, at which
+        // the descriptor is released.
         let bound = self
             .engine
             .wait_for(operation, Awaits::Descriptor, |engine| unsafe {
@@ -236,10 +239,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(Place::Direct(bound, start))
     }
 
-    /// Submits one piece until the network accepts it.
+    /// Submits one piece again and again until the network accepts it.
     ///
     /// # Safety
-    /// See [`Calls::transfer`].
+    /// Same as [`Calls::transfer`].
     #[expect(clippy::too_many_arguments, reason = "a piece needs all of these")]
     unsafe fn post_piece(
         self,
@@ -266,7 +269,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 let role = match *place {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
-                        // In bounds: this is a piece of the destination.
+                        // In bounds: the piece lies within the destination.
                         let destination = base.wrapping_add(start);
                         self.kernel().chunks.set_bounce(
                             chunk,
@@ -288,7 +291,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     remote_offset: offset as u64,
                     token: Token::new(role, Some(op)).bits(),
                 };
-                // SAFETY: the destination is a held chunk, or memory that the caller guarantees.
+                // SAFETY: the destination is a chunk that the operation holds, or memory that the
+                // caller guarantees to be valid until the operation has been synchronised.
                 self.engine
                     .wait_for(operation, Awaits::Room(target), |engine| unsafe {
                         Ok((engine.job().ni.get(&get)? == Submit::Posted).then_some(()))
@@ -299,8 +303,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                     Place::Direct(..) => Role::Direct,
                     Place::Chunk(chunk) => {
                         let at = self.kernel().chunks.at(chunk);
-                        // SAFETY: the chunk is held and `length` at most a chunk; the caller
-                        // guarantees the source.
+                        // SAFETY: the chunk is held, and `length` is at most the size of a chunk.
+                        // The caller guarantees that the source is valid.
                         unsafe {
                             match *local {
                                 Local::Source(source) => {
@@ -336,8 +340,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Waits for a transfer that was started without a group. Not inlined, to keep calls that need
-    /// no wait small.
+    /// Waits for a transfer that was started without a group. This function is not inlined, so that
+    /// calls that need not wait remain small.
     #[inline(never)]
     pub(crate) fn wait_transfer(self, operation: &'static str, started: Transfer) -> Result<()> {
         match started {
@@ -346,10 +350,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Puts by messages and waits.
+    /// Performs a put by messages and waits for it.
     ///
     /// # Safety
-    /// The source must be valid and unchanged until return.
+    /// The source must be valid and unchanged until this call returns.
     pub(crate) unsafe fn put_pieces_and_wait(
         self,
         operation: &'static str,
@@ -359,7 +363,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     ) -> Result<()> {
         self.job()
             .check_context(operation, am::Operation::Request)?;
-        // SAFETY: the caller guarantees the source until return, and this call waits for the put.
+        // SAFETY: the caller guarantees that the source is valid until this call returns, and this
+        // call waits for the put.
         let started = unsafe {
             self.transfer(
                 operation,
@@ -372,7 +377,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         self.wait_transfer(operation, started)
     }
 
-    /// Sends the data of a long to the target's RARAM. The operation ends when the source may be
+    /// Sends the data of a long to the target's RARAM. The operation ends once the source may be
     /// reused.
     ///
     /// # Safety
@@ -393,8 +398,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         let (md, local_offset, role) = match place {
             Place::Direct(md, offset) => (md, offset, Role::Direct),
             Place::Chunk(chunk) => {
-                // SAFETY: the chunk is held, the length fits it (`place`), and the caller
-                // guarantees the source.
+                // SAFETY: the chunk is held, the length fits in it (`place` ensures this), and the
+                // caller guarantees that the source is valid.
                 unsafe {
                     std::ptr::copy_nonoverlapping(
                         source.base,

@@ -1,4 +1,4 @@
-//! The values of settings in a job of a given size.
+//! The values that settings have in a job of a given size.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::Settings;
 
 /// Minimum number of chunks in a request buffer.
 const LEAST_CHUNKS: u32 = 8;
-/// Maximum number of request buffers; with more credits the buffers are larger instead. Networks
-/// have 4,096 match entries, and each buffer needs one.
+/// Maximum number of request buffers. If there are more credits, the buffers are larger instead.
+/// Networks have 4,096 match entries, of which each buffer needs one.
 const MOST_BUFFERS: u32 = 2048;
-/// Minimum number of request buffers in a given space, if possible. One of them is not covered by
-/// credits.
+/// Minimum number of request buffers in a given space, if the space allows it. One of the buffers
+/// is not covered by credits.
 const FEW_BUFFERS: usize = 8;
 
-/// The values, in a job of a given size, of the settings that depend on it.
+/// The values, in a job of a given size, of the settings that depend on the size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InJob {
     /// The credits that each rank lends and banks, and the buffers that it allocates.
     pub plan: Plan,
-    /// How long an exiting rank waits for the others.
+    /// The time for which an exiting rank waits for the others.
     pub exit_wait: Duration,
 }
 
-/// Valid settings with which a job of this size can't run.
+/// The error for settings that are valid in themselves but with which a job of this size can't run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("setting {name}: {reason} (in a job of {ranks} ranks)")]
 pub struct InJobError {
-    /// The invalid variable, or the first one to check.
+    /// The invalid setting, or the first one that the user should check.
     pub name: &'static str,
     /// The number of ranks in the job.
     pub ranks: u32,
@@ -41,7 +41,7 @@ impl Settings {
     /// Returns the values of the settings in a job of `ranks` ranks.
     ///
     /// # Errors
-    /// See [`credit_plan`](Self::credit_plan).
+    /// Same as [`credit_plan`](Self::credit_plan).
     pub fn in_job(&self, ranks: u32) -> Result<InJob, InJobError> {
         Ok(InJob {
             plan: self.credit_plan(ranks)?,
@@ -50,7 +50,7 @@ impl Settings {
     }
 
     /// Returns the credits and buffers of each rank in a job of `ranks` ranks. All ranks compute
-    /// the plan from settings that are the same everywhere.
+    /// the same plan, because it depends only on settings that are the same on all ranks.
     ///
     /// # Errors
     /// If there are no ranks, the chunk size yields no credits, or credit settings contradict each
@@ -65,7 +65,7 @@ impl Settings {
             .map_err(|_| "larger than 4 GiB".to_owned())
             .and_then(|chunk| Scale::for_chunk(chunk).map_err(|error| error.to_string()))
             .map_err(|reason| refused("CONDUIT_CHUNK", reason))?;
-        // With fewer credits no rank could send a full medium.
+        // With fewer credits, a rank could not send a full medium.
         let sendable = |credits: u32| credits.max(scale.full_cost().into());
         let mut overrides = Overrides {
             flow_control: self.flow_control,
@@ -77,7 +77,7 @@ impl Settings {
             dynamic: self.dynamic_credits,
             tuning: Tuning {
                 epoch: self.epoch_duration,
-                // The casts are lossless: both values are in the table's range.
+                // The casts are lossless: both values are within the ranges in the settings table.
                 revoke_limit: self.revoke_limit as u16,
                 lender_limit: self.lender_limit as u16,
                 scavenge: self.num_scavenge,
@@ -145,8 +145,8 @@ impl Settings {
         unless_zero(self.sys_limit)
     }
 
-    /// Returns the number of chunks of `chunk` bytes in a request buffer. If a space is given, but
-    /// no buffer size, the number is small enough that the space holds several buffers.
+    /// Returns the number of chunks of `chunk` bytes in a request buffer. If a receive space is set
+    /// but no buffer size, the number is small enough for the space to hold several buffers.
     fn buffer_chunks(&self, chunk: u32) -> u32 {
         let bytes = match self.amrecv_space {
             Some(space) if !self.is_set("CONDUIT_REQUEST_BUFFER") => {
@@ -154,7 +154,7 @@ impl Settings {
             }
             _ => self.request_buffer,
         };
-        // The cast is lossless: the value is in the table's range.
+        // The cast is lossless: the value is within the range in the settings table.
         (bytes as u32 / chunk).clamp(LEAST_CHUNKS, credits::defaults::BUFFER_CHUNKS)
     }
 }
@@ -172,7 +172,7 @@ impl InJob {
             "GASNET_PORTAL_AMRECV_SPACE" => {
                 Value::Bytes(u64::from(plan.buffers()).saturating_mul(plan.buffer_bytes()))
             }
-            // The setting is given in whole seconds; fractions are rounded up.
+            // The setting is in whole seconds, so fractions are rounded up.
             "CONDUIT_EXIT_TIMEOUT" => {
                 let seconds = self.exit_wait.as_millis().div_ceil(1000);
                 Value::Integer(u32::try_from(seconds).unwrap_or(u32::MAX))
@@ -183,7 +183,7 @@ impl InJob {
     }
 }
 
-/// Returns a limit; 0 stands for no limit.
+/// Returns a limit, in which 0 stands for no limit.
 #[inline]
 fn unless_zero(limit: u32) -> u32 {
     match limit {

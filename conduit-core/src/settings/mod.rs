@@ -1,6 +1,6 @@
-//! The engine's settings. The `GASNET_PORTAL_*` names, defaults and ranges are those of GASNet's
-//! Portals conduit ("Recognized environment variables") and of the constants of the credit scheme
-//! in its source; `CONDUIT_*` are Conduit's own.
+//! The engine's settings. The names, defaults and ranges of the `GASNET_PORTAL_*` settings are
+//! those of GASNet's Portals conduit ("Recognized environment variables") and of the credit
+//! constants in its source. The `CONDUIT_*` settings are Conduit's own.
 
 mod in_job;
 #[cfg(test)]
@@ -13,20 +13,21 @@ use std::time::Duration;
 
 use settings::{MOST_BYTES, SettingsError, ValueKind};
 
-/// Maximum number of chunks of a send buffer. With the largest chunk size they stay within the 4
-/// GiB that match bits can address.
+/// Maximum number of chunks of a send buffer. With the largest chunk size, the chunks stay within
+/// the 4 GiB that match bits can address.
 const MOST_CHUNKS: u32 = 32_768;
-/// Limit for counts of tickets and events, each of which costs memory.
+/// Maximum value of settings that count tickets or events. Each ticket or event costs memory.
 const MOST_COUNT: u32 = 1 << 20;
-/// Maximum number of credits of one peer, which is kept in 16 bits.
+/// Maximum number of credits of one peer. The number is stored in 16 bits.
 const MOST_CREDITS: u32 = 65_535;
-/// The minimum cost of a full medium; with fewer credits a rank could never send one.
+/// The minimum cost of a full medium in credits. With fewer credits, a rank could never send a full
+/// medium.
 const LEAST_CREDITS: u32 = 4;
-/// Limit for the bank and the epoch. A plan whose credits overflow is still refused, because their
-/// sum is checked.
+/// Maximum value of the settings for the bank and the epoch. A plan whose credits overflow is
+/// refused nevertheless, because their sum is checked.
 const MOST_BANKED: u32 = 1 << 24;
 
-/// Signals that may request a report, which launchers pass on, and their numbers.
+/// The signals that can request a report, and their numbers. Launchers pass these signals on.
 pub(crate) const REPORT_SIGNALS: &[(&str, u32)] = &[
     ("USR1", libc::SIGUSR1.cast_unsigned()),
     ("USR2", libc::SIGUSR2.cast_unsigned()),
@@ -141,9 +142,9 @@ settings::group! {
 }
 
 impl Settings {
-    /// Returns how long an exiting rank of a job of `ranks` waits for the others:
-    /// [`exit_timeout`](Self::exit_timeout), or the original's 3 s plus 1/8 s per rank, at most
-    /// 360 s.
+    /// Returns the time for which an exiting rank in a job of `ranks` ranks waits for the others.
+    /// This is [`exit_timeout`](Self::exit_timeout) if set. Otherwise it is 3 s plus 1/8 s per
+    /// rank, at most 360 s, as in GASNet's Portals conduit.
     #[must_use]
     pub fn exit_wait(&self, ranks: u32) -> Duration {
         match self.exit_timeout {
@@ -152,7 +153,8 @@ impl Settings {
         }
     }
 
-    /// Returns how long a rank keeps running after another one has ended the job with code 0.
+    /// Returns the time for which a rank keeps running after another rank has ended the job with
+    /// code 0.
     pub(crate) fn exit_grace(&self) -> Duration {
         Duration::from_millis(self.exit_grace.into())
     }

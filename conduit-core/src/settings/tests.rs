@@ -16,7 +16,7 @@ fn one(name: &str, value: &str) -> Result<Settings, SettingsError> {
     read(&[(name, value)]).map(|(settings, _)| settings)
 }
 
-/// Credit tuning settings are compared with the plan in
+/// The settings that tune credits are compared with the plan in
 /// `the_knobs_of_credits_that_move_reach_the_plan`.
 #[test]
 fn the_defaults_of_the_original() {
@@ -32,7 +32,7 @@ fn the_defaults_of_the_original() {
         (s.cred_per_node, s.banked_credits, s.amrecv_space),
         (None, None, None)
     );
-    // The plan's value: originally always 400, now at least that.
+    // The plan determines the value. In the original it was always 400; here it is at least 400.
     assert_eq!(s.max_cred_per_node, None);
     let most = |ranks| s.credit_plan(ranks).unwrap().max_per_peer();
     assert_eq!(
@@ -85,29 +85,29 @@ fn credits_at_the_start_stay_within_what_may_be_lent() {
 #[test]
 fn what_a_setting_implies_for_another_is_derived() {
     let plan = |name, value, ranks| one(name, value).unwrap().credit_plan(ranks).unwrap();
-    // More initial credits than may be lent by default.
+    // These are more initial credits than may be lent by default.
     for (credits, ranks) in [("500", 2), ("5000", 1000), ("65535", 16)] {
         let plan = plan("GASNET_PORTAL_CRED_PER_NODE", credits, ranks);
         assert_eq!(plan.credits_per_peer().to_string(), credits);
         assert!(plan.max_per_peer() >= plan.credits_per_peer());
     }
-    // A full medium costs 5 with the default chunk.
+    // With the default chunk, a full medium costs 5 credits.
     for name in [
         "GASNET_PORTAL_CRED_PER_NODE",
         "GASNET_PORTAL_MAX_CRED_PER_NODE",
     ] {
         assert_eq!(plan(name, "4", 2).credits_per_peer(), 5);
     }
-    // Less than two request buffers of the default size.
+    // The space is less than two request buffers of the default size, so the buffers are smaller.
     let space = "GASNET_PORTAL_AMRECV_SPACE";
     let small = plan(space, "1M", 8);
     let bytes = u64::from(small.buffers()) * small.buffer_bytes();
     assert!(bytes <= 1 << 20 && bytes > 900 << 10, "{bytes}");
-    // Unless a buffer size is given.
+    // If a buffer size is given too, the space is refused.
     let set = [(space, "1M"), ("CONDUIT_REQUEST_BUFFER", "1M")];
     let (settings, _) = read(&set).unwrap();
     assert_eq!(settings.credit_plan(8).unwrap_err().name, space);
-    // The error names the setting that takes the space.
+    // The error also names the setting because of which the space is too small.
     let set = [(space, "1M"), ("GASNET_PORTAL_BANKED_CREDITS", "1000")];
     let error = read(&set).unwrap().0.credit_plan(8).unwrap_err();
     assert!(error.reason.ends_with(", by GASNET_PORTAL_BANKED_CREDITS"));

@@ -1,12 +1,12 @@
-//! A copy of long ranges, for processors on which the C library's copy is slower.
+//! A copy of long ranges, for processors on which the C library's own copy is slower.
 //!
 //! On AMD processors the C library copies with one instruction (`rep movsb`) as long as the data
-//! fits the second-level cache, and through registers beyond that. A store from a register fetches
-//! its line of the destination, although the following stores overwrite all of it; the instruction
-//! fetches none. On Zen 5 the instruction reaches 1.2 times the C library's throughput for 1 MiB,
-//! 1.7 times for 4 and 16 MiB, and 1.3 times for 64 MiB. On Zen 4 the C library reaches 1.04 times
-//! the instruction's throughput for 1 to 4 MiB, 1.2 times for 16 and 32 MiB, and 0.8 times for
-//! 64 MiB.
+//! fits in the second-level cache, and through registers beyond that. A store from a register first
+//! fetches the cache line of the destination, although the stores that follow overwrite all of it.
+//! The instruction fetches no such lines. On Zen 5 the instruction reaches 1.2 times the C
+//! library's throughput for 1 MiB, 1.7 times for 4 and 16 MiB, and 1.3 times for 64 MiB. On Zen 4
+//! the C library reaches 1.04 times the instruction's throughput for 1 to 4 MiB, 1.2 times for 16
+//! and 32 MiB, and 0.8 times for 64 MiB.
 
 use std::arch::x86_64::__cpuid;
 use std::sync::LazyLock;
@@ -18,8 +18,9 @@ pub(super) const FROM: usize = 512 * 1024;
 
 const _: () = assert!(FROM > LINE);
 
-/// Whether this copy is faster on this processor: AMD's from Zen 5 on. Other makers' processors
-/// have not been measured, and the C library uses other thresholds for them.
+/// Whether this copy is faster on this processor, which is the case for AMD's processors from Zen 5
+/// on. Processors of other makers have not been measured, and the C library uses other thresholds
+/// for them.
 static THERE: LazyLock<bool> = LazyLock::new(|| {
     let name = __cpuid(0);
     let amd = [name.ebx, name.edx, name.ecx].map(u32::to_le_bytes);
@@ -31,8 +32,9 @@ static THERE: LazyLock<bool> = LazyLock::new(|| {
 /// The family of AMD's Zen 5 processors.
 const ZEN_5: u32 = 0x1A;
 
-/// Returns a processor's family: a field of four bits, plus a second field if the first is at its
-/// maximum (AMD64 Architecture Programmer's Manual, volume 3, `CPUID Fn0000_0001_EAX`).
+/// Returns the family of a processor. It is a field of four bits, to which a second field is added
+/// if the first has its maximum value (AMD64 Architecture Programmer's Manual, volume 3, `CPUID
+/// Fn0000_0001_EAX`).
 const fn family(signature: u32) -> u32 {
     let (base, extended) = (signature >> 8 & 0xF, signature >> 20 & 0xFF);
     if base == 0xF { base + extended } else { base }
@@ -42,7 +44,7 @@ pub(super) fn is_there() -> bool {
     *THERE
 }
 
-/// Copies `len` bytes, at least [`FROM`].
+/// Copies `len` bytes. `len` must be at least [`FROM`].
 ///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes, and the ranges must not
@@ -52,9 +54,9 @@ pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // The instruction starts at a line boundary of the destination, so that it writes whole lines.
     // A separate copy of one line covers the bytes before the boundary.
     let lead = LINE - to.addr() % LINE;
-    // SAFETY: both ranges are longer than a line, so the line and the bytes after `lead` lie within
-    // them. They do not overlap, so any order of reads and writes is valid. The direction flag is
-    // clear, as everywhere in Rust.
+    // SAFETY: both ranges are longer than a line, so the first line and the bytes from `lead` on
+    // lie within them. The ranges do not overlap, so any order of reads and writes is valid. The
+    // direction flag is clear, as everywhere in Rust.
     unsafe {
         std::ptr::copy_nonoverlapping(from, to, LINE);
         std::arch::asm!(
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn families() {
-        // Bulldozer, Zen 4, Zen 5, and a family that has no second field.
+        // Bulldozer, Zen 4, Zen 5, and a family whose second field is not added.
         let signatures = [0x0060_0F12, 0x00A1_0F11, 0x00B0_0F21, 0x0000_0580];
         assert_eq!(signatures.map(family), [0x15, 0x19, ZEN_5, 5]);
     }
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn every_alignment_is_copied_and_nothing_else() {
         copies_exactly(FROM..FROM + LINE, |from, to, len| {
-            // SAFETY: both pointers refer to slices of that length.
+            // SAFETY: both pointers refer to disjoint slices of that length.
             unsafe { copy(from, to, len) };
         });
     }

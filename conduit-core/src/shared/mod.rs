@@ -1,4 +1,4 @@
-//! Copies from and to memory that other processes and threads access.
+//! Copies to and from memory that other processes and threads access.
 
 use std::ptr;
 
@@ -9,16 +9,16 @@ mod wide;
 
 /// Copies `len` bytes. The two ranges may overlap.
 ///
-/// Copies 1, 2, 4 or 8 bytes with one load and one store, because GASNet's clients rely on that,
-/// for example to hand over locks. The C library's copy of a length known only at run time may
-/// store such a word twice. If another thread answers the first store with a store of its own, the
-/// second would overwrite the answer.
+/// Copies of 1, 2, 4 or 8 bytes use one load and one store. GASNet's clients rely on this, for
+/// example to hand over locks. The C library's copy, whose length is known only at run time, may
+/// store such a word twice. If another thread answered the first store with a store of its own, the
+/// second store would overwrite the answer.
 ///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes.
 #[inline(always)]
 pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller guarantees that both ranges are valid; the reads and writes need no
+    // SAFETY: the caller guarantees that both ranges are valid. The reads and writes need no
     // alignment.
     unsafe {
         match len {
@@ -40,7 +40,7 @@ pub unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// Same as [`copy`]; the length must be at least [`long::FROM`].
+/// Same as [`copy`]. In addition, `len` must be at least [`long::FROM`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[cold]
 unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
@@ -48,12 +48,12 @@ unsafe fn copy_long(from: *const u8, to: *mut u8, len: usize) {
     unsafe { copy_by(long::is_there(), long::copy, from, to, len) }
 }
 
-/// Copies with `way`, which requires disjoint ranges, if it is available and they are disjoint;
-/// otherwise with the C library's copy.
+/// Copies with `way` if `is_there` is true and the ranges are disjoint, and otherwise with the C
+/// library's copy.
 ///
 /// # Safety
-/// Same as [`copy`]; if `is_there`, `way` must be able to copy between these ranges when they are
-/// disjoint.
+/// Same as [`copy`]. In addition, if `is_there` is true and the ranges are disjoint, `way` must be
+/// able to copy between them.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(always)]
 unsafe fn copy_by(
@@ -64,7 +64,8 @@ unsafe fn copy_by(
     len: usize,
 ) {
     if is_there && from.addr().abs_diff(to.addr()) >= len {
-        // SAFETY: the caller guarantees that both ranges are valid, and they are disjoint.
+        // SAFETY: the caller guarantees that both ranges are valid, and the check above that they
+        // are disjoint.
         unsafe { way(from, to, len) }
     } else {
         // SAFETY: the caller guarantees that both ranges are valid.
@@ -72,13 +73,13 @@ unsafe fn copy_by(
     }
 }
 
-/// Copies as [`copy`] does, but to memory that only this process uses, as in a get.
+/// Copies as [`copy`] does. For destinations that only this process uses, as in a get.
 ///
-/// Puts do not use this function, because a copy through registers is slower by half where another
-/// processor has read the destination's lines.
+/// Puts do not use this function, because a copy through registers takes half as long again if
+/// another processor has read the cache lines of the destination.
 ///
 /// # Safety
-/// See [`copy`].
+/// Same as [`copy`].
 #[inline(always)]
 pub unsafe fn load(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -91,11 +92,12 @@ pub unsafe fn load(from: *const u8, to: *mut u8, len: usize) {
 }
 
 /// # Safety
-/// Same as [`copy`]; the length must be one of [`wide::LENGTHS`].
+/// Same as [`copy`]. In addition, `len` must be one of [`wide::LENGTHS`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[inline(never)]
 unsafe fn load_some(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller guarantees that both ranges are valid and of such a length.
+    // SAFETY: the caller guarantees that both ranges are valid and that their length is one of
+    // `LENGTHS`.
     unsafe { copy_by(wide::is_there(), wide::copy, from, to, len) }
 }
 
@@ -108,8 +110,8 @@ mod tests {
 
     const ROUNDS: u64 = 200_000;
 
-    /// Copies each of these lengths between addresses of every alignment and checks that all bytes
-    /// arrive and the bytes around them are unchanged.
+    /// Copies each of these lengths between addresses of every alignment. Checks that all bytes
+    /// arrive and that the bytes around the destination are unchanged.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     pub(super) fn copies_exactly(
         lengths: impl Iterator<Item = usize> + Clone,
@@ -131,12 +133,12 @@ mod tests {
             let untouched = place[..begin].iter().chain(&place[begin + len..]);
             assert!(
                 untouched.copied().all(|byte| byte == 255),
-                "around {len} bytes"
+                "bytes around {len} copied bytes changed"
             );
         }
     }
 
-    /// Waits until a word is, or is not, zero.
+    /// Waits until a word is zero, or until it is not zero, and returns its value.
     fn wait(word: &AtomicU64, zero: bool) -> u64 {
         let mut turns = 0u8;
         loop {
@@ -170,16 +172,16 @@ mod tests {
             });
             for round in 1..=ROUNDS {
                 let from = (&raw const round).cast();
-                // SAFETY: both ranges are one word; the other thread reads and writes it as a
-                // whole.
+                // SAFETY: both ranges are one valid word, and the other thread reads and writes
+                // that word as a whole.
                 unsafe { super::copy(from, word.as_ptr().cast(), black_box(8)) };
                 wait(&word, true);
             }
             word.store(END, Release);
             answers.join().unwrap()
         });
-        // A second store of a word would follow the answer to the first, and would be answered as
-        // well.
+        // A second store of the same word would come after the answer to the first, and would be
+        // answered too.
         let repeated = seen
             .iter()
             .zip(&seen[1..])
@@ -196,7 +198,7 @@ mod tests {
                 let mut expected = bytes.clone();
                 expected.copy_within(from..from + len, to);
                 let base = bytes.as_mut_ptr();
-                // SAFETY: both ranges lie in the vector.
+                // SAFETY: both ranges lie within the vector.
                 unsafe { super::copy(base.add(from), base.add(to), len) };
                 assert_eq!(bytes, expected, "{len} bytes from {from} to {to}");
             }

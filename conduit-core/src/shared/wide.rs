@@ -2,27 +2,29 @@
 //!
 //! Beyond about 2 KiB the C library leaves a copy to one instruction of the processor (`rep
 //! movsb`). That instruction reaches half the throughput of the first-level cache, and its start-up
-//! takes as long as copying 1 KiB. It is best for many bytes, and where another processor has the
-//! destination's lines, because it need not fetch lines that it overwrites completely.
+//! takes as long as copying 1 KiB. It is the best choice for many bytes, and if another processor
+//! has the cache lines of the destination, because it need not fetch lines that it overwrites
+//! completely.
 
-/// Size of a register in bytes.
+/// The size of a register in bytes.
 const REGISTER: usize = 64;
-/// The number of bytes copied per iteration.
+/// The number of bytes that one iteration copies.
 const TURN: usize = 4 * REGISTER;
-/// Lengths, in bytes, that are copied here: those at which this copy is faster, even if not
-/// everything is in the first-level cache.
+/// The lengths, in bytes, that are copied here. For these this copy is faster, even if some of the
+/// data is not in the first-level cache.
 pub(super) const LENGTHS: std::ops::RangeInclusive<usize> = 2049..=8192;
 
 const _: () = assert!(*LENGTHS.start() > TURN + REGISTER);
 
-/// Returns whether this processor has the registers and does not lower its clock for them, as the
-/// first processors that had them did; those lack the VBMI2 permutations.
+/// Returns whether this processor has the registers and does not lower its clock when they are
+/// used. The first processors with these registers did so; they are recognised by their lack of the
+/// VBMI2 permutations.
 #[inline]
 pub(super) fn is_there() -> bool {
     is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vbmi2")
 }
 
-/// Copies `len` bytes, one of [`LENGTHS`].
+/// Copies `len` bytes. `len` must be one of [`LENGTHS`].
 ///
 /// # Safety
 /// `from` must be valid for reads and `to` for writes of `len` bytes, the ranges must not overlap,
@@ -30,13 +32,14 @@ pub(super) fn is_there() -> bool {
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     debug_assert!(LENGTHS.contains(&len));
-    // The distance to the destination's next aligned address. The first register's bytes cover it.
+    // The distance to the next aligned address of the destination. The first register covers the
+    // bytes before that address.
     let lead = REGISTER - to.addr() % REGISTER;
-    // SAFETY: the length is more than a register and an iteration. A register at the start and an
-    // iteration at the end cover the bytes that the aligned iterations between them leave; these
-    // begin within the first register and at least one byte before the start of the last one, so
-    // they end within the range. The ranges do not overlap, so any order of reads and writes is
-    // valid. The registers exist because of the function's target feature.
+    // SAFETY: the length is more than a register and an iteration. The register at the start and
+    // the iteration at the end cover the bytes that the aligned iterations between them leave. The
+    // aligned iterations begin within the first register and at least one byte before the start of
+    // the last iteration, so they end within the range. The ranges do not overlap, so any order of
+    // reads and writes is valid. The caller guarantees that the processor has the registers.
     unsafe {
         std::arch::asm!(
             "vmovdqu64 zmm16, [{from}]",
@@ -86,11 +89,12 @@ mod tests {
             return;
         }
         let (first, last) = LENGTHS.into_inner();
-        // All remainders modulo an iteration's bytes, at both ends.
+        // The lengths cover all remainders modulo the size of an iteration, at both ends of the
+        // range.
         let lengths = (first..first + 2 * TURN).chain(last - 2 * TURN..=last);
         copies_exactly(lengths, |from, to, len| {
-            // SAFETY: both pointers refer to slices of that length, and the processor has the
-            // registers.
+            // SAFETY: both pointers refer to disjoint slices of that length, and the check above
+            // ensures that the processor has the registers.
             unsafe { copy(from, to, len) };
         });
     }

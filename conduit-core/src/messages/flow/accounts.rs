@@ -1,4 +1,4 @@
-//! The credits of a rank: flow control, the counters by which mapped peers return credits, and the
+//! The accounts of a rank: flow control, the counters by which mapped peers return credits, and the
 //! statistics file.
 
 use std::ops::Range;
@@ -14,17 +14,17 @@ use crate::messages::flow::{Flow, Returned};
 use crate::ni::{Ni, Rank};
 use crate::threads::{Lock, Mode};
 
-/// The accounts described in the module's documentation.
+/// The accounts described in the documentation of this module.
 pub(crate) struct Accounts<M: Mode> {
     pub(crate) flow: Flow<M>,
-    /// The cost of a message by size.
+    /// The cost of a message in credits, by its size.
     pub(crate) scale: Scale,
     pub(crate) statistics: Option<M::Lock<Statistics>>,
 }
 
 impl<M: Mode> Accounts<M> {
-    /// Takes credits as [`Flow::take`] does, after reading the credits that the target has returned
-    /// by counter.
+    /// Takes credits as [`Flow::take`] does, once it has read the number of credits that the target
+    /// has returned by counter.
     pub(crate) fn take_collected<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -35,8 +35,8 @@ impl<M: Mode> Accounts<M> {
         Ok(self.flow.take_collected(target, cost))
     }
 
-    /// Reads the credits that `target` has returned by counter; reads all peers' counters if the
-    /// budget is exhausted.
+    /// Reads the number of credits that `target` has returned by counter. If the budget is
+    /// exhausted, reads the counters of all peers.
     pub(crate) fn collect<N: Ni>(&self, kernel: &Kernel<N, M>, target: Rank) -> Result<()> {
         let peers = match self.flow.budget_is_spent() {
             true => 0..kernel.job.size,
@@ -45,7 +45,7 @@ impl<M: Mode> Accounts<M> {
         self.collect_of(kernel, peers)
     }
 
-    /// Reads the credits that each of the peers has returned by counter.
+    /// Reads the number of credits that each of `peers` has returned by counter.
     pub(crate) fn collect_of<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -53,7 +53,7 @@ impl<M: Mode> Accounts<M> {
     ) -> Result<()> {
         for peer in peers {
             if let Some(word) = kernel.control.returned_by(peer) {
-                // SYNC: Acquire, pairs with the Release in `Inbox::tell`.
+                // SYNC: Acquire pairs with the Release in `Inbox::tell`.
                 self.flow
                     .collect(peer, || Returned::from_bits(word.load(Acquire)))
                     .map_err(|violation| violated(kernel, peer, &violation))?;
@@ -62,7 +62,7 @@ impl<M: Mode> Accounts<M> {
         Ok(())
     }
 
-    /// Returns the credit byte for the reply to a request with this credit byte.
+    /// Returns the credit byte for the reply to a request whose credit byte is `credit`.
     #[inline]
     pub(crate) fn grant<N: Ni>(
         &self,
@@ -77,8 +77,8 @@ impl<M: Mode> Accounts<M> {
         back
     }
 
-    /// Grants several requests with plain credit bytes. Returns whether one reply must announce
-    /// that this rank has ended an epoch.
+    /// Grants several requests with plain credit bytes. Returns whether one of the replies must
+    /// announce that this rank has ended an epoch.
     #[inline]
     pub(crate) fn grant_plain<N: Ni>(
         &self,
@@ -93,7 +93,8 @@ impl<M: Mode> Accounts<M> {
         end_of_epoch
     }
 
-    /// Returns the next message by which flow control asks a peer for credits, if it needs any now.
+    /// Returns the next message by which flow control asks a peer for credits, and that peer.
+    /// Returns `None` if flow control needs no credits now.
     fn next_message<N: Ni>(&self, kernel: &Kernel<N, M>) -> Option<(Rank, System)> {
         let next = self.flow.next_system();
         match &next {
@@ -104,7 +105,7 @@ impl<M: Mode> Accounts<M> {
         next
     }
 
-    /// Returns the answer to a peer's message about credits, if it needs one.
+    /// Handles a peer's message about credits. Returns the answer, if the message needs one.
     fn on_message<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
@@ -112,7 +113,8 @@ impl<M: Mode> Accounts<M> {
         message: System,
     ) -> Result<Option<System>> {
         self.count(message, false);
-        // Credits returned by counter come first, because a revoke takes only unused credits.
+        // Credits returned by counter must be read first, because a revoke takes only unused
+        // credits.
         self.collect(kernel, source)?;
         let answer = self
             .flow
@@ -124,7 +126,7 @@ impl<M: Mode> Accounts<M> {
         Ok(answer)
     }
 
-    /// Handles a peer's message about credits.
+    /// Handles a peer's message about credits and sends the answer, if the message needs one.
     pub(crate) fn answer<N: Ni>(&self, kernel: &Kernel<N, M>, source: Rank, message: System) {
         match self.on_message(kernel, source, message) {
             Ok(Some(answer)) => kernel.send_system(source, Message::Credit(answer)),
@@ -134,12 +136,12 @@ impl<M: Mode> Accounts<M> {
     }
 
     /// Returns whether work for [`Accounts::retry`] is pending. The result is exact even while
-    /// another thread does that work.
+    /// another thread is performing that work.
     pub(crate) fn has_retries<N: Ni>(&self, kernel: &Kernel<N, M>) -> bool {
         kernel.has_retries() || self.flow.has_system()
     }
 
-    /// Retries pending work as [`Kernel::retry`] does. When all system messages have been sent,
+    /// Performs pending work as [`Kernel::retry`] does. Once all system messages have been sent,
     /// asks peers for credits.
     pub(crate) fn retry<N: Ni>(&self, kernel: &Kernel<N, M>) {
         if kernel.retry() {
@@ -147,8 +149,8 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Asks peers for credits, if flow control needs any now. The next request that lacks credits
-    /// asks again.
+    /// Asks peers for credits if flow control needs credits now. If they do not suffice, the next
+    /// request that lacks credits asks again.
     fn ask<N: Ni>(&self, kernel: &Kernel<N, M>) {
         while let Some((peer, message)) = self.next_message(kernel) {
             kernel.send_system(peer, Message::Credit(message));
@@ -161,7 +163,7 @@ impl<M: Mode> Accounts<M> {
         }
     }
 
-    /// Writes the state of the credits, if requested.
+    /// Writes the state of the credits to the statistics file, if statistics are enabled.
     #[inline]
     pub(crate) fn write_statistics<N: Ni>(&self, kernel: &Kernel<N, M>, when: When) {
         // If the lock is held, its holder is already writing.

@@ -1,9 +1,10 @@
 //! Flow control of requests: credits, the budget of outstanding requests, and coalesced returns.
 //!
-//! A reply returns its request's credits. If a handler sends no reply and nothing else has to
-//! travel, the implied reply is coalesced: the target adds the credits to a counter in the
+//! A reply returns the credits of its request. If a handler sends no reply and nothing else has to
+//! be sent, the implied reply is coalesced: the target adds the credits to a counter in the
 //! requester's control region, which only the target writes. The requester reads the counter when
-//! its credits run short. The algorithm sees the same credits as with one message per reply.
+//! it runs short of credits. The credit algorithm sees the same credits as it would with one
+//! message per reply.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -24,19 +25,19 @@ pub(crate) use statistics::{Statistics, When};
 
 /// The credits that this rank lends to its peers and borrows from them.
 ///
-/// In PAR the peers are distributed over parts with a lock each, so that threads which talk to
-/// different peers seldom contend.
+/// In PAR the peers are distributed over several parts, each with a lock of its own, so that
+/// threads that communicate with different peers seldom contend.
 #[derive(Debug)]
 pub(crate) struct Flow<M: Mode> {
     parts: Box<[M::Lock<Part<M>>]>,
-    /// The number of parts, a power of two, minus one.
+    /// The number of parts minus one. The number of parts is a power of two.
     mask: u32,
     /// The number of bits in `mask`.
     shift: u32,
-    /// The part that may ask a peer for credits first. It rotates; otherwise the peers of the last
-    /// part would never be asked.
+    /// The part that may ask a peer for credits first. It rotates, because otherwise the peers of
+    /// the last part would never be asked.
     turn: AtomicU32,
-    /// The number of requests, to all peers, without a reply so far.
+    /// The number of requests to all peers that have no reply yet.
     outstanding: AtomicU32,
     limit: u32,
 }
@@ -44,11 +45,11 @@ pub(crate) struct Flow<M: Mode> {
 #[derive(Debug)]
 struct Part<M: Mode> {
     policy: Policy<M::Bank>,
-    /// The last value read from each peer's counter, indexed by the peer's place in the part. It
-    /// takes 8 bytes per rank.
+    /// The last value read from each peer's counter, indexed by the peer's place in the part. Takes
+    /// 8 bytes per rank.
     seen: Box<[Returned]>,
-    /// The number of credits in flight to a peer up to which its counter need not be read again. It
-    /// takes 2 bytes per rank.
+    /// For each peer, the number of credits in flight up to which the peer's counter need not be
+    /// read again. Takes 2 bytes per rank.
     trusted: Box<[u16]>,
     cache: CreditCache,
 }
@@ -56,29 +57,30 @@ struct Part<M: Mode> {
 /// Maximum number of credits reserved for future requests.
 const MOST_CACHED: u32 = 64;
 
-/// Credits for requests to the peer of the last request, each with its place in the budget. They
-/// are reserved while [ready](FlowControl::ready), so that a request need not consult the policy.
-/// The policy learns how many of them were taken before the policy is used for anything else, so
-/// its decisions are the same as without the cache.
+/// Credits reserved for requests to the peer of the last request. Each also holds a place in the
+/// budget. Credits are reserved only while the policy is [ready](FlowControl::ready), so that a
+/// request need not consult the policy. Before the policy is used for anything else, it learns how
+/// many of the credits were taken, so its decisions are the same as without the cache.
 #[derive(Debug, Clone, Copy, Default)]
 struct CreditCache {
     /// Whether the last request went to `peer` and the policy has not been used since. Only then is
-    /// another request likely to follow: credits are reserved for a flood, not for requests that
-    /// wait for their replies.
+    /// another request likely to follow. Credits are thus reserved for a flood of requests, but not
+    /// for requests that each wait for their reply.
     again: bool,
     peer: Rank,
-    /// The number of reserved credits not taken yet.
+    /// The number of reserved credits that have not been taken yet.
     left: u32,
     reserved: u32,
     requests: u32,
-    /// A plain credit byte with as many credits as the last request took. It is valid while `again`
-    /// is set and nothing is reserved.
+    /// A plain credit byte with as many credits as the last request took. Valid while `again` is
+    /// set and nothing is reserved.
     last: CreditByte,
-    /// The credits that `peer` returned in the reply to that request, with the place in the budget.
-    /// They are kept for the next request, because in a round trip the next request goes to the
-    /// same peer and takes the same amount. The policy then need not learn of either request or
-    /// reply, because its state would not change. Before the policy is used for anything else, it
-    /// learns of the return. Never set while `again` is set or anything is reserved.
+    /// The credits that `peer` returned in the reply to that request, together with the request's
+    /// place in the budget. They are kept for the next request, because in a round trip the next
+    /// request goes to the same peer and takes the same number of credits. The policy then need not
+    /// learn of the reply or of the next request, because together they leave its state unchanged.
+    /// Before the policy is used for anything else, it learns of the return. Never set while
+    /// `again` is set or anything is reserved.
     recycled: Option<CreditByte>,
 }
 
@@ -94,10 +96,11 @@ impl CreditCache {
 }
 
 impl<M: Mode> Part<M> {
-    /// Returns whether the peer's counter should be read before these credits are taken. It should
-    /// if the request would otherwise stall or raise the recent maximum in flight, because only the
-    /// counter shows whether that is really so. While use grows, each reading is trusted for an
-    /// eighth of the credits lent, so use may be overestimated by that much.
+    /// Returns whether the peer's counter should be read before `credits` are taken. It should be
+    /// read if the request would otherwise stall or raise the recent maximum in flight, because
+    /// only the counter shows whether either is really the case. While the number of credits in use
+    /// grows, each reading is trusted for an eighth of the credits lent, so the number in use may
+    /// be overestimated by that much.
     fn is_stale(&self, peer: Rank, place: usize, credits: u8) -> bool {
         let policy = &self.policy;
         policy.is_stale(peer, credits)
@@ -107,8 +110,8 @@ impl<M: Mode> Part<M> {
 }
 
 impl<M: Mode> Flow<M> {
-    /// Creates the flow control. `limit` is the maximum number of requests outstanding to all
-    /// peers.
+    /// Creates the flow control. `limit` is the maximum number of requests that may be outstanding
+    /// to all peers together.
     pub(crate) fn new(plan: &Plan, rank: Rank, limit: u32) -> Self {
         let most = if M::PARALLEL { M::Bank::MOST_PARTS } else { 1 };
         let parts = most.min(plan.ranks().next_power_of_two());
@@ -143,7 +146,7 @@ impl<M: Mode> Flow<M> {
         self.parts[number as usize].lock()
     }
 
-    /// Locks the part of `peer`, after the policy has learned of all requests.
+    /// Locks the part of `peer` and reports all requests and replies so far to its policy.
     #[inline(always)]
     fn part(&self, peer: Rank) -> impl std::ops::DerefMut<Target = Part<M>> {
         let mut part = self.locked(peer);
@@ -151,7 +154,8 @@ impl<M: Mode> Flow<M> {
         part
     }
 
-    /// Reports to the policy which reserved credits were taken, and gives the rest back.
+    /// Reports to the policy the requests and replies that it has not learned of, and returns the
+    /// reserved credits that were not taken.
     #[inline]
     fn settle_cache(&self, part: &mut Part<M>) {
         part.cache.again = false;
@@ -161,13 +165,16 @@ impl<M: Mode> Flow<M> {
         self.settle_recycled(part);
     }
 
-    /// Reports to the policy the credits returned by the last reply.
+    /// Reports to the policy the credits that the last reply returned.
     #[inline]
     fn settle_recycled(&self, part: &mut Part<M>) {
         if let Some(back) = part.cache.recycled.take() {
             let peer = part.cache.peer;
             let settled = part.policy.settle(peer, back);
-            debug_assert!(settled.is_ok(), "what the last request took is in flight");
+            debug_assert!(
+                settled.is_ok(),
+                "the credits of the last request are in flight"
+            );
             self.end_requests(1);
         }
     }
@@ -186,7 +193,8 @@ impl<M: Mode> Flow<M> {
         part.cache = CreditCache::default();
     }
 
-    /// Returns the credits for requests that need neither the policy nor the peer's counter.
+    /// Returns the number of credits for requests that need neither the policy nor the peer's
+    /// counter.
     #[inline]
     fn ready(&self, part: &Part<M>, peer: Rank) -> u32 {
         let trusted = part.trusted[self.place(peer)];
@@ -212,7 +220,7 @@ impl<M: Mode> Flow<M> {
         (peer >> self.shift) as usize
     }
 
-    /// Takes a place in the budget.
+    /// Takes a place in the budget. Returns false if the budget is exhausted.
     #[inline]
     fn begin_request(&self) -> bool {
         self.begin_requests(1) == 1
@@ -224,8 +232,8 @@ impl<M: Mode> Flow<M> {
         let some = |outstanding: u32| most.min(self.limit.saturating_sub(outstanding));
         let outstanding = self.outstanding.load(Relaxed);
         if !M::PARALLEL {
-            // Only one thread is inside at a time, so no locked instruction is needed. It would
-            // wait for all earlier stores.
+            // Outside PAR only one thread is inside at a time, so no locked instruction is needed.
+            // A locked instruction would wait for all earlier stores.
             self.outstanding
                 .store(outstanding + some(outstanding), Relaxed);
             return some(outstanding);
@@ -248,14 +256,14 @@ impl<M: Mode> Flow<M> {
         }
     }
 
-    /// Takes credits and a place in the budget, or neither. A result of `None` may also mean that
+    /// Takes credits and a place in the budget, or neither. Returns `None` if there are none, or if
     /// the peer's counter should be read first; see [`Flow::take_collected`].
     #[inline(always)]
     pub(crate) fn take(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.take_noting(peer, credits, || ())
     }
 
-    /// Takes credits as [`Flow::take`] does, and calls `flood` if requests to the peer follow one
+    /// Takes credits as [`Flow::take`] does. Calls `flood` if requests to the peer follow one
     /// another without replies in between.
     #[inline(always)]
     pub(crate) fn take_noting(
@@ -283,13 +291,13 @@ impl<M: Mode> Flow<M> {
         self.take_next(&mut part, peer, credits)
     }
 
-    /// Does the work of [`Self::take`] if nothing suitable is reserved.
+    /// Performs the work of [`Self::take`] if nothing suitable is reserved.
     #[inline(never)]
     fn take_next(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         self.settle_recycled(part);
         if part.cache.reserved == 0 && !part.cache.again {
-            // The first request after a reply, as in a round trip, is handled here without a
-            // further call.
+            // The first request after a reply, which is the usual case in a round trip, is handled
+            // here without a further call.
             if !self.begin_request() {
                 return None;
             }
@@ -325,7 +333,8 @@ impl<M: Mode> Flow<M> {
         Some(byte)
     }
 
-    /// Takes credits after the peer's counter has been read. A request that gets none has stalled.
+    /// Takes credits once the peer's counter has been read. A request that gets none counts as
+    /// stalled.
     #[inline]
     pub(crate) fn take_collected(&self, peer: Rank, credits: u8) -> Option<CreditByte> {
         let mut part = self.part(peer);
@@ -335,8 +344,8 @@ impl<M: Mode> Flow<M> {
         self.take_held(&mut part, peer, credits)
     }
 
-    /// Takes credits for a request that holds a place in the budget. If there are no credits, the
-    /// place is given back.
+    /// Takes credits for a request that holds a place in the budget. If there are none, gives the
+    /// place back.
     #[inline]
     fn take_held(&self, part: &mut Part<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
         let byte = part.policy.take(peer, credits).ok();
@@ -362,9 +371,9 @@ impl<M: Mode> Flow<M> {
         (back, part.policy.has_system())
     }
 
-    /// Grants `requests` handled requests from `peer`, all with plain bytes. Returns whether one of
-    /// the replies must announce that this rank has ended an epoch, and whether system messages are
-    /// pending.
+    /// Grants `requests` handled requests from `peer`, all of which had plain bytes. Returns
+    /// whether one of the replies must announce that this rank has ended an epoch, and whether
+    /// system messages are pending.
     #[inline]
     pub(crate) fn grant_plain(&self, peer: Rank, requests: u32) -> (bool, bool) {
         let mut part = self.part(peer);
@@ -372,13 +381,14 @@ impl<M: Mode> Flow<M> {
         (end_of_epoch, part.policy.has_system())
     }
 
-    /// Settles the credits of a reply.
+    /// Settles the credits that a reply returns.
     #[inline(always)]
     pub(crate) fn settle(&self, peer: Rank, byte: CreditByte) -> Result<(), Violation> {
         let mut part = self.locked(peer);
         let cache = &mut part.cache;
         let to_last = cache.again && cache.reserved == 0 && cache.peer == peer;
-        // In PAR another part may end an epoch meanwhile, which the next request must announce.
+        // In PAR an epoch may end in another part meanwhile, which the next request must announce.
+        // The credits are therefore not kept.
         if !M::PARALLEL && to_last && byte == cache.last {
             cache.again = false;
             cache.recycled = Some(byte);
@@ -400,7 +410,7 @@ impl<M: Mode> Flow<M> {
         Ok(())
     }
 
-    /// Settles the credits in a peer's counter.
+    /// Settles the credits that a peer has returned by counter.
     pub(crate) fn collect(
         &self,
         peer: Rank,
@@ -456,12 +466,12 @@ impl<M: Mode> Flow<M> {
         look(&self.part(peer).policy)
     }
 
-    /// Returns whether the budget, not a peer's credits, is exhausted.
+    /// Returns whether the budget is exhausted, as opposed to a peer's credits.
     pub(crate) fn budget_is_spent(&self) -> bool {
         self.outstanding() >= self.limit
     }
 
-    /// Returns the number of requests without a reply so far.
+    /// Returns the number of requests that have no reply yet.
     pub(crate) fn outstanding(&self) -> u32 {
         for part in &self.parts {
             self.settle_cache(&mut part.lock());

@@ -1,14 +1,14 @@
-//! The credits that a peer has returned, as a running count that the requester reads.
+//! The running count of the credits that a peer has returned, which the requester reads.
 
-/// A running count of a peer's returns in a single word: credits (24 bits), requests (24), and the
-/// number of those requests whose reply announces the end of an epoch (16). All fields wrap. A rank
-/// never has enough requests outstanding to wrap a field between two readings, so the difference of
-/// two counts is what was returned in between.
+/// A running count of a peer's returns in a single word: the number of credits (24 bits), the
+/// number of requests (24 bits), and the number of these requests whose replies announce the end of
+/// an epoch (16 bits). All fields wrap. A rank never has enough requests outstanding to wrap a
+/// field between two readings, so the difference of two counts is the number returned in between.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Returned(u64);
 
 impl Returned {
-    /// The number of bits of the credit count, and of the request count.
+    /// The number of bits of the credit count, which is also that of the request count.
     const BITS: u32 = 24;
 
     pub(crate) fn from_bits(bits: u64) -> Self {
@@ -32,13 +32,14 @@ impl Returned {
         self.and(Self(1 << (2 * Self::BITS)))
     }
 
-    /// Returns the sum. Carries into the next field cancel out in the difference of two counts.
+    /// Returns the sum. Carries into the next field cancel out when the difference of two counts is
+    /// taken.
     #[inline]
     pub(crate) fn and(self, other: Self) -> Self {
         Self(self.0.wrapping_add(other.0))
     }
 
-    /// Returns what was returned between `earlier` and now.
+    /// Returns the numbers returned between `earlier` and this count.
     pub(crate) fn since(self, earlier: Self) -> Since {
         let difference = self.0.wrapping_sub(earlier.0);
         let field = |number| (difference >> (number * Self::BITS)) as u32 & ((1 << Self::BITS) - 1);
@@ -50,7 +51,7 @@ impl Returned {
     }
 }
 
-/// The returns between two counts.
+/// The numbers returned between two counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Since {
     pub(crate) credits: u32,

@@ -1,4 +1,4 @@
-//! The distribution of credits, written to a file per rank at each end of an epoch
+//! The distribution of credits, which each rank writes to a file at the end of every epoch
 //! (`GASNET_PORTAL_CREDIT_STATS`). [`credits::statistics`] defines the format.
 
 use std::fmt::Write as _;
@@ -16,27 +16,27 @@ use crate::ni::Rank;
 use crate::settings::Settings;
 use crate::threads::Mode;
 
-/// The occasion to write.
+/// The occasion on which the statistics are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
     /// The rank has started.
     Start,
     /// An epoch may have ended.
     Epoch,
-    /// The rank ends; nothing is written after this.
+    /// The rank ends. Nothing is written afterwards.
     End,
 }
 
-/// A rank's file and its counters.
+/// The statistics file of a rank, and the counters written to it.
 #[derive(Debug)]
 pub(crate) struct Statistics {
-    /// `None` after a write error.
+    /// The open file, or `None` after a write error.
     file: Option<BufWriter<File>>,
     path: PathBuf,
     recorder: Recorder,
     text: String,
     start: Instant,
-    /// The last epoch that was written.
+    /// The last epoch whose rows were written.
     epoch: u32,
     system_sent: u64,
     system_received: u64,
@@ -79,7 +79,7 @@ impl Statistics {
         })
     }
 
-    /// Counts a system message about credits, sent (`out`) or received.
+    /// Counts a system message about credits. It was sent if `out` is true, and received otherwise.
     pub(crate) fn count(&mut self, message: System, out: bool) {
         match (out, message) {
             (true, _) => self.system_sent += 1,
@@ -92,7 +92,7 @@ impl Statistics {
     }
 
     /// Writes the state of the credits. At [`When::Epoch`], writes only if an epoch has ended since
-    /// the last time.
+    /// the last write.
     pub(crate) fn write<M: Mode>(&mut self, flow: &Flow<M>, rank: Rank, size: u32, when: When) {
         let (epoch, received, banked) = flow.look(rank, |policy| {
             let (epoch, received) = match policy.as_dynamic() {
@@ -109,7 +109,7 @@ impl Statistics {
             .map(|peer| flow.look(peer, |policy| row(policy, peer)))
             .collect();
         let row = RankRow {
-            // Requests after the last end of an epoch are part of the next epoch.
+            // Requests since the last end of an epoch belong to the next epoch.
             epoch: if when == When::End { epoch + 1 } else { epoch },
             time_us: u64::try_from(self.start.elapsed().as_micros()).ok(),
             received,
@@ -127,8 +127,8 @@ impl Statistics {
         }
     }
 
-    /// Writes the rows of an epoch to the file and flushes it, so that a rank that is killed leaves
-    /// behind what it has recorded.
+    /// Writes the rows of an epoch to the file and flushes it, so that the rows survive if the rank
+    /// is killed.
     fn write_rows(&mut self, rank: &RankRow, peers: impl Iterator<Item = PeerRow>) {
         let Some(file) = &mut self.file else { return };
         let written = match self.recorder.epoch(rank, peers, &mut self.text) {

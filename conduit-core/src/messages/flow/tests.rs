@@ -1,4 +1,4 @@
-//! Reserved and recycled credits, compared with the policy alone.
+//! Compares the flow control, which reserves and recycles credits, with the policy alone.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn with_short_epochs() -> credits::Overrides {
     }
 }
 
-/// Takes credits for a request, reading the counter if necessary.
+/// Takes credits for a request, reading the peer's counter if necessary.
 fn take<M: Mode>(flow: &Flow<M>, peer: Rank, credits: u8) -> Option<CreditByte> {
     flow.take(peer, credits)
         .or_else(|| flow.take_collected(peer, credits))
@@ -55,7 +55,11 @@ fn the_budget_limits_requests_and_collect_gives_it_back<M: Mode>() {
     flow.collect(4, || Returned::default().add(1, 0)).unwrap();
     assert_eq!(flow.outstanding(), 1);
     flow.collect(4, || Returned::default().add(1, 0)).unwrap();
-    assert_eq!(flow.outstanding(), 1, "the same counter brings nothing");
+    assert_eq!(
+        flow.outstanding(),
+        1,
+        "reading the same counter again settles nothing"
+    );
     flow.settle(1, CreditByte::default()).unwrap();
     assert_eq!(flow.outstanding(), 0);
     let unsent = flow.take(4, 1).unwrap();
@@ -78,7 +82,7 @@ fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
     let plan = plan(3, &overrides);
     let flow: Flow<M> = Flow::new(&plan, 0, 200);
     let in_flight = |peer| flow.look(peer, |policy| policy.in_flight(peer));
-    // Raises the recent maximum in use, and returns all credits.
+    // Raises the recent maximum of credits in use, and then returns all credits.
     for _ in 0..100 {
         let byte = take(&flow, 1, 1);
         assert!(byte.is_some());
@@ -92,7 +96,7 @@ fn reserved_credits_are_neither_lost_nor_hidden<M: Mode>() {
             assert_eq!((in_flight(1), flow.outstanding()), (taken, taken));
         }
     }
-    // Credits for another peer are taken after the rest has been returned.
+    // Before credits for another peer are taken, the reserved credits that are left are returned.
     let byte = take(&flow, 2, 3);
     assert!(byte.is_some());
     assert_eq!((in_flight(1), in_flight(2)), (100, 3));
@@ -109,24 +113,24 @@ fn credits_are_reserved() {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Requests one after the other.
+    /// Several requests one after the other.
     Take {
         peer: Rank,
         credits: u8,
         times: u8,
     },
-    /// The reply to the newest or the oldest request, which may announce the end of an epoch.
+    /// A reply to the newest or to the oldest request, which may announce the end of an epoch.
     Settle {
         newest: bool,
         end_of_epoch: bool,
     },
-    /// Requests that wait for their replies.
+    /// Several requests, each of which waits for its reply.
     RoundTrips {
         peer: Rank,
         credits: u8,
         times: u8,
     },
-    /// A request has been handled.
+    /// A handled request is granted.
     Grant {
         peer: Rank,
         credits: u8,
@@ -160,7 +164,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The flow, and the policy alone, which learns of everything at once.
+/// The flow control under test, and the policy alone, which learns of every step at once.
 struct Both {
     flow: Flow<Seq>,
     rules: Policy,
@@ -271,7 +275,7 @@ fn no_reply_gives_back_more_than_was_taken() {
     assert!(flow.settle(1, byte(1)).is_ok());
     assert!(
         flow.settle(1, byte(1)).is_err(),
-        "it is kept for a request, once"
+        "a return is kept only once per request"
     );
 }
 
@@ -293,12 +297,12 @@ fn peers_of_all_parts_are_asked_in_turn() {
     assert!(flow.parts.len() >= 4);
     let mut asked = Vec::new();
     for _ in 0..40 {
-        // Rank 1 has stalled: it needs more than the bank has.
+        // Rank 1 has stalled, because it needs more credits than the bank has.
         flow.grant(1, CreditByte::new(false, 1, 1));
         while let Some((peer, message)) = flow.next_system() {
             assert!(matches!(message, System::Revoke { .. }));
             asked.push(peer);
-            // The asked rank returns a credit, which goes to rank 1.
+            // The rank that was asked returns a credit, which goes to rank 1.
             let answer = System::Return {
                 credits: 1,
                 end_of_epoch: false,
@@ -326,16 +330,22 @@ fn while_use_grows_the_counter_is_read_seldom() {
             assert!(flow.take_collected(1, 1).is_some());
         }
     }
-    // There is one reading for each eighth of the credits lent.
+    // The counter is read once for each eighth of the credits lent.
     assert!((7..10).contains(&readings), "{readings}");
     assert_eq!(flow.look(1, |policy| policy.in_flight(1)), 400);
-    // All credits have been returned, so trust starts from zero again.
+    // All credits have been returned, so the trusted number starts from zero again.
     flow.collect(1, || Returned::default().add(400, 400))
         .unwrap();
     for _ in 0..400 {
-        assert!(flow.take(1, 1).is_some(), "no new high");
+        assert!(
+            flow.take(1, 1).is_some(),
+            "the number in use is not a new maximum"
+        );
     }
-    assert!(flow.take(1, 1).is_none(), "read before it is a stall");
+    assert!(
+        flow.take(1, 1).is_none(),
+        "the counter must be read before this counts as a stall"
+    );
     assert_eq!(flow.look(1, |policy| policy.stalls(1)), 0);
 }
 
@@ -350,7 +360,10 @@ fn a_request_has_not_stalled_before_the_counter_was_read() {
     let plan = plan(3, &overrides);
     let flow: Flow<Par> = Flow::new(&plan, 0, 100);
     for _ in 0..2 {
-        assert!(flow.take(2, 4).is_none(), "more than ever before");
+        assert!(
+            flow.take(2, 4).is_none(),
+            "the number in use would be a new maximum"
+        );
         assert!(flow.take_collected(2, 4).is_some());
     }
     assert!(flow.take(2, 1).is_none());
@@ -375,7 +388,7 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
         assert_eq!(flow.take(1, 1), Some(plain));
         assert_eq!(flow.parts[0].lock().cache.recycled, None);
     }
-    // Another request without a reply between the two is a flood.
+    // Another request without a reply in between makes this a flood.
     assert_eq!(flow.take(1, 1), Some(plain));
     assert!(flow.parts[0].lock().cache.reserved > 0);
     for _ in 0..2 {
@@ -390,8 +403,8 @@ fn what_comes_back_is_kept_until_something_else_is_asked() {
     assert_eq!(flow.outstanding(), 1);
 }
 
-/// The parts share the bank, so an epoch may have ended in another part. The next request must then
-/// announce it.
+/// The parts share the bank, so an epoch may have ended in another part. The next request must
+/// announce that end, so no credits are kept for it.
 #[test]
 fn with_several_threads_nothing_is_kept() {
     let plan = plan(3, &with_short_epochs());

@@ -1,11 +1,12 @@
 //! Puts and gets of many ranges (GASNet's vector, indexed and strided puts and gets). For a mapped
-//! peer they are copies. Otherwise their pieces are packed, as many as fit, into messages of the
-//! library's own handlers: a put's message carries the bytes and gets a short reply, a get's
-//! message carries a list and the reply the bytes. Large pieces are ordinary puts and gets of their
-//! own.
+//! peer they are copies. Otherwise their pieces are packed, as many as fit, into messages to the
+//! library's own handlers. The message of a put carries the bytes and is answered by a short reply.
+//! The message of a get carries a list of ranges, and the reply carries the bytes. Each large piece
+//! is an ordinary put or get of its own.
 //!
-//! For each message of a get, a rank keeps the destinations of the bytes; for a put it keeps no
-//! list. Credits and chunks therefore limit what is in flight, as for other messages.
+//! For each message of a get, a rank keeps a list of the destinations of the bytes. For a put it
+//! keeps no list. Credits and chunks limit the number of messages in flight, as they do for other
+//! messages.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::fence;
@@ -24,15 +25,15 @@ use crate::rma::vis::handlers::{COMPLETE, GET, PUT};
 use crate::rma::vis::{Message, Piece, Pieces, Places, Room, copy_all, overlapping};
 use crate::threads::Mode;
 
-/// A transfer's direction.
+/// The direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Put,
     Get,
 }
 
-/// A call's parameters. Local places are addresses, remote places are offsets in the target's
-/// segment.
+/// The parameters of a call. Local places are addresses, and remote places are offsets in the
+/// target's segment.
 #[derive(Debug, Clone, Copy)]
 struct Transfer<'a> {
     operation: &'static str,
@@ -56,7 +57,7 @@ impl Transfer<'_> {
     }
 }
 
-/// A transfer by messages.
+/// A transfer that is performed by messages.
 struct ByMessage<'a> {
     transfer: &'a Transfer<'a>,
     op: OpId,
@@ -65,18 +66,18 @@ struct ByMessage<'a> {
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Copies ranges of this process's memory (places are addresses) to ranges of the target's
-    /// segment (places are offsets); the data is there when the call returns. Both sides have the
-    /// same number of bytes, whatever their shapes.
+    /// segment (places are offsets). The data is in place when this call returns. The two sides
+    /// must have the same number of bytes, but may differ in shape.
     ///
     /// # Errors
-    /// If there is no such rank; if ranges lie outside the segment; if the sides have different
-    /// numbers of bytes, or a side has different numbers of counts and strides; if the call is made
-    /// in a handler; or, with checks, if ranges that are written overlap. In these cases nothing
-    /// has been written.
+    /// If the rank does not exist; if ranges lie outside the segment; if the two sides have
+    /// different numbers of bytes, or one side has different numbers of counts and strides; if the
+    /// call is made in a handler; or, with checks, if ranges to be written overlap. In these cases
+    /// nothing has been written.
     ///
     /// # Safety
-    /// All of `local` must be valid for reads and must not be written until return, and its
-    /// provenance must be exposed.
+    /// All of `local` must be valid for reads and must not be written until this call returns. The
+    /// provenance of `local` must be exposed.
     pub unsafe fn put_ranges(
         self,
         target: Rank,
@@ -90,7 +91,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller guarantees `local`, and the call waits for the operation.
+        // SAFETY: the caller guarantees that `local` is valid until this call returns, and this
+        // call waits for the operation.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
@@ -98,11 +100,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// [`Calls::put_ranges`].
     ///
     /// # Errors
-    /// See [`Calls::put_ranges`].
+    /// Same as [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// All of `local` must be valid for writes and must not be otherwise accessed until return, and
-    /// its provenance must be exposed.
+    /// All of `local` must be valid for writes and must not be accessed in any other way until this
+    /// call returns. The provenance of `local` must be exposed.
     pub unsafe fn get_ranges(
         self,
         local: &Places<'_>,
@@ -116,19 +118,20 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller guarantees `local`, and the call waits for the operation.
+        // SAFETY: the caller guarantees that `local` is valid until this call returns, and this
+        // call waits for the operation.
         unsafe { self.move_ranges_and_wait(&transfer) }
     }
 
-    /// Starts a put of ranges. The descriptions of the places are used only during the call.
-    /// Returns `None` if the put was not started because it would have blocked. Once the put is
-    /// started, the call may wait for room for the data beyond the first message.
+    /// Starts a put of ranges. The descriptions of the places are used only during this call.
+    /// Returns `None` if the put was not started because it would have blocked. If the put needs
+    /// more than one message, the call may wait for room once the first message has been sent.
     ///
     /// # Errors
-    /// See [`Calls::put_ranges`].
+    /// Same as [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// Same as [`Calls::put_ranges`], but the conditions must hold until the handle, or this
+    /// The conditions of [`Calls::put_ranges`] apply, but must hold until the handle, or this
     /// thread's implicit puts (or access region), have been synchronised.
     pub unsafe fn put_ranges_nb(
         self,
@@ -145,17 +148,17 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller guarantees `local` until the put has been synchronised.
+        // SAFETY: the caller guarantees that `local` is valid until the put has been synchronised.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
     /// Starts a get of ranges. The counterpart of [`Calls::put_ranges_nb`].
     ///
     /// # Errors
-    /// See [`Calls::put_ranges`].
+    /// Same as [`Calls::put_ranges`].
     ///
     /// # Safety
-    /// Same as [`Calls::get_ranges`], but the conditions must hold until the handle, or this
+    /// The conditions of [`Calls::get_ranges`] apply, but must hold until the handle, or this
     /// thread's implicit gets (or access region), have been synchronised.
     pub unsafe fn get_ranges_nb(
         self,
@@ -172,15 +175,15 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             remote,
             local,
         };
-        // SAFETY: the caller guarantees `local` until the get has been synchronised.
+        // SAFETY: the caller guarantees that `local` is valid until the get has been synchronised.
         unsafe { self.move_ranges(&transfer, completion, blocking) }
     }
 
-    /// Runs `handler` of the target's client with these bytes. The handler runs as if for a reply
-    /// that is a medium without arguments.
+    /// Runs the client's handler with id `handler` at the target, with these bytes as payload. The
+    /// handler runs as it would for a medium reply without arguments.
     ///
     /// # Errors
-    /// See [`Calls::request_medium`].
+    /// Same as [`Calls::request_medium`].
     pub fn complete_at_peer(self, target: Rank, handler: u8, payload: &[u8]) -> Result<()> {
         self.engine
             .messages()
@@ -189,17 +192,18 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// # Safety
-    /// Same as [`Calls::move_ranges`], but the conditions must hold only until return.
+    /// The conditions of [`Calls::move_ranges`] apply, but need to hold only until this call
+    /// returns.
     unsafe fn move_ranges_and_wait(self, transfer: &Transfer<'_>) -> Result<()> {
         let (completion, blocking) = (Completion::Handle, Blocking::Wait);
-        // SAFETY: the caller guarantees the local places until return, and this call waits for the
-        // operation.
+        // SAFETY: the caller guarantees that the local places are valid until this call returns,
+        // and this call waits for the operation.
         let started = unsafe { self.move_ranges(transfer, completion, blocking)? };
         self.wait_in(transfer.operation, started.unwrap_or(Handle::DONE))
     }
 
     /// # Safety
-    /// The local places must be valid as described by [`Local`] for this direction, until the
+    /// The local places must be valid, as [`Local`] describes for this direction, until the
     /// operation has been synchronised.
     unsafe fn move_ranges(
         self,
@@ -226,16 +230,17 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
         let window = segment.window.0;
         if window.is_null() {
-            // SAFETY: the caller guarantees the local places until the operation has been
-            // synchronised.
+            // SAFETY: the caller guarantees that the local places are valid until the operation has
+            // been synchronised.
             return unsafe { self.start_ranges(transfer, completion, blocking) };
         }
         let mapped = Places {
             origin: window.expose_provenance().wrapping_add(remote.origin),
             ..*remote
         };
-        // SAFETY: the remote ranges lie in the window, as just checked; the caller guarantees the
-        // local ones. Fences and races are as in `Segment::store` and `load`.
+        // SAFETY: `check_ranges` has checked that the remote ranges lie in the window, and the
+        // caller guarantees that the local ranges are valid. The fences have the same purpose as in
+        // `Segment::store` and `load`, and races are the program's own, as there.
         unsafe {
             match way {
                 Way::Put => {
@@ -251,7 +256,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         Ok(Some(Handle::DONE))
     }
 
-    /// Returns the number of bytes of a valid transfer.
+    /// Checks a transfer and returns its number of bytes.
     fn check_ranges(self, transfer: &Transfer<'_>, segment: &Segment) -> Result<usize> {
         let &Transfer {
             operation, target, ..
@@ -283,14 +288,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 outside.start,
                 outside.len,
             )?;
-            // The array wraps around the whole address space.
+            // The array wraps around the end of the address space.
             return Err(refuse("an array extends beyond the segment".to_owned()));
         }
         Ok(there)
     }
 
-    /// Fails if a byte would be written twice, because the result would be unspecified. The
-    /// reported location is an address for local ranges and an offset for remote ones.
+    /// Fails if a byte would be written twice, because the result would then be unspecified. The
+    /// location in the error is an address for local ranges and an offset for remote ranges.
     fn check_disjoint(self, transfer: &Transfer<'_>) -> Result<()> {
         let (side, written) = match transfer.way {
             Way::Put => ("remote", transfer.remote),
@@ -309,7 +314,7 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     /// Starts a transfer that is not a copy to or from mapped memory.
     ///
     /// # Safety
-    /// See [`Calls::move_ranges`].
+    /// Same as [`Calls::move_ranges`].
     unsafe fn start_ranges(
         self,
         transfer: &Transfer<'_>,
@@ -334,8 +339,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             for piece in pieces {
                 let local = transfer.local(&piece);
                 let address = start.wrapping_add(piece.remote);
-                // SAFETY: the caller guarantees the local places. For a range of this process, the
-                // program guarantees that it is valid memory.
+                // SAFETY: the caller guarantees that the local places are valid. For a range of
+                // this process, the program guarantees that it is valid memory.
                 unsafe {
                     self.engine
                         .memory
@@ -353,7 +358,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             Completion::Implicit => Some(self.implicit_group(operation, class)?),
         };
         if blocking == Blocking::Immediate {
-            // Polls free credits and chunks, and a caller that retries may do nothing else.
+            // A poll frees credits and chunks. It is needed here because a caller that retries may
+            // not poll in any other way.
             self.engine.poll_for(1);
         }
         let op = self.kernel().begin(operation, group, Some(target))?;
@@ -366,7 +372,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             },
         };
         let mut message = self.engine.rma.transfers.take_room();
-        // SAFETY: the caller guarantees the local places until the operation has been synchronised.
+        // SAFETY: the caller guarantees that the local places are valid until the operation has
+        // been synchronised.
         let posted = unsafe { self.post_ranges(&by_message, pieces, &mut message, blocking) };
         self.engine.rma.transfers.give_room(message);
         match posted {
@@ -376,14 +383,14 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
                 return Ok(None);
             }
             Err(error) => {
-                // As in a transfer in pieces, some pieces are in flight, and the caller doesn't
+                // As with a transfer in pieces, some pieces are in flight, and the caller does not
                 // wait for them.
                 self.job().fail(error.clone());
                 self.engine.check_fault()?;
                 return Err(error);
             }
         }
-        // The initiation itself counted as a piece.
+        // The initiation itself counted as a piece, which ends here.
         self.kernel().finish(op);
         Ok(Some(match completion {
             Completion::Handle => Handle(Some(op)),
@@ -392,10 +399,10 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
     }
 
     /// Sends all messages of a transfer in order. Returns `false` if the first message would have
-    /// had to wait, and may not.
+    /// had to wait but may not.
     ///
     /// # Safety
-    /// See [`Calls::move_ranges`].
+    /// Same as [`Calls::move_ranges`].
     unsafe fn post_ranges(
         self,
         by_message: &ByMessage<'_>,
@@ -408,8 +415,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             message.clear();
             let first = pieces.clone();
             while let Some(large) = message.fill(&mut pieces, room) {
-                // SAFETY: the caller guarantees the local places, and the piece is part of a
-                // checked range.
+                // SAFETY: the caller guarantees that the local places are valid, and the piece is
+                // part of a checked range.
                 let started = unsafe {
                     self.transfer(
                         transfer.operation,
@@ -427,8 +434,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             if message.data == 0 {
                 return Ok(true);
             }
-            // SAFETY: the caller guarantees the local places until the operation has been
-            // synchronised.
+            // SAFETY: the caller guarantees that the local places are valid until the operation has
+            // been synchronised.
             if !unsafe { self.post_message(by_message, first, message, blocking)? } {
                 return Ok(false);
             }
@@ -436,11 +443,11 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
         }
     }
 
-    /// Sends a message with the pieces from `first` on, except large ones. Returns `false` if the
-    /// message would have had to wait.
+    /// Sends a message with the pieces from `first` on, except large pieces. Returns `false` if the
+    /// message would have had to wait but may not.
     ///
     /// # Safety
-    /// See [`Calls::move_ranges`].
+    /// Same as [`Calls::move_ranges`].
     unsafe fn post_message(
         self,
         by_message: &ByMessage<'_>,
@@ -472,7 +479,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
             }
             let to = payload[at..carried][..piece.len].as_mut_ptr();
             let from = std::ptr::with_exposed_provenance(piece.local);
-            // SAFETY: the caller guarantees the source; the payload has room for the piece.
+            // SAFETY: the caller guarantees that the source is valid, and the payload has room for
+            // the piece.
             unsafe { crate::shared::copy(from, to, piece.len) };
             at += piece.len;
         }

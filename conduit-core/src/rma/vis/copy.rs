@@ -9,7 +9,7 @@ use crate::shared;
 /// Copies `count` runs of `len` bytes, with a separate stride for each side.
 ///
 /// # Safety
-/// The runs of `from` must be valid for reads, and those of `to` for writes.
+/// All runs from `from` must be valid for reads, and all runs from `to` for writes.
 #[inline]
 pub(crate) unsafe fn copy_rows(
     (to, to_stride): (*mut u8, isize),
@@ -17,8 +17,8 @@ pub(crate) unsafe fn copy_rows(
     len: usize,
     count: usize,
 ) {
-    // SAFETY: the caller guarantees that all runs are valid; the reads and writes need no
-    // alignment. Only the address after the last run may wrap around.
+    // SAFETY: the caller guarantees that all runs are valid. The reads and writes need no
+    // alignment. Only the address after the last run may wrap around, and it is not accessed.
     unsafe {
         match len {
             1 => rows::<u8>(to, to_stride, from, from_stride, count),
@@ -40,10 +40,11 @@ pub(crate) unsafe fn copy_rows(
     }
 }
 
-/// Copies as [`copy_rows`] does, for runs of the size of a type for which all bytes are valid.
+/// Copies as [`copy_rows`] does. The size of a run must be that of `T`, a type for which all bytes
+/// are valid.
 ///
 /// # Safety
-/// See [`copy_rows`].
+/// Same as [`copy_rows`].
 #[inline(always)]
 unsafe fn rows<T: Copy>(
     mut to: *mut u8,
@@ -53,7 +54,7 @@ unsafe fn rows<T: Copy>(
     count: usize,
 ) {
     for _ in 0..count {
-        // SAFETY: the caller guarantees that the runs are valid.
+        // SAFETY: the caller guarantees that all runs are valid, and every run has the size of `T`.
         unsafe {
             to.cast::<T>()
                 .write_unaligned(from.cast::<T>().read_unaligned())
@@ -66,7 +67,7 @@ unsafe fn rows<T: Copy>(
 /// Copies all ranges of a transfer between places that are addresses.
 ///
 /// # Safety
-/// All of `from` must be valid for reads, and all of `to` for writes. Both must have the same
+/// All of `from` must be valid for reads, and all of `to` for writes. The two must have the same
 /// number of bytes, and the provenance of their memory must be exposed.
 pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
     if let (
@@ -104,8 +105,8 @@ pub(crate) unsafe fn copy_all(to: &Places<'_>, from: &Places<'_>) {
             )
         };
     }
-    // Ranges of equal length need no splitting, and merging adjacent ones takes longer than copying
-    // each of them.
+    // Ranges of equal length need not be split, and merging adjacent ranges would take longer than
+    // copying each of them.
     if let (
         Shape::Indexed { starts, len },
         Shape::Indexed {
@@ -153,7 +154,7 @@ struct Array<'a> {
 
 impl Array<'_> {
     /// # Safety
-    /// See [`copy_all`].
+    /// Same as [`copy_all`].
     unsafe fn copy(self, to: *mut u8, from: *const u8) {
         let Some((&count, counts)) = self.counts.split_last() else {
             // SAFETY: the caller guarantees that both elements are valid.

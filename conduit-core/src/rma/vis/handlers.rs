@@ -1,4 +1,4 @@
-//! The messages of transfers of ranges, and their handlers.
+//! The messages of transfers of ranges, and the handlers of these messages.
 
 use am::handlers::{Accepts, Registration};
 use am::{Category, Flags, Header, MAX_ARGS, NO_CHUNK, NO_LID, Role, Token};
@@ -12,16 +12,18 @@ use crate::ni::Ni;
 use crate::rma::vis::segment::{gather, scatter};
 use crate::threads::Mode;
 
-/// Bytes and their destinations. Arguments: the message's number, the number of bytes. Payload: the
-/// bytes, then the list.
+/// A put's message. Arguments: the message's number, and the number of bytes. Payload: the bytes,
+/// followed by the list of their destinations.
 pub(crate) const PUT: u8 = 16;
-/// A request for bytes. Arguments: the message's number, the number of bytes. Payload: the list.
+/// A get's message. Arguments: the message's number, and the number of bytes requested. Payload:
+/// the list of the ranges to read.
 pub(crate) const GET: u8 = 17;
 /// The reply to a put. Argument: the message's number.
 const DONE: u8 = 18;
 /// The reply to a get. Argument: the message's number. Payload: the bytes.
 const DATA: u8 = 19;
-/// Completion of a put. Argument: the client's handler that runs with the payload.
+/// The completion of a put at its target. Argument: the id of the client's handler that runs with
+/// the payload.
 pub(crate) const COMPLETE: u8 = 20;
 
 /// Returns the registrations of the library's handlers. Their ids are part of the protocol.
@@ -48,8 +50,8 @@ pub(crate) fn handlers<N: Ni + 'static, M: Mode>() -> [Registration<Handler<N, M
     ]
 }
 
-// Properties that the handler table has checked are not checked again: other messages do not get
-// here.
+// The handlers do not repeat the checks of the handler table, because only messages that pass these
+// checks get here.
 
 fn on_put<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let (&[number, data], Payload::Medium(payload)) = (call.args(), call.payload()) else {
@@ -74,7 +76,7 @@ fn on_get<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
         return;
     };
     let (engine, data) = (call.engine(), data as usize);
-    // `prepare_medium_reply` refuses it too, but its error doesn't name the peer.
+    // `prepare_medium_reply` would refuse this too, but its error would not name the peer.
     if data > engine.messages().max_medium(MAX_ARGS) {
         return engine
             .job()
@@ -109,7 +111,7 @@ fn on_answer<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     }
 }
 
-/// Runs the client's handler as a reply handler, which may not reply.
+/// Runs the client's handler in the context of a reply handler, in which it may not reply.
 fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
     let (&[id], payload @ Payload::Medium(_)) = (call.args(), call.payload()) else {
         return;
@@ -142,7 +144,7 @@ fn on_complete<N: Ni, M: Mode>(call: &Call<'_, N, M>) {
 }
 
 impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Rma> {
-    /// Ends the job if a reply cannot be sent, because its requester waits for it.
+    /// Ends the job if a reply could not be sent, because its requester would wait for it.
     fn replied(self, sent: Result<()>) {
         if let Err(error) = sent {
             self.job().fail(error);

@@ -1,6 +1,6 @@
-//! Puts and gets of non-contiguous memory (GASNet's VIS: vector, indexed, strided), without I/O:
-//! the caller's description, the runs of bytes that it denotes, and the encoding of runs in a
-//! message.
+//! Puts and gets of non-contiguous memory (GASNet's VIS: vector, indexed, strided). Most of this
+//! module works without I/O: the caller's description, the runs of bytes that the description
+//! denotes, and the encoding of runs in a message.
 //!
 //! | file | subject |
 //! |---|---|
@@ -25,7 +25,7 @@ pub(crate) use plan::{Message, Room};
 pub(crate) use runs::{Piece, Pieces, overlapping};
 pub(crate) use wire::{Malformed, walk};
 
-/// One range of a vector, in units of its [`Places`].
+/// One range of a vector, in the unit of its [`Places`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Block {
@@ -35,7 +35,7 @@ pub struct Block {
     pub len: usize,
 }
 
-/// A layout of ranges relative to an origin, in units.
+/// A layout of ranges relative to an origin. All numbers are in the unit of the [`Places`].
 #[derive(Debug, Clone, Copy)]
 pub enum Shape<'a> {
     /// Ranges of any length.
@@ -47,12 +47,12 @@ pub enum Shape<'a> {
         /// The length of each range.
         len: usize,
     },
-    /// An array of any number of dimensions, the fastest-varying one first. Without dimensions it
-    /// is one element, with a count of 0 it is empty.
+    /// An array of any number of dimensions, the fastest-varying first. An array without dimensions
+    /// is one element. An array with a count of 0 is empty.
     Strided {
-        /// The distance to the next element, per dimension.
+        /// For each dimension, the distance from one element to the next.
         strides: &'a [isize],
-        /// The number of elements, per dimension.
+        /// For each dimension, the number of elements.
         counts: &'a [usize],
         /// The length of an element.
         element: usize,
@@ -62,9 +62,10 @@ pub enum Shape<'a> {
 /// One side of a transfer: ranges of memory, in the order in which their bytes are transferred.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
-    /// The origin of the shape's starts: an address, or an offset in a segment.
+    /// The location to which the shape's starts are relative: an address, or an offset in a
+    /// segment.
     pub origin: usize,
-    /// Bytes per unit of the shape's starts, lengths and strides.
+    /// The number of bytes per unit of the shape's starts, lengths and strides.
     pub unit: usize,
     /// The ranges.
     pub shape: Shape<'a>,
@@ -73,15 +74,15 @@ pub struct Places<'a> {
 /// A range that lies outside its limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outside {
-    /// The first byte. Wraps around if it is not a valid location.
+    /// The location of the first byte. It has wrapped around if it would be negative.
     pub start: usize,
     /// The length in bytes.
     pub len: usize,
 }
 
 impl<'a> Places<'a> {
-    /// Returns the number of bytes; `None` if it overflows or the numbers of counts and strides
-    /// differ.
+    /// Returns the number of bytes. Returns `None` if this number overflows, or if there are
+    /// different numbers of counts and strides.
     pub fn bytes(&self) -> Option<usize> {
         let units = match self.shape {
             Shape::Vector(blocks) => blocks
@@ -96,8 +97,8 @@ impl<'a> Places<'a> {
                 if strides.len() != counts.len() {
                     return None;
                 }
-                // A count of 0 makes the array empty even if the product of earlier counts
-                // overflows.
+                // A count of 0 makes the array empty even if the product of the other counts would
+                // overflow.
                 if counts.contains(&0) {
                     return Some(0);
                 }
@@ -109,10 +110,10 @@ impl<'a> Places<'a> {
         units?.checked_mul(self.unit)
     }
 
-    /// Checks that all ranges lie in `[0, limit)`. Empty ones always do.
+    /// Checks that all ranges lie in `[0, limit)`. Empty ranges always pass.
     ///
     /// # Errors
-    /// The first range that does not.
+    /// The first range that does not lie there.
     pub fn check(&self, limit: usize) -> Result<(), Outside> {
         match self.shape {
             Shape::Vector(blocks) => blocks
@@ -157,8 +158,8 @@ impl<'a> Places<'a> {
         if len == 0 {
             return Ok(());
         }
-        // In C, units are bytes, and an address below the origin wraps around to one that exceeds
-        // every limit.
+        // In C, the unit is a byte, and an address below the origin wraps around to an address that
+        // exceeds every limit.
         let place = start
             .checked_mul(self.unit)
             .map(|start| self.origin.wrapping_add(start));
@@ -173,7 +174,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Returns the first unit of the lowest and of the highest element, relative to the first one.
+/// Returns the first unit of the lowest element and of the highest element, relative to the array's
+/// first element.
 fn extent(strides: &[isize], counts: &[usize]) -> Option<(i128, i128)> {
     let mut extent = (0_i128, 0_i128);
     for (&stride, &count) in strides.iter().zip(counts) {

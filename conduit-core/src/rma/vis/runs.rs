@@ -1,4 +1,5 @@
-//! Descriptions as contiguous runs of bytes, merged where they are adjacent.
+//! The conversion of descriptions to contiguous runs of bytes, which are merged if they are
+//! adjacent.
 
 use crate::rma::vis::{Places, Shape};
 
@@ -9,9 +10,10 @@ pub(crate) struct Run {
     pub(crate) len: usize,
 }
 
-/// The runs of one side, in order. None of them is empty.
+/// The runs of one side of a transfer, in order. None of them is empty.
 ///
-/// Requires checked places: their bytes fit a `usize`, and counts and strides match.
+/// The places must have been checked: their number of bytes must fit in a `usize`, and the numbers
+/// of counts and strides must match.
 #[derive(Debug, Clone)]
 pub(crate) struct Runs<'a> {
     origin: usize,
@@ -26,7 +28,7 @@ enum Rest<'a> {
     Rows(Rows<'a>),
 }
 
-/// An array by rows along its fastest dimension. Dimensions in which elements are adjacent have
+/// The rows of an array along its fastest dimension. Dimensions in which elements are adjacent have
 /// been merged into the element.
 #[derive(Debug, Clone)]
 struct Rows<'a> {
@@ -43,9 +45,9 @@ struct Rows<'a> {
     rows: usize,
 }
 
-/// Merges the leading dimensions of one element, and those in which elements are adjacent on both
-/// sides, into the element. Returns the number of merged dimensions, and the size of the resulting
-/// element in bytes.
+/// Merges leading dimensions into the element, as long as they have a count of one or their
+/// elements are adjacent on both sides. Returns the number of merged dimensions, and the size of
+/// the resulting element in bytes.
 pub(super) fn collapse(
     sides: [&[isize]; 2],
     counts: &[usize],
@@ -185,10 +187,11 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// Maximum number of runs that are checked for overlap. If there are more, there is no check.
+/// Maximum number of runs that are checked for overlap. If there are more runs, they are not
+/// checked.
 const MOST_COMPARED: usize = 1 << 16;
 
-/// Returns a run that overlaps another one, if one is found.
+/// Returns a run that overlaps another run, or `None` if none is found.
 pub(crate) fn overlapping(places: &Places<'_>) -> Option<Run> {
     let runs = Runs::new(places).take(MOST_COMPARED + 1);
     let mut runs: Vec<Run> = runs.collect();
@@ -200,7 +203,7 @@ pub(crate) fn overlapping(places: &Places<'_>) -> Option<Run> {
     pairs.find_map(|pair| (pair[1].start - pair[0].start < pair[0].len).then_some(pair[1]))
 }
 
-/// A piece that is contiguous on both sides.
+/// A piece of a transfer that is contiguous on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub(crate) local: usize,
@@ -208,12 +211,12 @@ pub(crate) struct Piece {
     pub(crate) len: usize,
 }
 
-/// A transfer's pieces, in order. Both sides have the same number of bytes.
+/// The pieces of a transfer, in order. The two sides must have the same number of bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Pieces<'a> {
     local: Runs<'a>,
     remote: Runs<'a>,
-    /// The rest of the runs that contained the last piece.
+    /// The rest of the two runs that contained the last piece.
     here: Run,
     there: Run,
 }

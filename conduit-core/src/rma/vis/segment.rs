@@ -1,5 +1,5 @@
-//! Ranges of this rank's segment that a message lists: its data is written there, or a reply's data
-//! is read there.
+//! Access to the ranges of this rank's segment that a message lists. The data of a put is written
+//! to these ranges, and the data for a get's reply is read from them.
 
 use crate::kernel::Kernel;
 use crate::memory::{Memory, Unplaced};
@@ -9,7 +9,7 @@ use crate::process_memory;
 use crate::rma::vis::{copy_rows, walk};
 use crate::threads::Mode;
 
-/// Writes data to the ranges of a list.
+/// Writes data to the ranges in a list.
 pub(crate) fn scatter<N: Ni, M: Mode>(
     memory: &Memory,
     kernel: &Kernel<N, M>,
@@ -35,15 +35,15 @@ pub(crate) fn scatter<N: Ni, M: Mode>(
         }
         let to = own.0.wrapping_add(offset);
         let from = data[at..].as_ptr();
-        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data has
-        // as many bytes. The data belongs to a message, which never overlaps a segment. Races are
-        // the program's own, as with every put.
+        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that there are as
+        // many bytes of data. The data belongs to a message, which never overlaps a segment. Races
+        // are the program's own, as with every put.
         unsafe { copy_rows((to, stride), (from, len as isize), len, count) };
         Ok(())
     })
 }
 
-/// Reads the ranges of a list.
+/// Reads data from the ranges in a list.
 pub(crate) fn gather<N: Ni, M: Mode>(
     memory: &Memory,
     kernel: &Kernel<N, M>,
@@ -59,7 +59,7 @@ pub(crate) fn gather<N: Ni, M: Mode>(
             for (run, bytes) in data.chunks_exact_mut(len).enumerate() {
                 let offset = offset.wrapping_add_signed(stride.wrapping_mul(run as isize));
                 let this = process_memory::this();
-                // SAFETY: the destination is a slice, which is valid for writes.
+                // SAFETY: the destination is a slice, which is valid for writes of its length.
                 let read =
                     unsafe { process_memory::read(bytes.as_mut_ptr(), this, offset as u64, len) };
                 if read.is_err() {

@@ -1,4 +1,4 @@
-//! Random descriptions, compared with their bytes one by one.
+//! Compares transfers by random descriptions with a byte-by-byte reference.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ struct Side {
     kind: Kind,
 }
 
-/// Bytes of the memory in which sides lie.
+/// The number of bytes of the memory in which sides lie.
 const MEMORY: usize = 20_000;
 
 impl Side {
@@ -43,7 +43,7 @@ impl Side {
         }
     }
 
-    /// The address of every byte, in order.
+    /// Returns the address of every byte, in order.
     fn bytes(&self) -> Vec<usize> {
         let (origin, unit) = (self.origin as isize, self.unit as isize);
         let mut all = Vec::new();
@@ -78,7 +78,7 @@ impl Side {
     }
 }
 
-/// Generates an array whose elements are often adjacent; some counts are 0 and 1.
+/// Generates an array whose elements are often adjacent. Some counts are 0 or 1.
 fn strided() -> impl Strategy<Value = (Vec<isize>, Vec<usize>, usize)> {
     let dimension = (0..6_usize, -40..40_isize, prop::bool::weighted(0.4));
     (vec(dimension, 0..5), 0..6_usize).prop_map(|(dimensions, element)| {
@@ -98,7 +98,7 @@ fn strided() -> impl Strategy<Value = (Vec<isize>, Vec<usize>, usize)> {
     })
 }
 
-/// Generates a side with its origin in the middle, because strides may be negative.
+/// Generates a side whose origin is in the middle of the memory, because strides may be negative.
 fn side() -> impl Strategy<Value = Side> {
     let kind = prop_oneof![
         vec((0..200_usize, 0..12_usize), 0..12).prop_map(|blocks| {
@@ -115,8 +115,8 @@ fn side() -> impl Strategy<Value = Side> {
     })
 }
 
-/// Generates two sides of the same number of bytes: the second with other strides, or with ranges
-/// cut anywhere.
+/// Generates two sides with the same number of bytes. The second has other strides than the first,
+/// or has ranges that are cut anywhere.
 fn sides() -> impl Strategy<Value = (Side, Side)> {
     (side(), any::<bool>(), vec(-50..50_isize, 5), any::<u64>()).prop_map(
         |(one, alike, strides, seed)| {
@@ -132,7 +132,7 @@ fn sides() -> impl Strategy<Value = (Side, Side)> {
     )
 }
 
-/// Generates ranges of `bytes` bytes in total.
+/// Generates ranges with `bytes` bytes in total.
 fn cut(bytes: usize, mut seed: u64) -> Side {
     let mut draw = |below: usize| {
         seed = seed
@@ -164,7 +164,7 @@ fn spread(runs: impl Iterator<Item = Run>) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the bytes of a list, and its length.
+/// Returns the locations of all bytes in a list, and the length of the list.
 fn listed(encoder: &mut Encoder, data: usize) -> (Vec<usize>, usize) {
     let list = encoder.finish();
     let mut all = Vec::new();
@@ -233,12 +233,13 @@ proptest! {
         let at = |base: usize, side: &Side| base + side.origin;
         let to = Places { origin: at(found.as_mut_ptr().expose_provenance(), &other), ..other.places() };
         let from = Places { origin: at(source.as_ptr().expose_provenance(), &one), ..one.places() };
-        // SAFETY: sides lie within the memory that they are made for.
+        // SAFETY: the ranges lie within `found` and `source`, for whose length the sides were
+        // generated.
         unsafe { copy_all(&to, &from) };
         prop_assert!(found == expected);
     }
 
-    /// Messages contain every byte once, in order, and none exceeds its room.
+    /// Messages contain every byte exactly once, in order, and none exceeds its room.
     #[test]
     fn messages_are_all_pieces((one, other) in sides(), payload in 300..2000_usize, shared: bool) {
         let room = Room { payload, shared };
@@ -288,7 +289,7 @@ proptest! {
         prop_assert_eq!(listed(&mut encoder, bytes.len()).0, bytes);
     }
 
-    /// For arbitrary input from a peer, no group lies outside or exceeds the data.
+    /// For arbitrary input from a peer, no group lies outside the segment or exceeds the data.
     #[test]
     fn any_bytes_are_a_list_or_none(list in vec(any::<u8>(), 0..60), own in 0..5000_usize, data in 0..5000_usize) {
         let mut end = 0;
@@ -305,7 +306,7 @@ proptest! {
         prop_assert!(walked.is_err() || end == data);
     }
 
-    /// The same for valid lists with one changed byte.
+    /// The same holds for valid lists with one changed byte.
     #[test]
     fn a_changed_list_stays_inside(side in side(), at: prop::sample::Index, bits: u8) {
         let mut encoder = Encoder::default();
@@ -347,8 +348,8 @@ fn rows_cost_a_few_bytes_whatever_their_length() {
         encoder.finish().len()
     };
     assert_eq!(list(&[8000], &[1000]), 6);
-    // In a plane of a cube, a row becomes a progression of its own only where it does not continue
-    // the previous one.
+    // In a plane of a cube, a row becomes a progression of its own only if it does not continue the
+    // previous row.
     assert_eq!(list(&[64, 64_000], &[1000, 5]), 6);
     assert!(list(&[64, 70_000], &[100, 50]) <= 50 * 8);
 }
@@ -407,7 +408,7 @@ fn arrays_of_other_units_are_no_alike_ones() {
     };
     let to = places(found.as_mut_ptr().expose_provenance(), 2, &[3], 1);
     let from = places(source.as_ptr().expose_provenance(), 1, &[5], 2);
-    // SAFETY: both lie within their memory.
+    // SAFETY: the ranges lie within `found` and `source`.
     unsafe { copy_all(&to, &from) };
     let mut expected = [255; 32];
     for row in 0..3 {
@@ -432,7 +433,8 @@ fn what_has_no_number_of_bytes_has_none() {
     assert_eq!(places(8, &[8], &[usize::MAX / 16]).bytes(), None);
     assert_eq!(places(1, &[8], &[2, 3]).bytes(), None);
     assert_eq!(places(1, &[], &[]).bytes(), Some(8));
-    // An array that wraps around the whole address space is outside, wherever it begins.
+    // An array that wraps around the whole address space is outside every limit, wherever it
+    // begins.
     let around = places(1, &[isize::MAX, isize::MIN], &[3, 3]);
     assert!(around.check(usize::MAX).is_err());
     assert!(places(1, &[isize::MIN], &[usize::MAX]).check(1).is_err());

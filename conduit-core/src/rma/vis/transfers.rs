@@ -1,4 +1,5 @@
-//! Unanswered messages of puts and gets of many ranges, and the destinations of the gets' data.
+//! The unanswered messages of puts and gets of many ranges, and the destinations of the data of
+//! gets.
 
 use crate::kernel::handle::OpId;
 use crate::messages::payload::ProtocolError;
@@ -6,7 +7,7 @@ use crate::ni::Rank;
 use crate::rma::vis::{Malformed, Message, copy_rows, walk};
 use crate::threads::{Lock, Mode};
 
-/// The low bits of a message's number: its index in the table.
+/// The number of low bits in a message's number that hold the message's index in the table.
 const PLACE: u32 = 24;
 
 /// An unanswered message.
@@ -14,33 +15,33 @@ const PLACE: u32 = 24;
 struct Sent {
     op: OpId,
     target: Rank,
-    /// The number of bytes that a get brings; 0 for a put.
+    /// The number of bytes that the reply to a get brings. It is 0 for a put.
     brings: usize,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    /// Counts the messages that have used this slot, so that a second answer to the same message is
-    /// detected.
+    /// The number of messages that have used this slot, which wraps. By it a second answer to the
+    /// same message is detected.
     generation: u8,
     sent: Option<Sent>,
-    /// The destinations of a get's data, as a list of addresses of this process.
+    /// The destinations of a get's data, as an encoded list of addresses in this process.
     list: Vec<u8>,
 }
 
-/// The slots of the table. There are as many as messages were ever in flight at once, which the
-/// limit of outstanding requests bounds.
+/// The slots of the table. Their number is the maximum number of messages that were in flight at
+/// once, which is at most the limit of outstanding requests.
 #[derive(Debug, Default)]
 struct Slots {
     all: Vec<Slot>,
     free: Vec<u32>,
 }
 
-/// The transfers of many ranges of a rank.
+/// The transfers of many ranges that a rank has in flight.
 #[derive(Debug)]
 pub(crate) struct Transfers<M: Mode> {
     slots: M::Lock<Slots>,
-    /// A buffer to assemble the next message in.
+    /// The buffer in which the next message is assembled.
     room: M::Lock<Option<Message>>,
 }
 
@@ -52,8 +53,8 @@ impl<M: Mode> Transfers<M> {
         }
     }
 
-    /// Takes a buffer to assemble a message in. [`Self::give_room`] returns it, so that its memory
-    /// is reused.
+    /// Takes a buffer in which to assemble a message. [`Self::give_room`] returns the buffer, so
+    /// that its memory is reused.
     pub(crate) fn take_room(&self) -> Message {
         self.room.lock().take().unwrap_or_default()
     }
@@ -62,8 +63,8 @@ impl<M: Mode> Transfers<M> {
         *self.room.lock() = Some(room);
     }
 
-    /// Registers a message that is about to be sent and returns its number. For a get, the `brings`
-    /// bytes of the reply go to the places of the list.
+    /// Registers a message that is about to be sent, and returns the message's number. For a get,
+    /// the `brings` bytes of the reply go to the places in the list.
     pub(crate) fn add(&self, op: OpId, target: Rank, brings: usize, list: &[u8]) -> u32 {
         let mut slots = self.slots.lock();
         let slots = &mut *slots;
@@ -78,8 +79,8 @@ impl<M: Mode> Transfers<M> {
         u32::from(slot.generation) << PLACE | place
     }
 
-    /// Handles the answer to a message and copies its bytes to their places. Returns the message's
-    /// operation.
+    /// Handles the answer to a message and copies the bytes in it to their places. Returns the
+    /// operation to which the message belongs.
     pub(crate) fn answer(
         &self,
         number: u32,
@@ -104,9 +105,9 @@ impl<M: Mode> Transfers<M> {
         walk(&slot.list, usize::MAX, data.len(), |group, at| {
             let to = std::ptr::with_exposed_provenance_mut(group.start as usize);
             let (len, count) = (group.len as usize, group.count as usize);
-            // SAFETY: the runs are memory of the caller, which is valid for writes until the
-            // operation ends, and the operation has not ended yet. The data contains all runs of
-            // the group.
+            // SAFETY: the runs are memory of the operation's caller, who guarantees that it is
+            // valid for writes until the operation ends. The operation has not ended yet. `walk`
+            // has checked that the data contains all runs of the group.
             unsafe {
                 copy_rows(
                     (to, group.stride as isize),
@@ -120,7 +121,7 @@ impl<M: Mode> Transfers<M> {
         Ok(sent.op)
     }
 
-    /// Drops all messages, so that nothing accesses callers' memory any more.
+    /// Drops all messages, so that no answer accesses callers' memory any more.
     pub(crate) fn forget(&self) {
         for slot in &mut self.slots.lock().all {
             slot.sent = None;
@@ -158,11 +159,23 @@ mod tests {
         assert_eq!((rest, message.data), (None, 8));
         let number = transfers.add(op, 1, 8, message.local.finish());
         let answer = |number, source, data: &[u8]| transfers.answer(number, source, data).ok();
-        assert_eq!(answer(number, 2, &[1; 8]), None, "of another rank");
-        assert_eq!(answer(number, 1, &[1; 7]), None, "of another length");
-        assert_eq!(answer(number + 1, 1, &[1; 8]), None, "to no message");
+        assert_eq!(
+            answer(number, 2, &[1; 8]),
+            None,
+            "an answer from another rank"
+        );
+        assert_eq!(
+            answer(number, 1, &[1; 7]),
+            None,
+            "an answer of another length"
+        );
+        assert_eq!(
+            answer(number + 1, 1, &[1; 8]),
+            None,
+            "an answer to no message"
+        );
         assert_eq!(answer(number, 1, &[1, 2, 3, 4, 5, 6, 7, 8]), Some(op));
-        assert_eq!(answer(number, 1, &[1; 8]), None, "again");
+        assert_eq!(answer(number, 1, &[1; 8]), None, "a second answer");
         let mut expected = [0; 64];
         for (row, pair) in [[1, 2], [3, 4], [5, 6], [7, 8]].iter().enumerate() {
             expected[row * 16..][..2].copy_from_slice(pair);
@@ -171,9 +184,17 @@ mod tests {
         let next = transfers.add(op, 1, 8, message.local.finish());
         assert_ne!(next, number);
         let place = |number| number & ((1 << PLACE) - 1);
-        assert_eq!(place(next), place(number), "places are used again");
-        assert_eq!(answer(number, 1, &[1; 8]), None, "to the one before");
+        assert_eq!(place(next), place(number), "the index is reused");
+        assert_eq!(
+            answer(number, 1, &[1; 8]),
+            None,
+            "an answer to the previous message"
+        );
         transfers.forget();
-        assert_eq!(answer(next, 1, &[1; 8]), None, "forgotten");
+        assert_eq!(
+            answer(next, 1, &[1; 8]),
+            None,
+            "an answer to a forgotten message"
+        );
     }
 }

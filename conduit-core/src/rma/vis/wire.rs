@@ -1,5 +1,5 @@
 //! The encoding of runs in a message, as arithmetic progressions of runs of equal length. All
-//! numbers are variable-length integers (LEB128; signed ones are zigzag-encoded).
+//! numbers are variable-length integers (LEB128), and signed numbers are zigzag-encoded.
 //!
 //! | field | when | meaning |
 //! |---|---|---|
@@ -8,12 +8,12 @@
 //! | count | repeated | runs, at least 2 |
 //! | stride, signed | repeated | from one run to the next |
 //!
-//! Rows of arrays therefore cost the same whatever their length, and scattered runs that are close
+//! Rows of arrays therefore cost the same whatever their length, and scattered runs that lie close
 //! together take a few bytes each.
 
 use crate::rma::vis::runs::Run;
 
-/// Maximum bytes of an encoded group.
+/// Maximum size in bytes of an encoded group.
 const MOST_GROUP: usize = 4 * 10;
 
 /// Runs of equal length at equal distances.
@@ -48,13 +48,13 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// An encoder of runs; adjacent runs are merged.
+/// An encoder of runs. It merges adjacent runs.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     bytes: Vec<u8>,
     /// The end of the last run written.
     end: u64,
-    /// The current progression. There is none if its count is 0.
+    /// The current progression. If its count is 0, there is no current progression.
     group: Group,
     /// The last run, which may still grow.
     last: Run,
@@ -70,7 +70,7 @@ impl Encoder {
         self.bytes.clear();
     }
 
-    /// Returns the maximum number of bytes after another run.
+    /// Returns the maximum length of the encoding, in bytes, if one more run is added.
     #[inline]
     pub(crate) fn most(&self) -> usize {
         self.bytes.len() + 3 * MOST_GROUP
@@ -79,7 +79,7 @@ impl Encoder {
     /// Adds a run, which must not be empty.
     #[inline]
     pub(crate) fn push(&mut self, run: Run) {
-        // Initially the last run is an empty one at 0, which a run at 0 may replace.
+        // Initially the last run is empty and at 0. A run that starts at 0 therefore extends it.
         if self.last.start.wrapping_add(self.last.len) == run.start {
             self.last.len += run.len;
             return;
@@ -88,7 +88,7 @@ impl Encoder {
         self.last = run;
     }
 
-    /// Adds the completed last run to the progression.
+    /// Adds the last run, which is now complete, to the progression.
     #[inline]
     fn commit(&mut self) {
         let (start, len) = (self.last.start as u64, self.last.len as u64);
@@ -115,7 +115,7 @@ impl Encoder {
         };
     }
 
-    /// Writes the completed progression.
+    /// Writes the progression, which is now complete.
     fn write(&mut self) {
         let Group {
             start,
@@ -228,11 +228,11 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Decodes a list of runs that lie in `[0, own)` and have `data` bytes, and passes each group to
-/// `each`, with the offset of its bytes in the data.
+/// Decodes a list of runs and passes each group to `each`, with the offset of its bytes in the
+/// data. Fails unless all runs lie in `[0, own)` and have `data` bytes in total.
 ///
 /// Groups are checked one by one, because a list in mapped memory may change meanwhile. `each`
-/// receives exactly what was checked.
+/// receives exactly the group that was checked.
 pub(crate) fn walk<E: From<Malformed>>(
     list: &[u8],
     own: usize,
