@@ -1,4 +1,4 @@
-//! The body of an AM, which holds the arguments, a long's descriptor and the payload.
+//! The body of an AM, which contains the arguments, the descriptor of a long, and the payload.
 //!
 //! | part | bytes | in |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | [`Long`] | 16 | long |
 //! | payload | the rest | medium, packed long |
 //!
-//! The payload is therefore aligned for every type if the body is aligned to 16 bytes, and a
-//! handler reads the arguments in place, as a slice.
+//! If the body is aligned to 16 bytes, the payload is therefore aligned for every type. A handler
+//! reads the arguments in place, as a slice.
 
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -23,7 +23,7 @@ pub enum Body {}
 
 impl Body {
     /// Returns the number of bytes that `nargs` arguments take in the body, including padding. It
-    /// is a multiple of 16: 0 for 0 and 1 arguments, 64 for 16.
+    /// is a multiple of 16: 0 for zero or one argument, and 64 for 16 arguments.
     #[inline]
     #[must_use]
     pub const fn args_len(nargs: usize) -> usize {
@@ -34,7 +34,8 @@ impl Body {
         }
     }
 
-    /// Returns the body of a short with these arguments: the arguments themselves, without a copy.
+    /// Returns the body of a short with these arguments, which is the arguments themselves, without
+    /// a copy.
     #[inline]
     #[must_use]
     pub fn of_short(args: &[u32]) -> &[u8] {
@@ -54,11 +55,11 @@ impl Body {
         Body::args_len(nargs) + long
     }
 
-    /// Writes `args` to the front of `body` and returns [`args_len`](Body::args_len), where the
-    /// next part starts. Leaves the padding unchanged.
+    /// Writes `args` to the front of `body`. Returns [`args_len`](Body::args_len), the offset at
+    /// which the next part starts. Leaves the padding unchanged.
     ///
     /// # Panics
-    /// If `body` is too short for the arguments. The caller controls both.
+    /// If `body` is too short for the arguments.
     #[inline]
     pub fn write_args(args: &[u32], body: &mut [u8]) -> usize {
         let bytes = Body::of_short(args);
@@ -66,17 +67,18 @@ impl Body {
         Body::args_len(args.len())
     }
 
-    /// Returns the `header.nargs` arguments, in place, and the payload: the bytes after the
-    /// arguments and a long's descriptor. A single argument is in the header; it is copied to
-    /// `single`, and the returned slice refers to it.
+    /// Returns the `header.nargs` arguments and the payload, both in place. The payload is all
+    /// bytes after the arguments and a long's descriptor. A single argument is in the header; it is
+    /// copied to `single`, and the returned slice refers to `single`.
     ///
-    /// The arguments are read in place, not copied. A handler may load two arguments as one 64-bit
-    /// word; if they had just been copied one by one, that load would have to wait until both
-    /// copies, and all stores before them, had left the processor's store buffer.
+    /// The arguments are read in place because a copy would be slow. A handler may load two
+    /// arguments as one 64-bit word. If they had just been copied one by one, that load would have
+    /// to wait until both copies, and all stores before them, had left the processor's store
+    /// buffer.
     ///
     /// # Errors
     /// If the header has more than [`MAX_ARGS`] arguments, the body ends before the payload would
-    /// start (for a short: before the arguments end), or the body isn't aligned to 4 bytes.
+    /// start (in a short, before the arguments end), or the body isn't aligned to 4 bytes.
     #[inline(always)]
     pub fn read_args<'a>(
         header: &Header,
@@ -93,9 +95,9 @@ pub struct Layout {
     nargs: usize,
     /// The number of bytes that the arguments take in the body, including padding.
     args: usize,
-    /// Offset of the payload.
+    /// The offset of the payload.
     payload: usize,
-    /// Minimum length of the body.
+    /// The minimum length of the body.
     needed: usize,
 }
 
@@ -126,7 +128,7 @@ impl Layout {
     /// Returns the arguments and the payload of a body, as [`Body::read_args`] does.
     ///
     /// # Errors
-    /// If the body ends before the payload would start (for a short: before the arguments end) or
+    /// If the body ends before the payload would start (in a short, before the arguments end), or
     /// isn't aligned to 4 bytes.
     #[inline(always)]
     pub fn read<'a>(
@@ -143,7 +145,7 @@ impl Layout {
     /// Checks that a body of `length` bytes is long enough.
     ///
     /// # Errors
-    /// If the body ends before the payload would start (for a short: before the arguments end).
+    /// If the body ends before the payload would start (in a short, before the arguments end).
     #[inline]
     pub const fn check(&self, length: usize) -> Result<(), HeaderError> {
         if length < self.needed {
@@ -155,8 +157,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Returns the arguments of a body that passed [`check`](Layout::check). `single` holds the
-    /// argument if there is only one.
+    /// Returns the arguments of a body that has passed [`check`](Layout::check). `single` must hold
+    /// the argument if there is only one.
     ///
     /// # Errors
     /// If the body isn't aligned to 4 bytes.
@@ -181,7 +183,7 @@ impl Layout {
         Some(Long::decode(front.last_chunk()?))
     }
 
-    /// Returns the payload of a checked body.
+    /// Returns the payload of a body that has passed [`check`](Layout::check).
     #[inline(always)]
     #[must_use]
     pub fn payload<'a>(&self, body: &'a [u8]) -> &'a [u8] {
@@ -189,20 +191,20 @@ impl Layout {
     }
 }
 
-/// A long's destination and length, which follow the arguments in every long's body.
+/// The destination and length of a long, which follow the arguments in the body of every long.
 ///
-/// On the wire: destination, then length, each 64 bits, little endian.
+/// On the wire, the destination comes first and then the length. Each takes 64 bits, little endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Long {
-    /// Destination, as an offset in bytes in the receiver's segment. Empty longs carry one too, and
-    /// their handlers receive it.
+    /// The destination, as an offset in bytes in the receiver's segment. An empty long carries an
+    /// offset too, which its handler receives.
     pub dest: u64,
-    /// Length of the data in bytes.
+    /// The length of the data in bytes.
     pub length: u64,
 }
 
 impl Long {
-    /// Length on the wire in bytes.
+    /// The length of the descriptor on the wire in bytes.
     pub const LEN: usize = 16;
 
     /// Returns the descriptor's bytes.
@@ -212,7 +214,7 @@ impl Long {
         (self.dest as u128 | (self.length as u128) << 64).to_le_bytes()
     }
 
-    /// Decodes the descriptor; every bit pattern is valid.
+    /// Decodes the descriptor. Every bit pattern is valid.
     #[inline]
     #[must_use]
     pub const fn decode(bytes: &[u8; Long::LEN]) -> Long {
@@ -223,11 +225,11 @@ impl Long {
         }
     }
 
-    /// Writes the descriptor after `nargs` arguments and returns the offset after it, where the
-    /// payload starts.
+    /// Writes the descriptor after `nargs` arguments. Returns the offset after the descriptor, at
+    /// which the payload starts.
     ///
     /// # Panics
-    /// If `body` is too short for the arguments and the descriptor. The caller controls its length.
+    /// If `body` is too short for the arguments and the descriptor.
     #[inline]
     pub fn write(&self, nargs: usize, body: &mut [u8]) -> usize {
         let start = Body::args_len(nargs);
@@ -240,7 +242,7 @@ impl Long {
     /// Does not check the destination, because only the engine knows the segment.
     ///
     /// # Errors
-    /// If the body ends before the descriptor does, or a packed long's body before its data does.
+    /// If the body ends before the descriptor does or, in a packed long, before the data does.
     #[inline]
     pub fn read(header: &Header, body: &[u8]) -> Result<Long, HeaderError> {
         let (_, rest) = body

@@ -5,35 +5,35 @@ use std::fmt;
 /// A thread's context with respect to active messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
-    /// Outside handlers, with no payload prepared.
+    /// Outside handlers, with no prepared payload.
     Outside,
     /// In the handler of a request.
     RequestHandler,
     /// In the handler of a reply.
     ReplyHandler,
-    /// In a handler of either kind.
+    /// In a handler of either kind, if the caller does not distinguish the two.
     Handler,
-    /// Between preparing an AM's payload and committing or cancelling it. GASNet-EX restricts the
-    /// thread as it does in a reply handler.
+    /// Between the preparation of an AM's payload and its commit or cancellation. GASNet-EX
+    /// restricts the thread as in a reply handler.
     Prepared,
 }
 
 /// An operation that depends on the thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
-    /// Send or prepare a request, or start a put, get or remote atomic.
+    /// Sending or preparing a request, or starting a put, get or remote atomic.
     Request,
-    /// Send or prepare a reply.
+    /// Sending or preparing a reply.
     Reply,
-    /// Wait for something that only polling can bring about.
+    /// Waiting for something that only polling can bring about.
     Block,
-    /// Poll the network.
+    /// Polling the network.
     Poll,
-    /// Commit or cancel a prepared payload.
+    /// Committing or cancelling a prepared payload.
     Commit,
 }
 
-/// A call that its thread's context does not permit.
+/// A call that is not allowed in its thread's context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// The operation is not allowed in this context.
@@ -44,14 +44,14 @@ pub enum ContextError {
         /// The thread's context.
         context: Context,
     },
-    /// The request handler has already replied.
+    /// The request handler has already sent its reply.
     #[error("the request has already been replied to")]
     AlreadyReplied,
 }
 
 impl Context {
-    /// Checks that the thread may send or prepare a request, or start a put or get. This is allowed
-    /// only outside handlers.
+    /// Checks that the thread may send or prepare a request, or start a put, get or remote atomic.
+    /// This is allowed only outside handlers.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].
@@ -60,11 +60,12 @@ impl Context {
         self.only(Context::Outside, Operation::Request)
     }
 
-    /// Checks that the thread may send or prepare a reply: only in a request handler, and only if
-    /// the handler has not `replied` yet.
+    /// Checks that the thread may send or prepare a reply. This is allowed only in a request
+    /// handler that has not `replied` yet.
     ///
     /// # Errors
-    /// [`ContextError::NotAllowed`] elsewhere, [`ContextError::AlreadyReplied`] the second time.
+    /// [`ContextError::NotAllowed`] in any other context, [`ContextError::AlreadyReplied`] after a
+    /// first reply.
     #[inline]
     pub const fn may_reply(self, replied: bool) -> Result<(), ContextError> {
         match self {
@@ -92,8 +93,8 @@ impl Context {
         self.only(Context::Outside, Operation::Poll)
     }
 
-    /// Checks that the thread may commit or cancel a payload. This is allowed only after a payload
-    /// has been prepared.
+    /// Checks that the thread may commit or cancel a payload. This is allowed only while a payload
+    /// is prepared.
     ///
     /// # Errors
     /// [`ContextError::NotAllowed`].

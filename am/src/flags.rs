@@ -2,30 +2,30 @@
 
 use std::fmt;
 
-/// The kind of an AM, which says what it carries besides its arguments.
+/// The kind of an AM, which determines what the AM carries in addition to its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Category {
-    /// No payload.
+    /// The AM carries no payload.
     Short,
-    /// A payload in a buffer that is valid while the handler runs.
+    /// The AM carries a payload in a buffer that is valid while the handler runs.
     Medium,
-    /// A payload that is in the target's segment when the handler runs.
+    /// The AM carries a payload that is in the target's segment when the handler runs.
     Long,
 }
 
 /// The direction of an AM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Starts an exchange.
+    /// The AM starts an exchange.
     Request,
-    /// Answers a request and goes to its sender; at most one per request.
+    /// The AM answers a request and goes to the request's sender. A request has at most one reply.
     Reply,
 }
 
 bitflags::bitflags! {
     /// The flag byte of an AM (byte 1 of the match bits).
     ///
-    /// The first five values are those of the original conduit; the others are new here.
+    /// The first five values are those of the original conduit. The others are new in Conduit.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Flags: u8 {
         /// A short.
@@ -34,21 +34,21 @@ bitflags::bitflags! {
         const MEDIUM = 0x02;
         /// A long.
         const LONG = 0x04;
-        /// A request; a reply if unset.
+        /// A request. If this flag is unset, the AM is a reply.
         const REQUEST = 0x08;
-        /// A long whose data follows its arguments in the same message.
+        /// A long whose data follows the arguments in the same message.
         const PACKED = 0x10;
-        /// In a request: the reply need not be written to a chunk. In a reply: the reply belongs to
+        /// In a request, the reply need not be written to a chunk. In a reply, the reply belongs to
         /// no chunk.
         const NO_CHUNK = 0x20;
-        /// The implied reply: a short that runs no handler.
+        /// An implied reply, which is a short that runs no handler.
         const IMPLIED = 0x40;
-        /// A long whose data already lies at its destination when the message arrives.
+        /// A long whose data is already at its destination when the message arrives.
         const DEST_IN_PLACE = 0x80;
     }
 }
 
-/// A bit for each value of the flag byte, set if the value is valid.
+/// One bit for each value of the flag byte, set if the value is valid.
 const VALID: [u64; 4] = {
     let mut table = [0; 4];
     let mut bits = 0;
@@ -96,7 +96,7 @@ impl Flags {
     }
 
     /// Returns whether a conforming sender can have set these flags. Exactly one category must be
-    /// set. A long may be packed or in place, but not both; nothing else may be either. Only a
+    /// set. A long may be packed or in place, but not both; no other category may be either. Only a
     /// short reply may be implied.
     #[inline]
     #[must_use]

@@ -1,4 +1,4 @@
-//! The handler table, which has 256 ids, and the rules by which handlers get their ids.
+//! The handler table, which has 256 ids, and the rules that assign ids to handlers.
 //!
 //! | ids | owner |
 //! |---|---|
@@ -8,15 +8,15 @@
 
 use crate::{Category, Flags, Header, MAX_ARGS, Role};
 
-/// First id of the client's range, which ends at 255.
+/// The first id of the client's range, which ends at 255.
 pub const CLIENT_FIRST: u8 = 128;
 
 /// The value of [`Registration::id`] that requests an automatic id.
 pub const AUTOMATIC: u8 = 0;
 
 bitflags::bitflags! {
-    /// The AMs that may run a handler. An AM may run it only if the bit of the AM's category and
-    /// the bit of its role are both set.
+    /// The AMs that may run a handler. An AM may run the handler only if the bits of the AM's
+    /// category and of its role are both set.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
     pub struct Accepts: u8 {
         /// Shorts.
@@ -33,7 +33,7 @@ bitflags::bitflags! {
 }
 
 impl Accepts {
-    /// Returns the bits that an AM of this category and role needs.
+    /// Returns the bits that must be set for an AM of this category and role.
     #[inline]
     #[must_use]
     pub const fn needed(category: Category, role: Role) -> Accepts {
@@ -48,8 +48,8 @@ impl Accepts {
         })
     }
 
-    /// Returns the bits that an AM with these (valid) flags needs. [`Flags`] and [`Accepts`] use
-    /// the same category bits.
+    /// Returns the bits that must be set for an AM with these flags, which must be valid. [`Flags`]
+    /// and [`Accepts`] use the same category bits.
     #[inline]
     const fn needed_by(flags: Flags) -> Accepts {
         let role = if flags.contains(Flags::REQUEST) {
@@ -68,11 +68,11 @@ const _: () = assert!(Accepts::LONG.bits() == Flags::LONG.bits());
 /// A registered handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<H> {
-    /// The handler; usually a function pointer.
+    /// The handler, which is usually a function pointer.
     pub handler: H,
-    /// The AMs that may run it.
+    /// The AMs that may run the handler.
     pub accepts: Accepts,
-    /// The required argument count; `None` accepts any.
+    /// The required number of arguments, or `None` if any number is accepted.
     pub nargs: Option<u8>,
     /// The handler's name in error messages.
     pub name: Option<&'static str>,
@@ -94,7 +94,8 @@ impl<H> Entry<H> {
     /// Checks that the AM with this header may run the handler.
     ///
     /// # Errors
-    /// If the AM's category, role or argument count is not what the handler was registered for.
+    /// If the AM's category, role or argument count is not one for which the handler was
+    /// registered.
     #[inline(always)]
     pub fn check(&self, header: &Header) -> Result<(), CallError> {
         if !self.accepts.contains(Accepts::needed_by(header.flags)) {
@@ -117,10 +118,10 @@ impl<H> Entry<H> {
     }
 }
 
-/// An AM that its handler was not registered for.
+/// An AM for which its handler was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Wrong category or role.
+    /// The handler does not accept the message's category or role.
     #[error("handler {handler} ({}) does not take {category} {role} messages", name.unwrap_or("unnamed"))]
     Accepts {
         /// The handler's id.
@@ -132,7 +133,7 @@ pub enum CallError {
         /// The message's role.
         role: Role,
     },
-    /// Wrong argument count.
+    /// The handler does not accept the message's number of arguments.
     #[error("handler {handler} ({}) was called with {found} arguments; it takes {expected}", name.unwrap_or("unnamed"))]
     Args {
         /// The handler's id.
@@ -149,7 +150,7 @@ pub enum CallError {
 /// A handler to be registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration<H> {
-    /// The requested id; [`AUTOMATIC`] is replaced by the assigned id.
+    /// The requested id. If it is [`AUTOMATIC`], it is replaced by the assigned id.
     pub id: u8,
     /// The table entry.
     pub entry: Entry<H>,
@@ -167,45 +168,46 @@ impl<H> Registration<H> {
     }
 }
 
-/// The reason why a registration failed. None of the call's handlers is registered.
+/// The reason why a registration failed. None of the handlers in the list has been registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
     /// The id is not in the range that the caller may use.
     #[error("handler id {id} (entry {index} of the list) is not in {first}..={last}")]
     OutOfRange {
-        /// Index in the caller's list.
+        /// The entry's index in the caller's list.
         index: usize,
-        /// The id at that index.
+        /// The id in that entry.
         id: u8,
-        /// First id allowed.
+        /// The first id allowed.
         first: u8,
-        /// Last id allowed.
+        /// The last id allowed.
         last: u8,
     },
-    /// The id is already taken, by an earlier call or by an earlier entry of the list.
+    /// The id is already taken, either by an earlier call or by an earlier entry in the list.
     #[error("handler id {id} (entry {index} of the list) is already taken")]
     Duplicate {
-        /// Index in the caller's list.
+        /// The entry's index in the caller's list.
         index: usize,
-        /// The id at that index.
+        /// The id in that entry.
         id: u8,
     },
     /// The handler requires more arguments than an AM can have.
     #[error(
-        "handler in entry {index} of the list wants {nargs} arguments; at most {MAX_ARGS} are allowed"
+        "handler in entry {index} of the list needs {nargs} arguments; at most {MAX_ARGS} are allowed"
     )]
     TooManyArgs {
-        /// Index in the caller's list.
+        /// The entry's index in the caller's list.
         index: usize,
-        /// The argument count at that index.
+        /// The number of arguments in that entry.
         nargs: u8,
     },
-    /// The list asks for more automatic ids than are free.
+    /// The list requests more automatic ids than are free.
     #[error("{wanted} automatic handler ids requested; only {free} are free")]
     Full {
         /// The number of automatic ids that the caller's list requests.
         wanted: usize,
-        /// The number of ids left in the client's range once the list's fixed ids are assigned.
+        /// The number of ids that are left in the client's range once the fixed ids in the list are
+        /// assigned.
         free: usize,
     },
 }
@@ -234,12 +236,12 @@ impl<H> Table<H> {
 }
 
 impl<H: Clone> Table<H> {
-    /// Registers the client's handlers: first those with an id, then those with [`AUTOMATIC`],
-    /// which get free ids from 255 downwards in the order of the list. Writes the assigned ids
-    /// back. May be called again for more handlers.
+    /// Registers the client's handlers. Handlers with a fixed id come first. Then handlers with
+    /// [`AUTOMATIC`] get free ids, from 255 downwards in the order of the list. The assigned ids
+    /// are written back to the list. May be called again to add more handlers.
     ///
     /// # Errors
-    /// [`RegisterError`]; the table and the list are then unchanged.
+    /// [`RegisterError`]. The table and the list are then unchanged.
     pub fn register(&mut self, list: &mut [Registration<H>]) -> Result<(), RegisterError> {
         let taken = self.check(list, CLIENT_FIRST, 255, true)?;
         let mut free = (CLIENT_FIRST..=255)
@@ -247,7 +249,7 @@ impl<H: Clone> Table<H> {
             .filter(|&id| !taken[usize::from(id)]);
         for registration in list {
             if registration.id == AUTOMATIC {
-                // `check` has ensured enough free ids.
+                // `check` has ensured that there are enough free ids.
                 let Some(id) = free.next() else { break };
                 registration.id = id;
             }
@@ -256,11 +258,11 @@ impl<H: Clone> Table<H> {
         Ok(())
     }
 
-    /// Registers the library's own handlers, in 1..=127. Their ids are fixed because they are part
-    /// of the protocol.
+    /// Registers the library's own handlers, with ids in 1..=127. Their ids are fixed, because they
+    /// are part of the protocol.
     ///
     /// # Errors
-    /// [`RegisterError`]; the table is then unchanged.
+    /// [`RegisterError`]. The table is then unchanged.
     pub fn register_reserved(&mut self, list: &[Registration<H>]) -> Result<(), RegisterError> {
         self.check(list, 1, CLIENT_FIRST - 1, false)?;
         list.iter()
@@ -272,7 +274,7 @@ impl<H: Clone> Table<H> {
         self.entries[usize::from(registration.id)] = Some(registration.entry.clone());
     }
 
-    /// Checks the whole list and returns which ids are taken, including the list's fixed ones.
+    /// Checks the whole list. Returns which ids are taken, including the fixed ids in the list.
     fn check(
         &self,
         list: &[Registration<H>],

@@ -1,4 +1,4 @@
-//! The header of an AM: 64 match bits and 64 bits of header data.
+//! The header of an AM, which consists of 64 match bits and 64 bits of header data.
 //!
 //! | word | bits | field |
 //! |---|---|---|
@@ -12,40 +12,40 @@
 //! | | 32..40 | credit byte |
 //! | | 40..64 | LID |
 //!
-//! The match bits are those of the original conduit. In the header data the LID replaces the
-//! original's second argument, so that every category uses one layout.
+//! The match bits are those of the original conduit. In the header data, the LID takes the place of
+//! the original's second argument, so that all categories use one layout.
 
 use crate::{Category, Flags, MAX_ARGS, Role, op};
 
-/// The value of [`Header::chunk`] for a message with [`Flags::NO_CHUNK`].
+/// The value of [`Header::chunk`] in a message with [`Flags::NO_CHUNK`].
 pub const NO_CHUNK: u32 = u32::MAX;
 
-/// The LID of a message that needs none.
+/// The LID in a message that needs none.
 pub const NO_LID: u32 = 0;
 
-/// Width of a LID.
+/// The number of bits of a LID.
 pub const LID_BITS: u32 = 24;
 
-/// The bits that a LID may use.
+/// The mask of the bits that a LID may use.
 pub const LID_MASK: u32 = (1 << LID_BITS) - 1;
 
 /// The header of an AM on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Category, role and how the data travels.
+    /// The category, the role, and the way in which the data travels.
     pub flags: Flags,
-    /// The handler to run on the receiver; ignored in an implied reply.
+    /// The handler to run at the receiver. Ignored in an implied reply.
     pub handler: u8,
-    /// Number of arguments, at most [`MAX_ARGS`].
+    /// The number of arguments, at most [`MAX_ARGS`].
     pub nargs: u8,
-    /// The credit byte, as the flow control encoded it.
+    /// The credit byte as encoded by the flow control.
     pub credit: u8,
-    /// Offset of the requester's chunk, in units of 64 bytes: the destination of the reply to this
-    /// request, or the chunk that this reply was written to. Without meaning ([`NO_CHUNK`] by
-    /// convention) if [`Flags::NO_CHUNK`] is set.
+    /// The offset of the requester's chunk, in units of 64 bytes. In a request, this is the chunk
+    /// to which the reply must go. In a reply, it is the chunk to which this reply was written. If
+    /// [`Flags::NO_CHUNK`] is set, the value is irrelevant, and [`NO_CHUNK`] by convention.
     pub chunk: u32,
     /// The argument, if there is only one. If there are several, all of them are in the body, and
-    /// by convention this field is one of them or 0.
+    /// this field is irrelevant. By convention it is then one of them, or 0.
     pub arg0: u32,
     /// The LID that pairs a long with its separate data: 24 bits, or [`NO_LID`] if there is none.
     pub lid: u32,
@@ -53,13 +53,13 @@ pub struct Header {
 
 const _: () = assert!(size_of::<Header>() == 16);
 
-/// The reason why a message from the wire is not a valid AM.
+/// The reason why a received message is not a valid AM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// The match bits name another operation.
+    /// The match bits contain a different operation.
     #[error("match bits hold operation {found:#x}, expected {expected:#x}")]
     Operation {
-        /// Operation in the match bits.
+        /// The operation in the match bits.
         found: u8,
         /// The operation that this decoder expects.
         expected: u8,
@@ -70,41 +70,41 @@ pub enum HeaderError {
         /// The flag byte.
         bits: u8,
     },
-    /// More than [`MAX_ARGS`] arguments.
+    /// The message has more than [`MAX_ARGS`] arguments.
     #[error("active message with {nargs} arguments; at most {MAX_ARGS} are allowed")]
     TooManyArgs {
-        /// The argument count.
+        /// The number of arguments.
         nargs: u8,
     },
     /// A long with separate data lacks the LID that pairs it with its data.
     #[error("long with separate data has no LID")]
     NoLid,
-    /// The body ends before the arguments or a long's descriptor do.
+    /// The body ends before the arguments or the descriptor of a long do.
     #[error("active message with a body of {length} bytes; its header requires at least {needed}")]
     BodyTooShort {
-        /// Length of the body in bytes.
+        /// The length of the body in bytes.
         length: usize,
-        /// Minimum length for this argument count and category.
+        /// The minimum length for the number of arguments and the category.
         needed: usize,
     },
-    /// The body is not aligned to 4 bytes, which is an error of the network.
+    /// The body is not aligned to 4 bytes, which is the network's fault.
     #[error("active message with a body that is not aligned to 4 bytes")]
     Misaligned,
     /// A packed long announces more data than it carries.
     #[error("packed long announces {length} bytes but carries {carried}")]
     PayloadTooShort {
-        /// Length in the descriptor, in bytes.
+        /// The length in the descriptor, in bytes.
         length: u64,
-        /// Bytes after the descriptor.
+        /// The number of bytes after the descriptor.
         carried: usize,
     },
 }
 
 impl Header {
-    /// Returns the match bits and header data of this AM, for the memory descriptor that `select`
-    /// names.
+    /// Returns the match bits and the header data of this AM. `select` identifies the memory
+    /// descriptor to which the AM goes.
     ///
-    /// Uses only the low four bits of `select` and the low 24 of the LID.
+    /// Uses only the low four bits of `select` and the low 24 bits of the LID.
     #[inline]
     #[must_use]
     pub const fn encode(&self, select: u8) -> (u64, u64) {
@@ -119,13 +119,14 @@ impl Header {
         (match_bits, hdr_data)
     }
 
-    /// Decodes the header in these words. Ignores the selector, which the network has matched.
+    /// Decodes the header in these words. Ignores the selector, which the network has already
+    /// matched.
     ///
     /// # Errors
     /// If the words are not those of an AM, its flags contradict each other, it has too many
     /// arguments, or it lacks a LID that it needs.
-    // Always inlined: a header returned through memory is written byte by byte and read back as
-    // words, which stalls the processor.
+    // Always inlined, because a header that is returned through memory is written byte by byte and
+    // read back as words, which stalls the processor.
     #[inline(always)]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<Header, HeaderError> {
         let header = Header {
@@ -137,7 +138,8 @@ impl Header {
             credit: Header::credit_in(hdr_data),
             lid: (hdr_data >> 40) as u32,
         };
-        // One test for the valid case; which rule was broken is determined off the hot path.
+        // The valid case takes a single test. `why_not` determines off the hot path which rule was
+        // violated.
         if op::of(match_bits) == op::AM
             && header.flags.is_valid()
             && header.nargs as usize <= MAX_ARGS
@@ -203,20 +205,21 @@ impl Header {
     }
 }
 
-/// The header of a long's data that travels apart from the long's [`Header`].
+/// The header of a long's data that travels separately from the long's [`Header`].
 ///
-/// Uses the same words and fields as [`Header`], as far as they apply; all other bits are zero.
+/// It uses the same words as [`Header`], and the same fields as far as they apply. All other bits
+/// are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataHeader {
     /// Request or reply.
     pub role: Role,
-    /// The LID that pairs the data with its header: 24 bits, not 0.
+    /// The LID that pairs the data with the long's header. It has 24 bits and is not 0.
     pub lid: u32,
 }
 
 impl DataHeader {
-    /// Returns match bits and header data, for the memory descriptor that `select` names (RARAM for
-    /// requests, RARSRC for replies).
+    /// Returns the match bits and the header data. `select` identifies the memory descriptor to
+    /// which the data goes (RARAM for requests, RARSRC for replies).
     #[inline]
     #[must_use]
     pub const fn encode(&self, select: u8) -> (u64, u64) {
@@ -230,7 +233,7 @@ impl DataHeader {
     /// Decodes the header in these words.
     ///
     /// # Errors
-    /// If the words are not those of a long's data, or lack a LID.
+    /// If the words are not those of a long's data, or contain no LID.
     #[inline]
     pub const fn decode(match_bits: u64, hdr_data: u64) -> Result<DataHeader, HeaderError> {
         let flags = Flags::from_bits_retain((match_bits >> 8) as u8);

@@ -1,15 +1,16 @@
-//! Active messages without a network: the kinds of active message (AM), their wire format, the
-//! handlers they run, and what a handler may do.
+//! Active messages without a network: the kinds of active messages (AMs), their wire format, the
+//! handlers that they run, and the calls that a handler may make.
 //!
-//! The crate does no I/O, reads no clock, starts no thread and takes no lock. After construction
-//! only the pairing of longs allocates. The engine drives the crate as follows:
+//! The crate does no I/O, reads no clock, starts no thread and takes no lock. After construction,
+//! only the pairing of longs allocates memory. The engine uses the crate as follows:
 //!
-//! * sending: [`Header::encode`] returns the match bits and the header data; [`Body::write_args`]
-//!   (and [`Long::write`]) write the front of the body; the payload follows at
+//! * To send, [`Header::encode`] returns the match bits and the header data. [`Body::write_args`]
+//!   and, for a long, [`Long::write`] write the front of the body. The payload follows at
 //!   [`Body::payload_offset`];
-//! * receiving: [`Header::decode`], [`Body::read_args`], [`handlers::Table::get`] and
-//!   [`check`](handlers::Entry::check), then a [`Token`] for the handler;
-//! * a long whose data travels separately: [`lid::LidCache`] reports when both halves have arrived.
+//! * To receive, the engine calls [`Header::decode`], [`Body::read_args`], [`handlers::Table::get`]
+//!   and [`check`](handlers::Entry::check), and then creates a [`Token`] for the handler;
+//! * For a long whose data travels separately, [`lid::LidCache`] reports when both halves have
+//!   arrived.
 //!
 //! ```
 //! use am::handlers::{Registration, Table};
@@ -58,10 +59,10 @@
 //! # }
 //! ```
 //!
-//! Everything from the wire is checked; no bit pattern causes a panic.
+//! Everything that comes from the wire is checked, so no bit pattern causes a panic.
 //!
 //! The rules come from the notes on the GASNet Portals conduit ("The Implementation of GASNet
-//! Active Messages") and the GASNet specification. Where the layout is our own, the item says so.
+//! Active Messages") and from the GASNet specification. Items whose layout is Conduit's own say so.
 
 #![forbid(unsafe_code)]
 
@@ -82,9 +83,9 @@ pub use flags::{Category, Flags, Role};
 pub use header::{DataHeader, Header, HeaderError, LID_BITS, LID_MASK, NO_CHUNK, NO_LID};
 pub use token::Token;
 
-/// Maximum number of arguments of an AM, each 32 bits wide (GASNet requires at least 16 on 64-bit
-/// machines).
+/// Maximum number of arguments of an AM. Each argument has 32 bits. (GASNet requires at least 16
+/// arguments on 64-bit machines.)
 pub const MAX_ARGS: usize = 16;
 
-/// The number of a process in the job, from 0 (node in GASNet-1).
+/// The number of a process in the job, from 0. GASNet-1 calls it the node.
 pub type Rank = u32;

@@ -1,18 +1,20 @@
-//! Pairing of a long's header with its data.
+//! The pairing of a long's header with the long's data.
 //!
-//! A long whose data does not fit into its header's message travels as two messages, which may
-//! arrive in either order. Both carry the sender's LID ("long id"). The half that arrives first
-//! waits in the receiver's [`LidCache`] for the other.
+//! If the data of a long does not fit into the message of its header, the long travels as two
+//! messages, which may arrive in either order. Both carry the sender's LID ("long id"). The half
+//! that arrives first waits in the receiver's [`LidCache`] for the other half.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use crate::{LID_MASK, NO_LID, Rank};
 
-/// A generator of a sender's LIDs: 24 bits, never [`NO_LID`], wrapping to 1 after 2^24 − 1.
+/// A generator of a sender's LIDs. A LID has 24 bits and is never [`NO_LID`]; after 2^24 − 1 the
+/// LIDs wrap to 1.
 ///
-/// One generator serves all targets and both roles. A LID is reused only after all others have been
-/// used. There are far more LIDs than longs that the sender's chunks allow in flight.
+/// One generator serves all targets and both roles. A LID is reused only after all other LIDs have
+/// been used. The number of LIDs far exceeds the number of longs that the sender's chunks allow in
+/// flight.
 #[derive(Clone, Debug)]
 pub struct LidGenerator {
     last: u32,
@@ -44,38 +46,40 @@ impl Default for LidGenerator {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pairing<T> {
-    /// The other half has not arrived; this one is kept.
+    /// The other half has not arrived. The cache keeps this half.
     Wait,
-    /// Both halves have arrived: run the handler with the header's data.
+    /// Both halves have arrived. The caller must run the handler with this data, which came with
+    /// the header.
     Ready(T),
     /// There is no room to keep this half. This cannot happen if all senders keep to their credits
-    /// and the capacity was derived from those credits; see [`LidCache::new`]. Returns the header's
-    /// data to the caller.
+    /// and the capacity was derived from these credits; see [`LidCache::new`]. Contains what the
+    /// caller passed with the header, if this half is the header.
     Full(Option<T>),
-    /// The same half has arrived before, which is the sender's error. Returns the header's data to
-    /// the caller.
+    /// The same half has arrived before, which is an error of the sender. Contains what the caller
+    /// passed with the header, if this half is the header.
     Duplicate(Option<T>),
 }
 
-/// The halves of longs that are waiting for their other half.
+/// The halves of longs that are waiting for their other halves.
 ///
-/// The map grows with the number of waiting halves, up to its capacity. In a large job the
-/// capacity, which follows from the credits of all peers, far exceeds the number that ever waits at
-/// once.
+/// The map grows with the number of waiting halves, up to its capacity. The capacity follows from
+/// the credits of all peers, so in a large job it far exceeds the number of halves that ever wait
+/// at once.
 #[derive(Clone, Debug)]
 pub struct LidCache<T> {
-    /// The waiting halves by source and LID. A value is the header's data if the header is waiting,
-    /// and `None` if the long's data is.
+    /// The waiting halves by source and LID. A value is what the caller passed with the header if
+    /// the header is waiting, and `None` if the data is waiting.
     waiting: HashMap<(Rank, u32), Option<T>>,
     capacity: usize,
 }
 
 impl<T> LidCache<T> {
-    /// Creates a cache for up to `capacity` waiting halves. Allocates nothing until the first one
-    /// waits.
+    /// Creates a cache for up to `capacity` waiting halves. Allocates no memory until the first
+    /// half waits.
     ///
-    /// Each long with separate data costs its sender two credits. A capacity of half the credits
-    /// lent, plus one for each chunk that a reply may go to, is therefore always enough.
+    /// A long with separate data costs its sender two credits. Half the number of credits lent,
+    /// plus the number of chunks to which replies may go, is therefore always a sufficient
+    /// capacity.
     #[must_use]
     pub fn new(capacity: usize) -> LidCache<T> {
         LidCache {
@@ -96,14 +100,14 @@ impl<T> LidCache<T> {
         self.waiting.len()
     }
 
-    /// Returns whether no half waits.
+    /// Returns whether no half is waiting.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Records the arrival of the header of long `lid` from `source`; `header` is what its handler
-    /// will need.
+    /// Records the arrival of the header of long `lid` from `source`. `header` is what the handler
+    /// will need from it.
     pub fn arrive_header(&mut self, source: Rank, lid: u32, header: T) -> Pairing<T> {
         self.arrive(source, lid, Some(header))
     }
@@ -131,7 +135,8 @@ impl<T> LidCache<T> {
         }
     }
 
-    /// Drops all halves from `source`, which is known to be gone, and returns their number.
+    /// Drops all halves from `source`, which must be known to have ended, and returns the number of
+    /// halves dropped.
     pub fn forget(&mut self, source: Rank) -> usize {
         let before = self.waiting.len();
         self.waiting.retain(|&(from, _), _| from != source);

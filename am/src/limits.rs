@@ -1,30 +1,30 @@
-//! Payload limits, which follow from the size of a chunk and the number of arguments.
+//! The limits on payloads, which follow from the size of a chunk and the number of arguments.
 //!
-//! GASNet requires a limit to be at least 512 bytes, the same on all ranks, constant for the job,
-//! and not to grow with the argument count. The limits here meet this because the chunk size is a
-//! setting of the whole job.
+//! GASNet requires that a limit be at least 512 bytes, be the same on all ranks, be constant for
+//! the job, and not grow with the number of arguments. The limits here fulfil this, because the
+//! chunk size is a setting of the whole job.
 
 use crate::{Body, Long, MAX_ARGS};
 
 /// The smallest maximum payload that GASNet allows, in bytes.
 pub const LEAST_PAYLOAD: usize = 512;
 
-/// The smallest chunk, in bytes, that can carry the [least payload](LEAST_PAYLOAD) in every
-/// category; a multiple of 64, the unit of chunk offsets.
+/// The smallest chunk size, in bytes, at which every category can carry the [least
+/// payload](LEAST_PAYLOAD). It is a multiple of 64, because chunk offsets are in units of 64 bytes.
 pub const MIN_CHUNK: usize =
     (LEAST_PAYLOAD + Body::args_len(MAX_ARGS) + Long::LEN).next_multiple_of(64);
 
-/// Maximum length of a long in bytes, whatever its argument count: its data is one put, not bound
-/// to a chunk.
+/// Maximum length of a long in bytes, for any number of arguments. The data of a long is one put,
+/// which is not bound to a chunk.
 ///
-/// It is the same limit as in GASNet's conduits for shared memory and libfabric; it fits the C
-/// interface's types everywhere.
+/// The limit is the same as in GASNet's conduits for shared memory and libfabric. It fits in the
+/// types of the C interface on every platform.
 pub const MAX_LONG: usize = i32::MAX as usize;
 
 /// Returns the maximum payload in bytes of a medium with `nargs` arguments, for chunks of `chunk`
 /// bytes.
 ///
-/// The limit that holds for every argument count is the one for [`MAX_ARGS`].
+/// The limit for [`MAX_ARGS`] arguments holds for every number of arguments.
 #[inline]
 #[must_use]
 pub const fn max_medium(chunk: usize, nargs: usize) -> usize {

@@ -1,34 +1,35 @@
-//! The token: the facts that a handler knows about its message.
+//! The token, which contains the facts that a handler knows about its message.
 
 use std::cell::Cell;
 
 use crate::{Context, ContextError, Flags, Header, Rank, Role};
 
-/// The message that a handler runs for. Created on arrival, passed to the handler, dropped when the
-/// handler returns.
+/// The message for which a handler runs. The token is created when the message arrives, passed to
+/// the handler, and dropped when the handler returns.
 ///
-/// A token belongs to the thread that runs the handler (it is not `Sync`), so `replied` needs no
-/// atomic operation.
+/// A token belongs to the thread that runs the handler (it is not `Sync`), so `replied` need not be
+/// atomic.
 ///
 /// The order of the fields matters. The compiler may load a byte at an offset divisible by four
-/// together with the three bytes that follow. If the four bytes have just been written one by one,
-/// the processor's store buffer can't forward them to that load. `replied` is at such an offset
-/// because it is always read by itself.
+/// together with the three bytes that follow. If these four bytes have just been written one by
+/// one, the processor's store buffer can't forward them to that load. `replied` is at such an
+/// offset, because it is always read alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Token {
-    /// The sender's rank, to which a reply goes.
+    /// The rank of the sender, to which a reply goes.
     pub source: Rank,
-    /// The requester's chunk; see [`Header::chunk`].
+    /// The offset of the requester's chunk; see [`Header::chunk`].
     pub chunk: u32,
-    /// Whether the handler has replied. If a request's handler returns without a reply, the engine
-    /// sends the implied one.
+    /// Whether the handler has replied. If the handler of a request returns without a reply, the
+    /// engine sends the implied reply.
     pub replied: Cell<bool>,
-    /// The message's credit byte. In a request, it determines the credits that the reply returns.
+    /// The credit byte of the message. In a request, it determines the number of credits that the
+    /// reply returns.
     pub credit: u8,
     /// The message's flags.
     pub flags: Flags,
-    /// The message's role. Only a request may be replied to.
+    /// The role of the message. A handler may reply only to a request.
     pub role: Role,
 }
 
@@ -60,16 +61,16 @@ impl Token {
     /// Checks that the handler may reply now.
     ///
     /// # Errors
-    /// In a reply handler, and after the first reply.
+    /// If the handler is a reply handler, or has already replied.
     #[inline]
     pub fn may_reply(&self) -> Result<(), ContextError> {
         self.context().may_reply(self.replied.get())
     }
 
-    /// Claims the handler's one reply; the second claim fails.
+    /// Claims the only reply that the handler may send. A second claim fails.
     ///
     /// # Errors
-    /// See [`may_reply`](Token::may_reply).
+    /// Same as [`may_reply`](Token::may_reply).
     #[inline]
     pub fn claim_reply(&self) -> Result<(), ContextError> {
         self.may_reply()?;
@@ -77,7 +78,7 @@ impl Token {
         Ok(())
     }
 
-    /// Returns whether the engine must send the requester the implied reply once the handler has
+    /// Returns whether the engine must send the implied reply to the requester once the handler has
     /// returned.
     #[inline]
     #[must_use]

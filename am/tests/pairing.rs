@@ -1,4 +1,4 @@
-//! Pairing of the halves of longs, checked against a `HashMap`.
+//! Tests of the pairing of the halves of longs, with a `HashMap` as the reference.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use am::lid::{LidCache, LidGenerator, Pairing};
 use am::{LID_MASK, NO_LID, Rank};
 use proptest::prelude::*;
 
-/// The waiting halves in the reference: a header's number, or `None` for data.
+/// The halves that are waiting in the reference. A value is a header's number, or `None` for data.
 type Reference = HashMap<(Rank, u32), Option<u32>>;
 
 fn arrive(
@@ -36,7 +36,7 @@ proptest! {
     fn halves_pair_as_in_a_map(
         capacity in 0usize..40,
         events in prop::collection::vec((0u32..4, 1u32..24, 0u8..41), 1..600),
-        // Base and stride of the LIDs, so that they collide in many ways.
+        // The base and stride of the LIDs are chosen so that LIDs collide in many ways.
         base in 0..LID_MASK,
         stride in 1..1u32 << 16,
     ) {
@@ -63,7 +63,7 @@ proptest! {
             prop_assert_eq!(cache.len(), reference.len());
             prop_assert_eq!(cache.is_empty(), reference.is_empty());
         }
-        // Every half that is still waiting is found.
+        // Every half that is still waiting must be found.
         for ((source, lid), half) in reference {
             let paired = match half {
                 Some(header) => cache.arrive_data(source, lid) == Pairing::Ready(header),

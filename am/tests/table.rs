@@ -1,4 +1,4 @@
-//! The handler table, checked against GASNet's rules.
+//! Tests of the handler table against GASNet's rules.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use am::handlers::{Accepts, CallError, Entry, RegisterError, Registration, Table
 use am::{Category, Flags, Header, MAX_ARGS, Role};
 use proptest::prelude::*;
 
-/// Registers `ids` in `reference`, or fails without a change.
+/// Registers `ids` in `reference`. If this fails, `reference` and `ids` are unchanged.
 fn register(reference: &mut BTreeMap<u8, usize>, ids: &mut [u8], first: usize) -> Result<(), ()> {
     let (mut table, mut list) = (reference.clone(), ids.to_vec());
     for (place, &id) in ids.iter().enumerate().filter(|&(_, &id)| id != 0) {
@@ -33,7 +33,7 @@ proptest! {
             prop::collection::vec(prop_oneof![4 => Just(0u8), 4 => 128u8..=255, 1 => 1u8..=127], 0..40),
             1..8,
         ),
-        // Removes wrong ids, so that many calls succeed.
+        // If true, wrong ids are removed, so that many calls succeed.
         clean: bool,
     ) {
         let mut table = Table::new();

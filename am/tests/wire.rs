@@ -1,4 +1,5 @@
-//! Headers and bodies: decoding returns what was encoded, and no bit pattern causes a panic.
+//! Tests of headers and bodies: decoding returns what was encoded, and no bit pattern causes a
+//! panic.
 
 use am::{
     Body, Category, DataHeader, Flags, Header, HeaderError, LID_MASK, Long, MAX_ARGS, NO_LID, Role,
@@ -33,7 +34,7 @@ prop_compose! {
     }
 }
 
-/// A complete message: match bits, header data, body.
+/// A complete message, consisting of match bits, header data and body.
 struct Message {
     match_bits: u64,
     hdr_data: u64,
@@ -94,7 +95,8 @@ proptest! {
             prop_assert_eq!(Long::read(&header, &message.body), Ok(long));
         }
 
-        // A body cut anywhere before the payload, or within a short's arguments, is refused.
+        // A body that is cut anywhere before the payload, or within the arguments of a short, must
+        // be refused.
         let needed = match header.category() {
             Category::Short => Body::of_short(&args).len(),
             _ => offset,
@@ -106,7 +108,7 @@ proptest! {
                 prop_assert_eq!(Long::read(&header, &message.body[..length]), Err(error));
             }
         }
-        // A packed long carries no less data than it announces.
+        // A packed long that carries less data than it announces must be refused.
         if header.flags.contains(Flags::PACKED) && !payload.is_empty() {
             let cut = &message.body[..message.body.len() - 1];
             let error = HeaderError::PayloadTooShort { length: long.length, carried: payload.len() - 1 };
@@ -118,7 +120,7 @@ proptest! {
     fn no_words_panic_and_what_is_accepted_is_what_was_sent(
         match_bits: u64,
         hdr_data: u64,
-        // Whether the words are made nearly an AM; random words rarely form one.
+        // If true, the words are changed to resemble an AM, because random words rarely form one.
         nearly: bool,
         body in prop::collection::vec(any::<u8>(), 0..160),
     ) {

@@ -172,8 +172,8 @@ unsafe fn copy(
 /// Copies the bytes of a message to an address of this process. Returns false if the range is not
 /// writable memory.
 pub(crate) fn place(address: usize, bytes: &[u8]) -> bool {
-    // SAFETY: the source is a slice, so it is valid for reads. The caller of `attach_everything`,
-    // or of `bind`, guarantees that peers may write to the address.
+    // SAFETY: the source is a slice, so it is valid for reads. The caller of `attach_everything`
+    // guarantees that peers write only to memory that is meant to be written by them.
     unsafe { write(this(), address as u64, bytes.as_ptr(), bytes.len()) }.is_ok()
 }
 

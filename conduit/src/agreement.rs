@@ -1,6 +1,6 @@
 //! Checks that all ranks have registered the same handlers.
 //!
-//! Each rank enters a barrier whose id is a hash of the rank's handlers, which costs no more
+//! Each rank enters a barrier whose id is a hash of the rank's handlers. This costs no more
 //! messages than any other barrier. Only if the ids differ do the ranks exchange descriptions of
 //! their handlers.
 
@@ -13,11 +13,12 @@ use crate::{Error, Member, Result};
 
 const CALL: &str = "attach";
 
-/// The number of bytes to which a handler's description is cut before it is sent.
+/// The maximum number of bytes of a handler's description. Longer descriptions are truncated before
+/// they are sent.
 const MOST: usize = 400;
 
-/// Compares the descriptions of this rank's handlers, in order, with those of all other ranks.
-/// Collective.
+/// Compares the descriptions of this rank's handlers, in order, with the descriptions on all other
+/// ranks. Collective.
 pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Result<()> {
     let rank = member.engine().rank();
     let all = signatures.iter().map(|signature| hash(signature));
@@ -36,7 +37,7 @@ pub(crate) fn check<M: Mode>(member: &Member<M>, signatures: &[String]) -> Resul
         all.any(|other| Some(other) != first)
     };
     // The barrier did not match, so the lists differ somewhere, at the latest where the shortest
-    // one ends.
+    // list ends.
     let at = (0..256).find(differs).unwrap_or(256);
     let own = signatures.get(at).map_or("none", String::as_str);
     let mut own = own.to_owned();
@@ -61,7 +62,7 @@ fn hash(text: &str) -> u32 {
     hash_of(text.bytes())
 }
 
-/// Lists the ranks' texts: each text once, with the ranks that gave it.
+/// Lists the texts of the ranks. Each text appears once, with the ranks that passed it.
 fn by_rank(texts: &[Vec<u8>]) -> String {
     let mut groups: Vec<(&[u8], Vec<Rank>)> = Vec::new();
     for (rank, text) in (0..).zip(texts) {
@@ -76,7 +77,7 @@ fn by_rank(texts: &[Vec<u8>]) -> String {
     groups.collect::<Vec<_>>().join("; ")
 }
 
-/// The largest number of rank ranges shown.
+/// The maximum number of rank ranges that are shown.
 const MOST_RUNS: usize = 8;
 
 /// Formats ranks in ascending order, with consecutive ranks as ranges.

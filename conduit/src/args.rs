@@ -1,7 +1,7 @@
-//! Typed arguments of active messages: tuples of numbers, or structs of them, in up to sixteen
-//! 32-bit words.
+//! Typed arguments of active messages. They are tuples or structs of numbers that occupy up to
+//! sixteen words of 32 bits.
 
-/// The largest number of argument words in a message.
+/// The maximum number of argument words in a message.
 pub const MAX_ARG_WORDS: usize = am::MAX_ARGS;
 
 /// A number or `bool` that occupies one or two argument words.
@@ -88,7 +88,7 @@ macro_rules! two_words {
 }
 two_words!(u64, i64, f64);
 
-/// Offsets and lengths are sent as 64 bits.
+/// Offsets and lengths travel as 64 bits.
 impl Word for usize {
     const WORDS: usize = 2;
     #[inline]
@@ -113,9 +113,9 @@ impl sealed::Sealed for usize {}
 pub trait Args: Copy {
     /// The number of words that the arguments occupy.
     const WORDS: usize;
-    /// Returns the argument types as text, which errors show and ranks compare.
+    /// Returns the argument types as text. Errors show this text, and ranks compare it.
     fn types() -> String;
-    /// Writes the arguments and returns the words used.
+    /// Writes the arguments to `words` and returns the words used.
     fn write(self, words: &mut [u32; MAX_ARG_WORDS]) -> &[u32];
     /// Reads the arguments from exactly [`Args::WORDS`] words.
     fn read(words: &[u32]) -> Self;
@@ -173,8 +173,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Defines a struct of [`Word`]s that serves as a handler's arguments. The struct is `Clone` and
-/// `Copy`.
+/// Defines a struct of [`Word`]s that serves as the arguments of a handler. The struct is `Clone`
+/// and `Copy`.
 ///
 /// ```
 /// conduit::args! {

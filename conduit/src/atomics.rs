@@ -54,11 +54,12 @@ atom! {
     f64, F64, FloatOp, u64, f64::to_bits, f64::from_bits;
 }
 
-/// An atomic operation on an integer `x` with one operand `a`; each variant's documentation gives
-/// the new value of `x`.
+/// An atomic operation on an integer `x` with one operand `a`. The documentation of each variant
+/// gives the new value of `x`.
 ///
-/// Operations with no operand or with two are not variants of this type, but have methods of their
-/// own, [`Conduit::atomic_get`] and [`Conduit::compare_swap`]. This program does not compile:
+/// Operations without an operand or with two operands are not variants of this type. They have
+/// methods of their own, [`Conduit::atomic_get`] and [`Conduit::compare_swap`]. This program does
+/// not compile:
 ///
 /// ```compile_fail
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 4096)?;
@@ -67,7 +68,7 @@ atom! {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
-    /// `a`. With a fetch, this is a swap.
+    /// The new value is `a`. If the atomic fetches, this is a swap.
     Set,
     /// `x + a`.
     Add,
@@ -104,7 +105,8 @@ impl From<AtomicOp> for ni::AtomicOp {
     }
 }
 
-/// An atomic operation on a float `x` with one operand `a`, like [`AtomicOp`] for integers.
+/// An atomic operation on a float `x` with one operand `a`. The counterpart of [`AtomicOp`] for
+/// floats.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -129,7 +131,7 @@ impl From<AtomicOp> for ni::AtomicOp {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FloatOp {
-    /// `a`. With a fetch, this is a swap.
+    /// The new value is `a`. If the atomic fetches, this is a swap.
     Set,
     /// `x + a`.
     Add,
@@ -137,9 +139,9 @@ pub enum FloatOp {
     Sub,
     /// `x * a`.
     Mult,
-    /// The smaller of the two: `x` if `x < a`, otherwise `a`, even if one of them is a NaN.
+    /// The smaller of the two: `x` if `x < a`, otherwise `a` (also if one of them is a NaN).
     Min,
-    /// The larger of the two: `x` if `x > a`, otherwise `a`, even if one of them is a NaN.
+    /// The larger of the two: `x` if `x > a`, otherwise `a` (also if one of them is a NaN).
     Max,
 }
 
@@ -171,9 +173,9 @@ pub(crate) fn request<T: Atom>(
 }
 
 /// Offsets must be multiples of the number's size. Atomics of one type on the same number are
-/// atomic with respect to each other, regardless of the ranks and networks that they come from. A
-/// program that waits for a change must poll meanwhile ([`Conduit::wait_until`]), because an atomic
-/// on mapped memory does not poll.
+/// atomic with respect to each other, regardless of the ranks and networks from which they come. An
+/// atomic on mapped memory does not poll, so a program that waits for a number to change must poll
+/// meanwhile ([`Conduit::wait_until`]).
 ///
 /// The type determines the operations: [`AtomicOp`] for integers, [`FloatOp`] for floats.
 impl<M: Mode> Conduit<M> {
@@ -348,8 +350,9 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nb_immediate", started)
     }
 
-    /// Like [`Conduit::atomic_nb`], but as one of this thread's implicit operations: a set counts
-    /// as an implicit put, any other operation as an implicit atomic ([`Conduit::wait_atomics`]).
+    /// Like [`Conduit::atomic_nb`], but starts one of this thread's implicit operations. A set
+    /// counts as an implicit put, and any other operation as an implicit atomic
+    /// ([`Conduit::wait_atomics`]).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -386,8 +389,9 @@ impl<M: Mode> Conduit<M> {
         self.done("atomic_nbi", started).map(drop)
     }
 
-    /// Starts an atomic. The previous value is at `result` once the handle has been waited for.
-    /// [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe alternative.
+    /// Starts an atomic. The previous value is written to `result`, where it is available once the
+    /// handle has been waited for. [`Scope::atomic_fetch`](crate::Scope::atomic_fetch) is the safe
+    /// alternative.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -407,7 +411,7 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// `result` must stay valid, and must be neither read nor written, until the handle has been
+    /// `result` must remain valid, and must be neither read nor written, until the handle has been
     /// waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nb<T: Atom>(
@@ -419,8 +423,8 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<Handle> {
         let (request, completion) = (request(op, operand, operand), Completion::Handle);
-        // SAFETY: the caller guarantees that `result` stays valid and unused until the handle has
-        // been waited for.
+        // SAFETY: the caller guarantees that `result` remains valid and is not accessed until the
+        // handle has been waited for.
         unsafe {
             self.fetch_to(
                 "atomic_fetch_nb",
@@ -433,7 +437,7 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Like [`Conduit::atomic_fetch_nb`], but as one of this thread's implicit atomics.
+    /// Like [`Conduit::atomic_fetch_nb`], but starts one of this thread's implicit atomics.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -454,8 +458,8 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::atomic_fetch`].
     ///
     /// # Safety
-    /// `result` must stay valid, and must be neither read nor written, until this thread's implicit
-    /// atomics or the enclosing access region have been waited for.
+    /// `result` must remain valid, and must be neither read nor written, until this thread's
+    /// implicit atomics or the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn atomic_fetch_nbi<T: Atom>(
         &self,
@@ -466,8 +470,8 @@ impl<M: Mode> Conduit<M> {
         operand: T,
     ) -> Result<()> {
         let (request, completion) = (request(op, operand, operand), Completion::Implicit);
-        // SAFETY: the caller guarantees that `result` stays valid and unused until the operation
-        // has been waited for.
+        // SAFETY: the caller guarantees that `result` remains valid and is not accessed until the
+        // operation has been waited for.
         let started = unsafe {
             self.fetch_to(
                 "atomic_fetch_nbi",
@@ -496,8 +500,9 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<Handle> {
         let engine = self.member.engine();
         let (result, blocking) = (result.cast(), Blocking::Wait);
-        // SAFETY: the caller guarantees that `result` stays valid and unused until the operation
-        // has completed. The engine stores the previous value there in the representation of a `T`.
+        // SAFETY: the caller guarantees that `result` remains valid and is not accessed until the
+        // operation has completed. The engine writes the previous value there in the representation
+        // of a `T`.
         let started = unsafe {
             engine
                 .atomics()
@@ -506,8 +511,8 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(call, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Writes `new` if the number at `offset` in `target`'s segment equals `expected`, and returns
-    /// the previous value in either case.
+    /// Writes `new` to the number at `offset` in `target`'s segment if the number equals
+    /// `expected`. Returns the previous value in either case.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

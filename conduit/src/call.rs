@@ -7,8 +7,8 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Error, Landed, Long, Medium, Network, Payload, Result, Segment, Short};
 
-/// A message as passed to its handler, with access to the message's source, this rank and its
-/// segment, and the means to reply.
+/// A message as passed to its handler. It gives access to the message's source and to this rank and
+/// its segment, and allows the handler to reply.
 #[repr(transparent)]
 pub struct Call<'a, M: Mode = Seq>(engine::Call<'a, Network<M>, M>);
 
@@ -21,8 +21,8 @@ impl<M: Mode> std::fmt::Debug for Call<'_, M> {
 impl<'a, M: Mode> Call<'a, M> {
     #[inline]
     pub(crate) fn new<'b>(call: &'b engine::Call<'a, Network<M>, M>) -> &'b Self {
-        // SAFETY: `Call` is a transparent wrapper of exactly this type, so the reference has the
-        // same layout and lifetime.
+        // SAFETY: `Call` is a transparent wrapper of exactly the type to which the reference
+        // points, so both references have the same layout, validity and lifetime.
         unsafe { &*std::ptr::from_ref(call).cast::<Self>() }
     }
 
@@ -138,8 +138,8 @@ impl<'a, M: Mode> Call<'a, M> {
         self.0.source()
     }
 
-    /// Returns whether the message is a request. Otherwise it is a reply, to which a handler may
-    /// not reply.
+    /// Returns whether the message is a request. If not, it is a reply, to which a handler may not
+    /// reply.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -239,8 +239,8 @@ impl<'a, M: Mode> Call<'a, M> {
         self.done("reply_medium", sent)
     }
 
-    /// Replies with a long, whose payload of at most [`crate::Conduit::max_long_reply`] bytes is
-    /// stored at `offset` in the requester's segment.
+    /// Replies with a long, whose payload is stored at `offset` in the requester's segment. The
+    /// payload may have at most [`crate::Conduit::max_long_reply`] bytes.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

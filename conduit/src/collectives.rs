@@ -11,7 +11,7 @@ use crate::{Conduit, Result};
 
 /// A number type that reductions support.
 pub trait Element: Copy + FromBytes + IntoBytes + Immutable + sealed::Sealed {
-    /// The type's identifier in a reduction.
+    /// The identifier of the type in a reduction.
     const TYPE: DataType;
 }
 
@@ -37,8 +37,9 @@ element! {
 }
 
 /// These calls are collective: all ranks must make the same calls in the same order, with values of
-/// the same length. They are not barriers: a rank may return before other ranks have made the call.
-/// They handle messages while they wait. [`Conduit::team`] provides more collective operations.
+/// the same length. The calls are not barriers: a rank may return before other ranks have made the
+/// call. While a call waits, it handles messages. [`Conduit::team`] provides more collective
+/// operations.
 impl<M: Mode> Conduit<M> {
     /// Copies `value` from the rank `root` to all other ranks.
     ///
@@ -62,8 +63,8 @@ impl<M: Mode> Conduit<M> {
         self.team().broadcast(root, value)
     }
 
-    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`; the
-    /// values of other ranks are unchanged.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`. The
+    /// values of all other ranks are unchanged.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

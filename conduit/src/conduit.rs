@@ -14,19 +14,19 @@ use crate::{Error, Member, Result, process_code};
 
 /// An attached rank of a job.
 ///
-/// Any call may poll, and a poll runs handlers. In [`crate::Par`], threads share the rank by
-/// reference.
+/// Any call may poll, and a poll runs handlers. In [`crate::Par`], several threads can use one
+/// `Conduit` through shared references.
 ///
 /// When another rank ends the job ([`Conduit::exit`]), the next call that polls ends this process
-/// with exit code 0: the other rank exits with the job's code, and the launcher reports that rank.
+/// with exit code 0. The other rank exits with the job's code, and the launcher reports that rank.
 ///
 /// Dropping a `Conduit` without calling [`finish`](Conduit::finish) abandons the other ranks and
 /// prints a warning to standard error.
 ///
-/// A child process made by `fork` may only `exec` or `_exit`, because everything of the job that it
-/// inherits belongs to the rank. In the child, every call that would use the network returns
-/// [`EngineError::Forked`], dropping the `Conduit` does nothing, and [`exit`](Conduit::exit) ends
-/// only the child. A child made in a handler must not return from the handler either, because the
+/// A child process made by `fork` may only `exec` or `_exit`, because everything that it inherits
+/// of the job belongs to the rank. In the child, every call that would use the network returns
+/// [`EngineError::Forked`], dropping the `Conduit` has no effect, and [`exit`](Conduit::exit) ends
+/// only the child. A child made in a handler must not return from that handler either, because the
 /// surrounding poll would continue.
 pub struct Conduit<M: Mode = Seq> {
     pub(crate) member: Member<M>,
@@ -111,7 +111,7 @@ impl<M: Mode> Conduit<M> {
     /// Returns the neighbourhood of `rank`.
     ///
     /// Ranks of one neighbourhood map each other's segments ([`Conduit::window`]). Neighbourhoods
-    /// are numbered like [hosts](Conduit::host_of).
+    /// are numbered in the same way as [hosts](Conduit::host_of).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -142,7 +142,7 @@ impl<M: Mode> Conduit<M> {
         Error::of(call, self.rank(), error)
     }
 
-    /// Returns the settings that this rank runs with.
+    /// Returns the settings with which this rank runs.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -162,7 +162,8 @@ impl<M: Mode> Conduit<M> {
         self.member.settings()
     }
 
-    /// Translates an engine result. If another rank has ended the job, ends this process.
+    /// Translates the result of an engine call. If another rank has ended the job, ends this
+    /// process.
     #[inline]
     pub(crate) fn done<T>(&self, call: &'static str, result: Result<T, EngineError>) -> Result<T> {
         match result {
@@ -201,9 +202,9 @@ impl<M: Mode> Conduit<M> {
 
     /// Polls until `condition` holds, spinning, yielding or sleeping between polls.
     ///
-    /// The condition should be one that handlers, or other ranks' puts and atomics, make true. It
-    /// returns a `bool`, or a [`Result`] whose error ends the wait. Not allowed in a handler,
-    /// because the condition may depend on that handler's return.
+    /// The condition should be one that becomes true through handlers, or through other ranks' puts
+    /// and atomics. It returns a `bool`, or a [`Result`] whose error ends the wait. `wait_until` is
+    /// not allowed in a handler, because the condition may depend on that handler's return.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -216,9 +217,9 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns the condition's error. While the condition does not hold, also returns
-    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
-    /// the job](crate::Error#failure-of-the-job).
+    /// Returns the error that the condition returned. If the condition does not hold yet, also
+    /// returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any
+    /// [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn wait_until<C: Condition>(&self, mut condition: impl FnMut() -> C) -> Result<()> {
         let mut refused = None;
@@ -234,8 +235,9 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Waits until all ranks have entered the barrier. Stores and completed puts that any rank made
-    /// before the barrier are visible to every rank after it.
+    /// Waits until all ranks have entered the barrier. Stores that any rank made before the
+    /// barrier, and puts that it completed before the barrier, are visible to every rank after the
+    /// barrier.
     ///
     /// A barrier does not wait for messages: a message sent before the barrier may be handled after
     /// it. Use [`Conduit::quiesce`] to wait for messages too.
@@ -267,11 +269,11 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier", outcome)
     }
 
-    /// Waits until all ranks have called `quiesce` and every message sent before the call has been
-    /// handled: all requests that any rank has sent, and their replies.
+    /// Waits until all ranks have called `quiesce`, and until all requests that any rank sent
+    /// before its call, and the replies to them, have been handled.
     ///
     /// A `quiesce` costs two barriers and nothing per message. If other threads of a rank send
-    /// messages during the call, it waits for these too.
+    /// messages during the call, it waits for these messages too.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -305,8 +307,8 @@ impl<M: Mode> Conduit<M> {
         self.matched("quiesce", outcome)
     }
 
-    /// Waits at a barrier named `id`, and fails if two ranks give different names. A rank that
-    /// gives no name, as in [`Conduit::barrier`], matches any name.
+    /// Waits at a barrier named `id`. Fails if two ranks give different names. A rank that gives no
+    /// name, as in [`Conduit::barrier`], matches any name.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -331,9 +333,9 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_named", outcome)
     }
 
-    /// Starts a split-phase [barrier](Conduit::barrier), with an id or anonymous (`None`):
-    /// announces this rank's arrival. Complete it with [`Conduit::barrier_wait`] or
-    /// [`Conduit::barrier_try`].
+    /// Starts a split-phase [barrier](Conduit::barrier), with an id or without one (`None`), by
+    /// announcing this rank's arrival. [`Conduit::barrier_wait`] or [`Conduit::barrier_try`] must
+    /// complete the barrier.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -357,7 +359,7 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Completes a split-phase barrier: waits for all other ranks.
+    /// Completes a split-phase barrier by waiting for all other ranks.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -375,9 +377,9 @@ impl<M: Mode> Conduit<M> {
     /// # Errors
     /// Returns [`Error::BarrierMismatch`] on all ranks if the ids of two ranks differ or if a rank
     /// has called [`Conduit::quiesce`] or [`Conduit::finish`] instead. Returns it on this rank only
-    /// if `id` is not the one that the ranks agreed on. Returns
-    /// [`EngineError::Barrier`](crate::EngineError::Barrier) without a preceding
-    /// [`Conduit::barrier_notify`]. While ranks are missing, also returns
+    /// if `id` is not the id on which the ranks agreed. Returns
+    /// [`EngineError::Barrier`](crate::EngineError::Barrier) if there was no preceding
+    /// [`Conduit::barrier_notify`]. If some ranks have not arrived yet, also returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     pub fn barrier_wait(&self, id: Option<u32>) -> Result<()> {
@@ -388,7 +390,7 @@ impl<M: Mode> Conduit<M> {
         self.matched("barrier_wait", outcome)
     }
 
-    /// Like [`Conduit::barrier_wait`], but polls once instead of waiting, and returns whether the
+    /// Like [`Conduit::barrier_wait`], but polls once instead of waiting. Returns whether the
     /// barrier has completed.
     ///
     /// ```
@@ -427,14 +429,14 @@ impl<M: Mode> Conduit<M> {
         }
     }
 
-    /// Leaves the job cleanly: waits until all ranks have called `finish` and all messages have
-    /// been handled, as [`Conduit::quiesce`] does, then reports the end to the launcher.
-    /// Collective; must be called only once.
+    /// Leaves the job cleanly. Waits until all ranks have called `finish` and all messages have
+    /// been handled, as [`Conduit::quiesce`] does, and then reports the end to the launcher.
+    /// Collective; may be called only once.
     ///
     /// `finish` takes `&self`, so that a shared or static `Conduit` can finish too. Later calls
-    /// that would use the network fail on all threads; copies to and from memory that is mapped
-    /// here still succeed. Operations that other threads start during this call may be lost, so end
-    /// those threads first.
+    /// that would use the network fail on all threads of this rank. Copies to and from memory that
+    /// is mapped here still succeed. Operations that other threads start during this call may be
+    /// lost, so those threads must end first.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -448,7 +450,7 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// If a rank has called [`Conduit::barrier`] or [`Conduit::quiesce`] instead, returns
-    /// [`Error::BarrierMismatch`] on all ranks, and none has finished. Returns
+    /// [`Error::BarrierMismatch`] on all ranks, and no rank has finished. Returns
     /// [`EngineError::Barrier`](crate::EngineError::Barrier) between [`Conduit::barrier_notify`]
     /// and its wait, [`EngineError::Finished`](crate::EngineError::Finished) on a second call,
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
@@ -465,8 +467,8 @@ impl<M: Mode> Conduit<M> {
             self.finished.store(false, Relaxed);
         }
         quiet?;
-        // All messages of other ranks have arrived by now. This rank's own messages may still be
-        // queued, and would be lost with the process.
+        // All messages from other ranks have arrived by now. This rank's own messages may still be
+        // queued, and would be lost when the process ends.
         let limit = self.member.settings().engine.exit_wait(self.size());
         self.member.engine().drain(limit);
         self.member.finish()
@@ -475,8 +477,8 @@ impl<M: Mode> Conduit<M> {
     /// Ends the whole job with this exit code.
     ///
     /// Notifies the other ranks, waits for them for a bounded time (`CONDUIT_EXIT_TIMEOUT`), and
-    /// ends this process. May be called at any time, even while other ranks compute: the launcher
-    /// ends ranks that do not react.
+    /// ends this process. May be called at any time, even while other ranks compute, because the
+    /// launcher ends ranks that do not react.
     pub fn exit(&self, code: i32) -> ! {
         self.member.end(code, || ());
         std::process::exit(process_code(code))
@@ -525,7 +527,8 @@ impl<M: Mode> Conduit<M> {
         .map(|credits| credits.lent)
     }
 
-    /// Returns how often a request to `peer` had to wait for credits (`gasnet_credit_stalls` in C).
+    /// Returns the number of times that a request to `peer` had to wait for credits
+    /// (`gasnet_credit_stalls` in C).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -557,8 +560,8 @@ impl<M: Mode> Conduit<M> {
         self.member.engine().messages().banked_credits()
     }
 
-    /// Returns how many credits `peer` has revoked from this rank so far (`gasnet_revoked_credits`
-    /// in C).
+    /// Returns the number of credits that `peer` has revoked from this rank so far
+    /// (`gasnet_revoked_credits` in C).
     ///
     /// # Errors
     /// Same as [`Conduit::send_credits`].
@@ -573,8 +576,9 @@ impl<M: Mode> Conduit<M> {
 
 impl<M: Mode> Drop for Conduit<M> {
     fn drop(&mut self) {
-        // A job of one rank or a child process abandons no rank, so it gets no warning. After a
-        // panic or a fault of the job, that has been reported already.
+        // There is no warning in a job of one rank or in a child process, because no rank is
+        // abandoned. There is none after a panic or a fault of the job either, because these have
+        // already been reported.
         let engine = self.member.engine();
         let leaves = !self.finished.load(Relaxed) && self.size() > 1 && !engine.job().is_child();
         if leaves && !std::thread::panicking() && engine.job().fault().is_none() {
@@ -587,7 +591,7 @@ impl<M: Mode> Drop for Conduit<M> {
     }
 }
 
-/// The result of a condition of [`Conduit::wait_until`]: a `bool`, or a [`Result`] of one.
+/// The result of a condition for [`Conduit::wait_until`]: a `bool` or a [`Result`] with a `bool`.
 pub trait Condition {
     /// Returns whether the condition holds.
     ///
@@ -614,9 +618,9 @@ fn value(id: Option<u32>) -> Value {
     id.map_or(Value::Anonymous, Value::Named)
 }
 
-// SAFETY: the fields are `Sync` in each mode that is `Shared`, which the constant below checks.
+// SAFETY: the fields are `Sync` in each mode that is `Shared`, as the constant below checks.
 unsafe impl<M: Shared> Sync for Conduit<M> {}
-// SAFETY: the fields are `Send` in each mode that is `Movable`, which the constant below checks.
+// SAFETY: the fields are `Send` in each mode that is `Movable`, as the constant below checks.
 unsafe impl<M: Movable> Send for Conduit<M> {}
 
 const _: () = {

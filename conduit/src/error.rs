@@ -1,4 +1,4 @@
-//! Errors of calls, and of the job.
+//! Errors of single calls and of the job.
 
 use std::fmt;
 
@@ -9,17 +9,17 @@ use conduit_core::ni::Rank;
 /// The result of a call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason why a call was refused or the job cannot continue. The text names the call as the
+/// The reason why a call was refused or why the job cannot continue. The text names the call as the
 /// program spells it, the calling rank, and the rank or setting concerned.
 ///
-/// `Debug` prints the same text, so a `main` that returns the error reports it in readable form.
+/// `Debug` prints the same text, so a `main` that returns the error reports it in a readable form.
 ///
-/// An [`EngineError`] is returned as [`Error::Engine`].
+/// Errors of the engine are wrapped in [`Error::Engine`].
 ///
 /// # Failure of the job
-/// These errors are final: all later calls that use the network return the first of these errors
-/// again, and the caller may reuse the buffers of operations that were under way. Return the error
-/// from `main`, so that the launcher ends the other ranks.
+/// These errors are final. All later calls that use the network return the first of these errors
+/// again, and the caller may reuse the buffers of operations that were under way. A program should
+/// return the error from `main`, so that the launcher ends the other ranks.
 ///
 /// - [`EngineError::PeerFailed`]: another rank has died or cannot be reached.
 /// - [`EngineError::HandlerPanicked`] and [`EngineError::Panicked`]: a handler, or a closure that
@@ -54,14 +54,15 @@ pub enum Error {
         /// The engine's error.
         error: EngineError,
     },
-    /// A setting is unknown, its value is not accepted, or it must agree between ranks and differs.
+    /// A setting is unknown, has a value that is not accepted, or differs between ranks although it
+    /// must be the same on all of them.
     #[error("{call}{}: {reason}", on(*rank))]
     Settings {
         /// The call that failed.
         call: &'static str,
         /// The calling rank, if the launcher has supplied it.
         rank: Option<Rank>,
-        /// The setting, what was found and what is accepted, or the settings that differ.
+        /// The setting, the value found and the values accepted, or the settings that differ.
         reason: String,
     },
     /// The job could not be joined.
@@ -95,7 +96,7 @@ pub enum Error {
         rank: Rank,
         /// The number of bytes requested.
         bytes: usize,
-        /// The largest size accepted, in bytes.
+        /// The maximum size in bytes.
         limit: usize,
     },
     /// Elements cannot be borrowed or copied: their offset is not aligned for their type, or their
@@ -116,8 +117,8 @@ pub enum Error {
         problem: String,
     },
     /// A handler cannot be registered, or an id or a name was given without a handler. Fixed ids
-    /// must lie in 128..=255 and be unique; payload types must not be aligned to more than 16
-    /// bytes.
+    /// must be unique and lie in 128..=255. Payload types must not require an alignment of more
+    /// than 16 bytes.
     #[error("attach on rank {rank}: {problem}")]
     Handlers {
         /// The calling rank.
@@ -134,22 +135,23 @@ pub enum Error {
         /// The first handler that differs, as registered on each rank.
         difference: String,
     },
-    /// The barrier's ids differed between ranks or from the id passed to the wait, or not all ranks
-    /// made the same one of the calls [`barrier`](crate::Conduit::barrier),
+    /// The ids of the barrier differed between ranks or from the id passed to the wait, or the
+    /// ranks did not all make the same one of the calls [`barrier`](crate::Conduit::barrier),
     /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
-    /// made one of these calls get the error.
+    /// made one of these calls get this error, except that only the caller gets it if its own id
+    /// for the wait differed.
     #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
         /// The call that failed.
         call: &'static str,
         /// The calling rank.
         rank: Rank,
-        /// The kinds of calls that met. If they are only [`Calls::BARRIER`], ids differ.
+        /// The kinds of calls that met. If they are only [`Calls::BARRIER`], the ids differ.
         calls: Calls,
     },
 }
 
-/// The name of the call that joins a job, unless the caller gives another.
+/// The name of the call that joins a job, unless the caller gives another name.
 pub(crate) const START: &str = "start";
 
 /// Returns " on rank N" if the rank is known.
@@ -159,8 +161,8 @@ fn on(rank: Option<Rank>) -> String {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The text is written in one piece, because a `main` that returns the error prints it to a
-        // standard error that all ranks share.
+        // The text is written in one piece, because a `main` that returns the error prints it to
+        // standard error, which all ranks share.
         f.write_str(&self.to_string())
     }
 }
@@ -208,7 +210,7 @@ impl Error {
         }
     }
 
-    /// Sets the name of the call that joins the job and, if it is known, this rank.
+    /// Sets the name of the call that joins the job and, if known, the number of this rank.
     pub(crate) fn of_start(mut self, name: &'static str, of: Option<Rank>) -> Self {
         match &mut self {
             Self::Settings { call, rank, .. }

@@ -1,4 +1,4 @@
-//! Handlers: typed functions that messages run, and the typed ids by which requests name them.
+//! Handlers: typed functions that messages run, and the typed ids by which requests identify them.
 
 use std::any::type_name;
 use std::marker::PhantomData;
@@ -14,8 +14,8 @@ use crate::{Args, Call, Landed, Network};
 /// A type that a medium can carry: bytes, numbers, slices of these, and types that derive
 /// [`zerocopy`]'s `FromBytes`, `IntoBytes`, `Immutable` and `KnownLayout`.
 ///
-/// Payloads arrive in their memory representation, so all ranks must run on the same kind of
-/// machine. The type's alignment must not exceed 16 bytes.
+/// Payloads are transmitted in their memory representation, so all ranks must run on the same kind
+/// of machine. The alignment of the type must not exceed 16 bytes.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the payload of a medium",
     note = "payloads are plain data: numbers, and `#[repr(C)]` structs without padding that derive \
@@ -88,14 +88,14 @@ handler_id! {
 /// The handlers of a rank, which [`crate::Job::attach`] registers.
 ///
 /// All ranks must add the same handlers in the same order, because ids are assigned in this order,
-/// from 255 downwards. [`Handlers::next_id`] fixes an id, for example one that another library
-/// relies on.
+/// from 255 downwards. [`Handlers::next_id`] sets a fixed id, for example an id on which another
+/// library relies.
 ///
 /// Handlers run on the thread that polls, inside a call into Conduit. A handler may reply once to a
-/// request. It must not send requests, put, get, poll or wait: debug builds refuse all of these.
+/// request. It must not send requests, put, get, poll or wait. Debug builds refuse all of these.
 /// Release builds refuse polls, barriers, and puts, gets and atomics that travel as messages. Any
 /// other call that has to wait, such as a request without credits, fails the job with an error that
-/// names the call, because the event that the call waits for may depend on the handler's return.
+/// names the call, because the event for which the call waits may depend on the handler's return.
 /// Calls that complete without waiting are carried out.
 ///
 /// ```
@@ -123,7 +123,7 @@ pub struct Handlers<M: Mode = Seq> {
     list: Vec<Added<M>>,
     next: Option<u8>,
     name: Option<&'static str>,
-    /// The first problem found, which [`crate::Job::attach`] reports.
+    /// The first problem found. [`crate::Job::attach`] reports it.
     problem: Option<String>,
 }
 
@@ -134,13 +134,13 @@ struct Added<M: Mode> {
     kind: &'static str,
     accepts: Accepts,
     words: usize,
-    /// The types of the handler's arguments and payload, as text.
+    /// The types of the handler's arguments and of its payload, as text.
     types: String,
     handler: Handler<Network<M>, M>,
 }
 
 impl<M: Mode> Added<M> {
-    /// Returns the handler's description in errors: its name or kind, and its types.
+    /// Returns the description of the handler in errors: its name or kind, and its types.
     fn title(&self) -> String {
         format!("{} {}", self.name.unwrap_or(self.kind), self.types)
     }
@@ -166,8 +166,7 @@ impl<M: Mode> Default for Handlers<M> {
     }
 }
 
-/// The registrations that the engine takes, and the descriptions of the handlers that ranks
-/// compare.
+/// The registrations for the engine, and the descriptions of the handlers, which ranks compare.
 pub(crate) type Checked<M> = (Vec<Registration<Handler<Network<M>, M>>>, Vec<String>);
 
 impl<M: Mode> Handlers<M> {
@@ -189,8 +188,8 @@ impl<M: Mode> Handlers<M> {
         }
     }
 
-    /// Sets the id of the next handler, from 128 to 255. [`crate::Job::attach`] reports an id that
-    /// is not valid.
+    /// Sets the id of the next handler, which must be from 128 to 255. [`crate::Job::attach`]
+    /// reports an invalid id.
     ///
     /// ```
     /// let mut handlers = conduit::Handlers::<conduit::Seq>::new();
@@ -238,13 +237,13 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
+        // SAFETY: the bound `M: Runs<F>` ensures that the mode can run the handler.
         unsafe { self.add_short(handler) }
     }
 
-    /// Adds a handler of mediums. The payload lies in Conduit's own buffer, aligned to 16 bytes,
-    /// until the handler returns. If the sender is on this host, it shares the buffer (see [what is
-    /// safe](crate#what-is-safe)).
+    /// Adds a handler of mediums. Until the handler returns, the payload lies in a buffer of
+    /// Conduit's own, aligned to 16 bytes. If the sender is on this host, it shares the buffer (see
+    /// [what is safe](crate#what-is-safe)).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -271,7 +270,7 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A, &P) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
+        // SAFETY: the bound `M: Runs<F>` ensures that the mode can run the handler.
         unsafe { self.add_medium(handler) }
     }
 
@@ -297,12 +296,12 @@ impl<M: Mode> Handlers<M> {
         F: Fn(&Call<'_, M>, A, Landed<'_, M>) + 'static,
         M: Runs<F>,
     {
-        // SAFETY: the mode can run the handler, as `M: Runs<F>` says.
+        // SAFETY: the bound `M: Runs<F>` ensures that the mode can run the handler.
         unsafe { self.add_long(handler) }
     }
 
-    /// Returns a view that adds handlers where the mode is unknown, as in generic functions. It
-    /// takes only handlers that are `Send` and `Sync`, which every mode can run.
+    /// Returns a view that adds handlers where the mode is unknown, as in generic functions. The
+    /// view takes only handlers that are `Send` and `Sync`, which every mode can run.
     ///
     /// ```
     /// use conduit::{Handlers, Par, Seq, Short, threads::Mode};
@@ -337,8 +336,8 @@ impl<M: Mode> Handlers<M> {
     ) -> Medium<A, P> {
         let (kind, payload) = ("a medium", type_name::<P>());
         let types = format!("{} with {payload}", A::types());
-        // Payloads are aligned to 16 bytes, and so is this address, which is not aligned to 32
-        // bytes. The cast therefore fails for types that need a larger alignment.
+        // Payloads are aligned to 16 bytes. This address is aligned to 16 bytes too, but not to 32
+        // bytes, so the cast fails for types that need a larger alignment.
         if let Err(CastError::Alignment(_)) = P::ref_from_bytes(&PAGE.0[16..16]) {
             self.refuse(kind, &types, "its payload is aligned to more than 16 bytes");
         }
@@ -351,8 +350,8 @@ impl<M: Mode> Handlers<M> {
                 Err(_) => call.malformed(payload, bytes.len()),
             }
         };
-        // SAFETY: the caller guarantees that the mode can run the handler; the closure also
-        // captures the payload type's name, which any thread may use, and nothing else.
+        // SAFETY: the caller guarantees that the mode can run the handler. Besides the handler, the
+        // closure captures only the name of the payload type, which any thread may use.
         let id = unsafe { self.add::<A>(Accepts::MEDIUM, kind, types, handler) };
         Medium::new(id)
     }
@@ -369,7 +368,7 @@ impl<M: Mode> Handlers<M> {
                 handler(call, args, call.landed(offset, length));
             }
         };
-        // SAFETY: the caller guarantees that the mode can run the handler; the closure captures
+        // SAFETY: the caller guarantees that the mode can run the handler, and the closure captures
         // nothing else.
         let id = unsafe { self.add::<A>(Accepts::LONG, kind, types, handler) };
         Long::new(id)
@@ -392,7 +391,7 @@ impl<M: Mode> Handlers<M> {
             self.refuse(kind, &types, &problem);
             CLIENT_FIRST
         });
-        // SAFETY: the caller guarantees that the mode can run the handler; the closure captures
+        // SAFETY: the caller guarantees that the mode can run the handler, and the closure captures
         // nothing else.
         let handler =
             unsafe { Handler::of_mode(move |call| handler(Call::new(call), A::read(call.args()))) };
@@ -458,7 +457,8 @@ impl<M: Mode> Handlers<M> {
             entry: Entry {
                 accepts: added.accepts,
                 nargs: Some(added.words as u8),
-                // The name is leaked, because the handler table lives as long as the process.
+                // The name is leaked on purpose, because the handler table lives as long as the
+                // process.
                 name: Some(Box::leak(added.title().into_boxed_str())),
                 handler: added.handler,
             },
@@ -470,7 +470,7 @@ impl<M: Mode> Handlers<M> {
     }
 }
 
-/// A view of [`Handlers`] that adds handlers for every mode: see [`Handlers::any_mode`].
+/// A view of [`Handlers`] that adds handlers that every mode can run; see [`Handlers::any_mode`].
 #[derive(Debug)]
 pub struct AnyMode<'a, M: Mode>(&'a mut Handlers<M>);
 

@@ -56,7 +56,7 @@ impl<M: Mode> Job<M> {
         self.member.engine().size()
     }
 
-    /// Returns the settings that this rank runs with.
+    /// Returns the settings with which this rank runs.
     ///
     /// ```
     /// use conduit::settings::Groups;
@@ -72,8 +72,8 @@ impl<M: Mode> Job<M> {
         self.member.settings()
     }
 
-    /// Returns the maximum size of a segment in bytes, a multiple of the page size and the same on
-    /// all ranks.
+    /// Returns the maximum size of a segment in bytes. It is a multiple of the page size and the
+    /// same on all ranks.
     ///
     /// ```
     /// let job = conduit::start()?;
@@ -90,8 +90,8 @@ impl<M: Mode> Job<M> {
     /// Registers `handlers` and attaches a zeroed segment of `bytes` bytes, rounded up to whole
     /// pages. Collective.
     ///
-    /// Sizes may differ between ranks; a rank with size 0 has no segment. As soon as another rank
-    /// has attached, handlers may run, even before this call returns.
+    /// Sizes may differ between ranks. A rank that passes 0 has no segment. As soon as another rank
+    /// has attached, handlers may run here, even before this call returns.
     ///
     /// ```
     /// use conduit::{Error, Handlers, start};
@@ -106,8 +106,8 @@ impl<M: Mode> Job<M> {
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Job::max_segment`],
     /// [`Error::Handlers`] if a handler cannot be registered, and [`Error::HandlersDiffer`] on all
     /// ranks if handlers differ between ranks in id, kind, name, arguments or payload. If one rank
-    /// fails, the others return [`EngineError::Bootstrap`](crate::EngineError::Bootstrap), which is
-    /// also the error if the launcher fails.
+    /// fails, the other ranks return [`EngineError::Bootstrap`](crate::EngineError::Bootstrap).
+    /// This error is also returned if the launcher fails.
     pub fn attach(self, handlers: Handlers<M>, bytes: usize) -> Result<Conduit<M>> {
         let (mut list, signatures) = match handlers.checked() {
             Ok(checked) => checked,

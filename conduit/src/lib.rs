@@ -7,16 +7,16 @@
 //! # Concepts
 //!
 //! - *Job*: the processes of one run of a program. Each is a *rank*, numbered from 0.
-//! - *Segment*: memory that a rank attaches for all ranks to access. A location in it is given as a
-//!   byte offset.
+//! - *Segment*: memory that a rank attaches for all ranks to access. A location in a segment is
+//!   given as an offset in bytes.
 //! - *Put*, *get*: a copy to or from any rank's segment, without that rank's participation.
 //! - *Active message*: a *request*, which runs a handler on another rank, or the *reply* that this
-//!   handler may send back. All carry arguments; a *short* carries nothing else, a *medium* also
-//!   carries a payload, and a *long* also stores a payload in the target's segment.
-//! - *Handler*: a function that a rank registers before it attaches. It runs inside this
-//!   rank's calls that poll, on the calling thread.
-//! - *Barrier*: [`Conduit::barrier`] waits for all ranks and makes completed puts visible.
-//!   Messages may still be under way.
+//!   handler may send back. Every message carries arguments. A *short* carries nothing else, a
+//!   *medium* also carries a payload, and a *long* also stores a payload in the target's segment.
+//! - *Handler*: a function that a rank registers before it attaches. It runs on the calling thread,
+//!   inside those calls of the rank that poll.
+//! - *Barrier*: [`Conduit::barrier`] waits for all ranks and makes completed puts visible. Messages
+//!   may still be in flight afterwards.
 //! - *Quiesce*: [`Conduit::quiesce`] is a barrier that also waits until all messages have been
 //!   handled.
 //!
@@ -49,7 +49,7 @@
 //! # Threads
 //!
 //! The [threading mode](threads) is a type parameter, so sequential programs do not pay for locks.
-//! [`start`] joins the job in the mode [`Seq`], [`start_as`] in any mode.
+//! [`start`] joins the job in the mode [`Seq`], and [`start_as`] in any mode.
 //!
 //! | mode | permitted callers | `Conduit` is | handlers are |
 //! |---|---|---|---|
@@ -66,34 +66,35 @@
 //! Puts, gets and messages with borrowed buffers are safe calls. Either they return only when the
 //! caller may reuse the buffer, or the borrow lasts as long as the operation ([`Conduit::scope`]).
 //! Calls that leave a raw buffer with the network are `unsafe`, and their documentation says how
-//! long the buffer must stay valid. An error that ends the job (a dead peer, a protocol violation,
-//! a panic in a handler) releases all these buffers: once a call has returned the error, or a panic
-//! has unwound out of the call, no network reads or writes them, even if messages still arrive. If
-//! two ranks access the same bytes of a segment concurrently and one of them writes, those bytes
-//! are unspecified, but nothing else is affected. To order such accesses, use barriers, messages or
-//! atomics.
+//! long the buffer must remain valid. An error that ends the job (a dead peer, a protocol
+//! violation, a panic in a handler) releases all these buffers: once a call has returned the error,
+//! or a panic has unwound out of the call, no network reads or writes them, even if messages still
+//! arrive. If two ranks access the same bytes of a segment concurrently and one of them writes, the
+//! contents of those bytes are unspecified, but nothing else is affected. To order such accesses,
+//! programs use barriers, messages or atomics.
 //!
 //! **Ranks on one host trust each other with the memory that they share.** A handler borrows its
 //! arguments and a medium's payload where the sender has written them, in memory that both
 //! processes have mapped, because a copy would cost more than the rest of a short message. The
+//! processes have mapped, because a copy would cost more than the rest of a short message. The
 //! sender does not write there again before the handler has returned, and no safe call can make it
-//! do so. For `&[u8]` to be sound, Conduit relies on the sender's process not writing there by
-//! other means either. The ranks of a job on one host are processes of one user that run one
-//! program, and could do each other more harm in other ways. A rank with corrupted memory (by a
-//! stray pointer in `unsafe` code, or in C) may change bytes while a handler reads them, so that a
-//! value may differ between its check and its use.
+//! do so. For `&[u8]` to be sound, Conduit must also rely on the sender's process not writing there
+//! by other means. The ranks of a job on one host are processes of one user that run one program,
+//! and they could harm each other more in other ways. If the memory of a rank is corrupted (by a
+//! stray pointer in `unsafe` code, or in C), that rank may change bytes while a handler reads them,
+//! so that a value may differ between its check and its use.
 //!
-//! The damage is limited to these bytes: Conduit reads the values that it relies on (lengths,
+//! The damage is limited to these bytes. Conduit reads the values on which it relies (lengths,
 //! offsets, handlers, ranks) from the message once and checks them before use, and invalid values
-//! end the job with an error. A program that needs protection from such changes too must copy the
-//! payload first. Over networks other than shared memory, a handler's arguments and payload are
-//! private to this process, except for replies that arrive in memory to which the replier may
-//! write.
+//! end the job with an error. A program that needs protection from such changes in its payloads too
+//! must copy each payload first. Over networks other than shared memory, a handler's arguments and
+//! payload are private to this process, except for replies that arrive in memory to which the
+//! replier may write.
 //!
 //! # Errors
 //!
 //! Errors are values. The text of an [`Error`] names the call, the calling rank, and the argument
-//! or setting concerned; a `main` that returns the error prints this text. Most errors concern one
+//! or setting concerned. A `main` that returns the error prints this text. Most errors concern one
 //! call, and the program may continue. Errors that [end the job](Error#failure-of-the-job) are
 //! final: every later call that uses the network returns the same error. Some calls [fail in
 //! handlers](Error#calls-in-handlers).
@@ -104,9 +105,9 @@
 //! `GASNET_PORTAL_`. An unknown name or an unacceptable value is an error when the job starts.
 //! `conduit-run --print-settings` prints all settings with their values.
 //!
-//! The crate has no Cargo features. A job chooses its networks when it starts: shared memory on
-//! each host and UDP between hosts, or those of the [`available_networks`] that `CONDUIT_NETWORK`
-//! names.
+//! The crate has no Cargo features. A job selects its networks when it starts. By default these are
+//! shared memory on each host and UDP between hosts; `CONDUIT_NETWORK` can select others of the
+//! [`available_networks`].
 //!
 //! # Where to go next
 //!

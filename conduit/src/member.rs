@@ -1,4 +1,4 @@
-//! This process as a member of a job: the basis of the Rust API and of interfaces to other
+//! This process as a member of a job. It is the basis of the Rust API and of interfaces to other
 //! languages.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -16,8 +16,8 @@ use crate::{Error, Network, Result};
 
 /// A member of a job, with access to its engine.
 ///
-/// `Member` serves interfaces to other languages, which define handlers, addresses and process exit
-/// in their own way. Rust programs use [`crate::Job`] and [`crate::Conduit`].
+/// `Member` serves interfaces to other languages, which treat handlers, addresses and the exit of
+/// the process in their own ways. Rust programs use [`crate::Job`] and [`crate::Conduit`].
 pub struct Member<M: Mode = Seq> {
     engine: Engine<Network<M>, M>,
     settings: Settings,
@@ -34,8 +34,8 @@ impl<M: Mode> std::fmt::Debug for Member<M> {
     }
 }
 
-/// Returns the process exit code for a job exit code of `code`. The system keeps only eight bits,
-/// and a failure must not look like success.
+/// Returns the exit code of the process for the exit code `code` of the job. The system keeps only
+/// eight bits of the code, and a failure must not look like success.
 ///
 /// ```
 /// assert_eq!(conduit::process_code(3), 3);
@@ -49,19 +49,19 @@ pub fn process_code(code: i32) -> i32 {
     }
 }
 
-/// The time within which the launcher ends this rank after another rank has died, including the
+/// The time within which the launcher ends this rank after another rank has died. It includes the
 /// launcher's grace period.
 const LAUNCHER_ENDS_RANKS: Duration = Duration::from_secs(3);
-/// The time within which a rank that cannot start the job reports the reason and ends. A backtrace
-/// takes seconds if many ranks share a core.
+/// The time within which a rank that cannot start the job reports the reason and ends. It is long,
+/// because a backtrace takes seconds if many ranks share a core.
 const REASON_IS_TOLD: Duration = Duration::from_secs(30);
 
-/// The time for which a process that ends waits for another call to release the launcher.
+/// The time for which a process that is ending waits for another call to release the launcher.
 const LAUNCHER_IS_BUSY: Duration = Duration::from_secs(1);
 
-/// Waits up to `limit` for the launcher to end this process after another rank has failed. Only
-/// `conduit-run` is waited for: it reports the failure and ends the other ranks, so they need not
-/// report the failure too.
+/// Waits up to `limit` for the launcher to end this process after another rank has failed. Waits
+/// only if the launcher is `conduit-run`, which reports the failure and ends the other ranks, so
+/// that they need not report it too.
 fn await_launcher(limit: Duration) {
     if has_own_launcher() {
         std::thread::sleep(limit);
@@ -95,7 +95,7 @@ impl<M: Mode> Member<M> {
         &self.engine
     }
 
-    /// Returns the settings that this rank runs with.
+    /// Returns the settings with which this rank runs.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -113,9 +113,9 @@ impl<M: Mode> Member<M> {
 
     /// Returns the neighbourhood of `rank`, or `None` if the job has no such rank.
     ///
-    /// A neighbourhood is a set of ranks that can map each other's memory: all ranks of a host, or
-    /// one rank alone if ranks do not use shared memory. Neighbourhoods are numbered like
-    /// [hosts](Member::host_of).
+    /// A neighbourhood is a set of ranks that can map each other's memory: either all ranks of a
+    /// host or, if ranks do not use shared memory, a single rank. Neighbourhoods are numbered in
+    /// the same way as [hosts](Member::host_of).
     pub fn neighbourhood_of(&self, rank: Rank) -> Option<u32> {
         match self.shares_memory() {
             true => self.hosts.host_of(rank),
@@ -136,8 +136,8 @@ impl<M: Mode> Member<M> {
         self.settings.engine.windows && self.settings.networks.allows_network("shm")
     }
 
-    /// Returns the maximum size of a segment in bytes, a multiple of the page size and the same on
-    /// all ranks.
+    /// Returns the maximum size of a segment in bytes. It is a multiple of the page size and the
+    /// same on all ranks.
     pub fn max_segment(&self) -> usize {
         self.most_segment
     }
@@ -148,12 +148,12 @@ impl<M: Mode> Member<M> {
     /// # Errors
     /// Returns [`Error::SegmentTooLarge`] if `bytes` exceeds [`Member::max_segment`],
     /// [`EngineError::Register`](crate::EngineError::Register) if a handler's id is reserved or
-    /// used twice or no id is free,
+    /// used twice or if no id is free,
     /// [`EngineError::AlreadyAttached`](crate::EngineError::AlreadyAttached) on a second call, and
     /// [`EngineError::Network`](crate::EngineError::Network) if the network cannot provide the
-    /// memory. When one rank fails, the others return
-    /// [`EngineError::Bootstrap`](crate::EngineError::Bootstrap), which is also the error if the
-    /// launcher fails.
+    /// memory. If one rank fails, the other ranks return
+    /// [`EngineError::Bootstrap`](crate::EngineError::Bootstrap). This error is also returned if
+    /// the launcher fails.
     pub fn attach(
         &self,
         handlers: &mut [am::handlers::Registration<Handler<M>>],
@@ -163,9 +163,9 @@ impl<M: Mode> Member<M> {
     }
 
     /// Like [`Member::attach`], but calls `prepare` with this rank's segment as soon as the segment
-    /// is mapped here: before it is registered with a device and before other ranks can reach it.
-    /// An empty segment needs no preparation, so `prepare` is not called for one. `prepare` must
-    /// not call the member.
+    /// is mapped here, before it is registered with a device and before other ranks can access it.
+    /// `prepare` is not called for an empty segment, which needs no preparation. `prepare` must not
+    /// call the member.
     ///
     /// # Errors
     /// Same as [`Member::attach`].
@@ -186,13 +186,13 @@ impl<M: Mode> Member<M> {
             .memory()
             .attach_prepared(bootstrap, handlers, bytes, prepare);
         if let Err(EngineError::Bootstrap(_)) = attached {
-            // Leave the report to the rank that knows the cause.
+            // The rank that knows the cause reports it, so this rank waits to be ended.
             await_launcher(REASON_IS_TOLD);
         }
         attached.map_err(|error| Error::of("attach", rank, error))
     }
 
-    /// Turns every rank's whole memory into its segment; see
+    /// Makes the whole memory of every rank its segment; see
     /// [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything). Collective;
     /// does not poll.
     ///
@@ -207,12 +207,14 @@ impl<M: Mode> Member<M> {
     /// Same as [`Calls::attach_everything`](conduit_core::engine::Calls::attach_everything).
     pub unsafe fn attach_everything(&self) -> Result<()> {
         let mut launcher = self.launcher();
-        // SAFETY: the caller guarantees that all ranks write only to memory that is meant for it.
+        // SAFETY: the caller guarantees that all ranks write only to memory of this process that is
+        // meant to be written by them.
         let attached = unsafe { self.engine.memory().attach_everything(launcher.bootstrap()) };
         attached.map_err(|error| Error::of("attach", self.engine.rank(), error))
     }
 
-    /// Takes part in the other ranks' attach so that it fails on all of them, and returns `reason`.
+    /// Takes part in the other ranks' attach in such a way that it fails on all ranks, and returns
+    /// `reason`.
     pub(crate) fn decline_attach(&self, reason: Error) -> Error {
         let mut launcher = self.launcher();
         match self.engine.memory().decline_attach(launcher.bootstrap()) {
@@ -221,7 +223,8 @@ impl<M: Mode> Member<M> {
         }
     }
 
-    /// Leaves the network, as all other ranks do, and reports a clean end to the launcher.
+    /// Leaves the network, as all other ranks do at the same time, and reports a clean end to the
+    /// launcher.
     pub(crate) fn finish(&self) -> Result<()> {
         let failed = |error| Error::of("finish", self.engine.rank(), error);
         self.engine.job().check_process().map_err(failed)?;
@@ -234,8 +237,8 @@ impl<M: Mode> Member<M> {
         self.launcher.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the launcher, or `None` if another call holds it for too long, because a process
-    /// that ends must not block.
+    /// Returns the launcher, or `None` if another call holds it for too long. A process that is
+    /// ending must not block.
     fn launcher_at_end(&self) -> Option<MutexGuard<'_, Launcher>> {
         let end = Instant::now() + LAUNCHER_IS_BUSY;
         loop {
@@ -270,10 +273,10 @@ impl<M: Mode> Member<M> {
         gathered.map_err(|error| Error::of(call, self.engine.rank(), error.into()))
     }
 
-    /// Ends the job with this code: notifies the other ranks, waits for them for a bounded time,
-    /// then calls `prepare`, after which the launcher may kill this process. The caller must then
-    /// end the process with the same code. Does nothing in a child of the rank's process (`fork`)
-    /// or after [`finish`](crate::Conduit::finish).
+    /// Ends the job with this code. Notifies the other ranks, waits for them for a bounded time,
+    /// and then calls `prepare`; from then on the launcher may kill this process. The caller must
+    /// then end the process with the same code. Does nothing in a child of the rank's process
+    /// (`fork`) or after [`finish`](crate::Conduit::finish).
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
         if engine.job().is_child() || matches!(engine.job().fault(), Some(EngineError::Finished)) {
@@ -283,11 +286,12 @@ impl<M: Mode> Member<M> {
         prepare();
         if let Some(mut launcher) = self.launcher_at_end() {
             if code == 0 && all_know {
-                // All ranks end by themselves with the same code; the launcher need not intervene.
+                // All ranks end by themselves with the same code, so the launcher need not
+                // intervene.
                 let _ = launcher.finalize();
             } else if !all_know && (code == 0 || !has_own_launcher()) {
                 // `conduit-run` ends the other ranks when this rank exits with a nonzero code, but
-                // Slurm lets them run on.
+                // Slurm does not.
                 launcher.abort(code, "not all ranks have been notified of its exit");
             }
         }
@@ -311,16 +315,17 @@ impl<M: Mode> Member<M> {
         self.leave_network();
     }
 
-    /// Returns the job's exit code if `error` reports that another rank has ended the job. This
-    /// rank has then left the network and the job, and the process must exit with code 0.
+    /// Returns the exit code of the job if `error` reports that another rank has ended the job. In
+    /// that case this rank has left the network and the job when this call returns, and the process
+    /// must exit with code 0.
     ///
-    /// The rank that ended the job waits until all ranks know, and then exits with the code. If
-    /// this process failed earlier, the launcher would end ranks that have not been notified yet
-    /// and report the wrong rank.
+    /// The exit code must be 0 because the rank that ended the job waits until all ranks have been
+    /// notified, and only then exits with the job's code. If this process failed earlier, the
+    /// launcher would end ranks that have not been notified yet, and would report the wrong rank.
     ///
     /// If `error` reports that a rank has died and a launcher is about to end this process, this
-    /// call waits for the launcher. The launcher reports the rank that died first; the rank named
-    /// by `error` may be one that the launcher has ended.
+    /// call waits for the launcher. The launcher reports the rank that died first, whereas the rank
+    /// in `error` may be one that the launcher has ended.
     #[cold]
     pub fn ended_by(&self, error: &EngineError) -> Option<i32> {
         let code = match *error {
@@ -336,7 +341,7 @@ impl<M: Mode> Member<M> {
             }
             _ => return None,
         };
-        // The reply to the rank that ends the job may still be queued.
+        // The answer to the rank that ends the job may still be queued.
         self.engine.drain(Duration::from_millis(100));
         self.finalize_at_end();
         self.leave_network();
@@ -345,7 +350,7 @@ impl<M: Mode> Member<M> {
 }
 
 impl<M: Mode> Member<M> {
-    /// Translates the error of a rank's call. If another rank has ended the job, ends this process.
+    /// Translates the error of a call. If another rank has ended the job, ends this process.
     #[cold]
     pub(crate) fn failed(&self, call: &'static str, error: EngineError) -> Error {
         if self.ended_by(&error).is_some() {
@@ -355,7 +360,7 @@ impl<M: Mode> Member<M> {
     }
 }
 
-/// A handler that a [`Member`]'s engine calls for each message: see
+/// A handler that the engine of a [`Member`] calls for each message; see
 /// [`conduit_core::engine::Handler`].
 pub type Handler<M> = conduit_core::engine::Handler<Network<M>, M>;
 

@@ -8,11 +8,12 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::{Args, Conduit, Long, Medium, Network, Payload, Result, Short};
 
-/// Each request takes credits, which come back when the target has handled it. If too few are left,
-/// a request polls until there are enough; the `try_` forms return `false` or `None` instead.
+/// Each request takes credits, which are returned when the target has handled the request. If too
+/// few credits are left, a request polls until there are enough. The `try_` forms return `false` or
+/// `None` instead.
 impl<M: Mode> Conduit<M> {
-    /// Returns the size in bytes of the largest payload of a medium, for requests and replies with
-    /// any number of arguments. A longer payload is refused.
+    /// Returns the maximum size in bytes of a medium's payload. It is the same for requests and
+    /// replies, and for any number of arguments. A longer payload is refused.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -30,7 +31,7 @@ impl<M: Mode> Conduit<M> {
         self.member.engine().messages().max_medium(am::MAX_ARGS)
     }
 
-    /// Returns the size in bytes of the largest payload of a long request to `target`.
+    /// Returns the maximum size in bytes of the payload of a long request to `target`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -58,7 +59,7 @@ impl<M: Mode> Conduit<M> {
         Ok(engine.messages().max_long_request(target))
     }
 
-    /// Returns the size in bytes of the largest payload of a long reply to `target`.
+    /// Returns the maximum size in bytes of the payload of a long reply to `target`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -105,16 +106,16 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
-    /// `target`, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, which may
-    /// only reply, and any [failure of the job](crate::Error#failure-of-the-job).
+    /// `target`, [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, because a
+    /// handler may only reply, and any [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
     pub fn request<A: Args>(&self, target: Rank, handler: Short<A>, args: A) -> Result<()> {
         self.short("request", target, handler, args, Blocking::Wait)
             .map(drop)
     }
 
-    /// Like [`Conduit::request`], but never waits. Returns `false`, without sending, if the request
-    /// would have to wait.
+    /// Like [`Conduit::request`], but never waits. If the request would have to wait, sends nothing
+    /// and returns `false`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -162,7 +163,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Sends a medium request, which runs `handler` on `target` with this payload of at most
-    /// [`Conduit::max_medium`] bytes. The payload may be reused on return.
+    /// [`Conduit::max_medium`] bytes. The payload may be reused when this call returns.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -196,8 +197,8 @@ impl<M: Mode> Conduit<M> {
             .map(drop)
     }
 
-    /// Like [`Conduit::request_medium`], but never waits. Returns `false`, without sending, if the
-    /// request would have to wait.
+    /// Like [`Conduit::request_medium`], but never waits. If the request would have to wait, sends
+    /// nothing and returns `false`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -254,7 +255,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Sends a long request, which stores the payload at `offset` in `target`'s segment and then
-    /// runs `handler` there. The payload may be reused on return.
+    /// runs `handler` there. The payload may be reused when this call returns.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -325,8 +326,8 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::request_long`].
     ///
     /// # Safety
-    /// `[base, base + len)` must stay valid and unwritten until the handler of the request's reply
-    /// has run on this rank. The request's handler must therefore reply.
+    /// `[base, base + len)` must remain valid, and must not be written, until the handler of the
+    /// reply has run on this rank. The handler of the request must therefore reply.
     #[inline]
     pub unsafe fn request_long_async<A: Args>(
         &self,
@@ -339,7 +340,7 @@ impl<M: Mode> Conduit<M> {
     ) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);
-        // SAFETY: the caller guarantees that the payload stays valid and unwritten until the
+        // SAFETY: the caller guarantees that the payload remains valid and is not written until the
         // handler of the reply has run.
         let sent = unsafe {
             self.member.engine().messages().request_long_async(
@@ -354,11 +355,11 @@ impl<M: Mode> Conduit<M> {
         self.done("request_long_async", sent).map(drop)
     }
 
-    /// Prepares a medium whose payload is written in place, in a buffer of at least `least` and at
-    /// most `most` bytes.
+    /// Prepares a medium whose payload the caller writes in place. The buffer for the payload has
+    /// at least `least` and at most `most` bytes.
     ///
-    /// Until the medium is committed or dropped, this thread must not communicate. Debug builds
-    /// refuse all communication; release builds refuse the calls that they refuse in
+    /// Until the medium has been committed or dropped, this thread must not communicate. Debug
+    /// builds refuse all communication. Release builds refuse the same calls as in
     /// [handlers](crate::Handlers).
     ///
     /// ```
@@ -446,13 +447,14 @@ impl<M: Mode> Conduit<M> {
 #[must_use = "a prepared medium is sent by commit"]
 #[derive(Debug)]
 pub struct PreparedMedium<'a, M: Mode = Seq> {
-    /// Always `Some`: an immediate prepare that fails creates no `PreparedMedium`.
+    /// Always `Some`, because an immediate prepare that fails creates no `PreparedMedium`.
     prepared: Option<Prepared<'a, Network<M>, M>>,
     conduit: &'a Conduit<M>,
 }
 
 impl<M: Mode> PreparedMedium<'_, M> {
-    /// Returns the payload's buffer, aligned to 16 bytes. Its initial content is unspecified.
+    /// Returns the buffer for the payload. The buffer is aligned to 16 bytes, and its initial
+    /// contents are unspecified.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -472,7 +474,7 @@ impl<M: Mode> PreparedMedium<'_, M> {
         self.prepared.as_mut().map_or(&mut [], Prepared::payload)
     }
 
-    /// Sends the first `len` bytes to a handler that takes a payload of bytes.
+    /// Sends the first `len` bytes of the payload to a handler that takes a payload of bytes.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -494,7 +496,7 @@ impl<M: Mode> PreparedMedium<'_, M> {
     /// # Errors
     /// Returns [`EngineError::PayloadTooLong`](crate::EngineError::PayloadTooLong) if `len` exceeds
     /// the length of [`PreparedMedium::payload`], and any [failure of the
-    /// job](crate::Error#failure-of-the-job). Nothing is sent in these cases.
+    /// job](crate::Error#failure-of-the-job). Nothing has been sent in these cases.
     pub fn commit<A: Args>(self, handler: Medium<A>, args: A, len: usize) -> Result<()> {
         let mut words = [0; am::MAX_ARGS];
         let words = args.write(&mut words);

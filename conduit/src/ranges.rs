@@ -1,4 +1,4 @@
-//! Puts and gets of noncontiguous memory: GASNet's vector, indexed and strided transfers.
+//! Puts and gets of noncontiguous memory (GASNet's vector, indexed and strided transfers).
 
 use conduit_core::kernel::{Blocking, Completion, Error};
 use conduit_core::ni::Rank;
@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{Conduit, Result, Scope, Shape};
 
-/// Returns the ranges of a segment that `shape` describes, in elements, from byte `offset` on.
+/// Returns the ranges of a segment that `shape` describes, in elements counted from byte `offset`.
 fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
     Places {
         origin: offset,
@@ -17,8 +17,8 @@ fn remote<'a, T>(offset: usize, shape: Shape<'a>) -> Places<'a> {
     }
 }
 
-/// Returns the ranges that `shape` describes from element `first` on, in a slice of `count`
-/// elements at address `base`. Fails if they exceed the slice.
+/// Returns the ranges that `shape` describes in a slice, counted from element `first`. The slice
+/// has `count` elements at address `base`. Fails if the ranges exceed the slice.
 fn local<'a, T>(
     operation: &'static str,
     target: Rank,
@@ -41,25 +41,24 @@ fn local<'a, T>(
         ),
     })?;
     Ok(Places {
-        // Checked above: the ranges lie in the slice or are empty. The origin of empty ranges may
-        // lie anywhere, so it may wrap.
+        // The check above ensures that the ranges lie in the slice or are empty. The origin of
+        // empty ranges may lie anywhere, so the address may wrap.
         origin: base.wrapping_add(first.wrapping_mul(size_of::<T>())),
         unit: size_of::<T>(),
         shape,
     })
 }
 
-/// Each side of a transfer is a set of ranges, described by a [`Shape`]. Both sides must have the
-/// same total number of elements, which are transferred in order. Shapes count in elements of `T`:
-/// those of the local side from the slice's element `first`, those of the remote side from the byte
-/// `offset` in the target's segment. Ranges that are written must not overlap; ranges that are read
-/// may.
+/// Each side of a transfer is a set of ranges, described by a [`Shape`]. The two sides must have
+/// the same total number of elements, which are transferred in order. The unit of a shape is an
+/// element of type `T`. On the local side, elements are counted from the element `first` of the
+/// slice; on the remote side, from the byte `offset` in the target's segment. Ranges that are
+/// written must not overlap. Ranges that are read may overlap.
 ///
 /// If the target's segment is not mapped here, each message carries as many ranges as fit.
 impl<M: Mode> Conduit<M> {
-    /// Copies the ranges `from` of `source`, counted from element `first`, to the ranges `to` in
-    /// `target`'s segment, counted from byte `offset`. The data is at the target when the call
-    /// returns.
+    /// Copies the ranges `from` in `source`, counted from element `first`, to the ranges `to` in
+    /// `target`'s segment, counted from byte `offset`. The data is in place when the call returns.
     ///
     /// This example copies a column of a local matrix to a row at the target:
     ///
@@ -87,7 +86,7 @@ impl<M: Mode> Conduit<M> {
     /// different numbers of strides and counts. Returns
     /// [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if a range is not inside the
     /// target's segment, and [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job
-    /// has no rank `target`. Nothing has been written in these cases. Returns
+    /// has no rank `target`. Nothing has been written in these cases. Also returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     pub fn put_ranges<T: IntoBytes + Immutable>(
@@ -110,7 +109,7 @@ impl<M: Mode> Conduit<M> {
     }
 
     /// Copies the ranges `from` in `target`'s segment, counted from byte `offset`, to the ranges
-    /// `to` of `destination`, counted from element `first`.
+    /// `to` in `destination`, counted from element `first`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -154,8 +153,8 @@ impl<M: Mode> Conduit<M> {
 }
 
 impl<'scope, M: Mode> Scope<'scope, '_, M> {
-    /// Starts a put of ranges of a borrowed source, like [`Conduit::put_ranges`]. The shapes are
-    /// used only during the call.
+    /// Starts a put of ranges from a borrowed source, like [`Conduit::put_ranges`]. The shapes are
+    /// used only during this call.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -190,7 +189,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, from))?;
         let there = remote::<T>(offset, to);
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: the slice is borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the slice is borrowed until the scope ends, and the scope waits for the operation
+        // before it ends.
         let started = unsafe {
             let engine = conduit.member.engine();
             engine
@@ -201,7 +201,7 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     }
 
     /// Starts a get of ranges into a borrowed destination, like [`Conduit::get_ranges`]. The shapes
-    /// are used only during the call.
+    /// are used only during this call.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -238,8 +238,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         let here = conduit.done(CALL, local::<T>(CALL, target, slice, first, to))?;
         let there = remote::<T>(offset, from);
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: the slice is mutably borrowed until the scope ends, which waits for the
-        // operation.
+        // SAFETY: the slice is mutably borrowed until the scope ends, and the scope waits for the
+        // operation before it ends.
         let started = unsafe {
             let engine = conduit.member.engine();
             engine

@@ -1,4 +1,4 @@
-//! Programs that the type system rejects. Each of these programs follows a twin that compiles and
+//! Programs that the type system rejects. Each of them follows a program that compiles and that
 //! differs from it in one place.
 
 /// A request must carry the arguments that its handler takes.
@@ -19,7 +19,7 @@
 /// ```
 struct Arguments;
 
-/// A handler of mediums can only be sent mediums.
+/// A handler of mediums can be used only with medium requests.
 ///
 /// ```no_run
 /// # let mut handlers = conduit::Handlers::new();
@@ -67,8 +67,8 @@ struct PayloadType;
 /// ```
 struct Words;
 
-/// Types of values moved between ranks must have no padding, no references and no invalid bit
-/// patterns.
+/// The types of values that are moved between ranks must have no padding, no references and no
+/// invalid bit patterns.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
@@ -126,7 +126,7 @@ struct Handles;
 /// ```
 struct Prepared;
 
-/// Buffers stay borrowed until their scope ends: until then, sources cannot be written and
+/// Buffers remain borrowed until their scope ends. Until then, sources cannot be written and
 /// destinations cannot be read.
 ///
 /// ```no_run
@@ -160,7 +160,7 @@ struct Prepared;
 /// ```
 struct Scopes;
 
-/// A handler's borrowed payload cannot outlive the handler's call.
+/// The payload that a handler borrows cannot outlive the call of the handler.
 ///
 /// ```
 /// let kept = std::rc::Rc::new(std::cell::Cell::new(0));
@@ -192,8 +192,8 @@ struct Lent;
 /// ```
 struct Lives;
 
-/// A sequential rank and its handlers must stay on their thread. Other modes take handlers that any
-/// thread may run.
+/// A sequential rank and its handlers must stay on their thread. In the other modes, any thread may
+/// run a handler, so handlers must be `Send` and `Sync`.
 ///
 /// ```no_run
 /// let conduit = conduit::start_as::<conduit::Par>()?.attach(conduit::Handlers::new(), 64)?;
@@ -230,7 +230,7 @@ struct Lives;
 /// ```
 struct Threads;
 
-/// Built-in reductions support numbers only; other types need a function.
+/// Built-in reductions support only numbers of 32 and 64 bits. Other types need a function.
 ///
 /// ```no_run
 /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;

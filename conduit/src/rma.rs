@@ -9,11 +9,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// Remote offsets are in bytes from the start of the target's segment. Values are copied in their
-/// memory representation, so all ranks must run on the same kind of machine.
+/// Remote offsets are in bytes, counted from the start of the target's segment. Values are copied
+/// in their memory representation, so all ranks must run on the same kind of machine.
 impl<M: Mode> Conduit<M> {
     /// Copies `source` (bytes, a number, a slice of numbers, …) to `offset` in `target`'s segment.
-    /// The data is at the target when the call returns.
+    /// The data is in place when the call returns.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -32,8 +32,9 @@ impl<M: Mode> Conduit<M> {
     /// Returns [`EngineError::NoSuchRank`](crate::EngineError::NoSuchRank) if the job has no rank
     /// `target`, [`EngineError::OutOfSegment`](crate::EngineError::OutOfSegment) if the range is
     /// not inside the target's segment, and
-    /// [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are in use:
-    /// wait for earlier operations, or raise `CONDUIT_MAX_OPERATIONS`. Returns
+    /// [`EngineError::Exhausted`](crate::EngineError::Exhausted) if all operation ids are in use.
+    /// In the last case, wait for earlier operations, or raise `CONDUIT_MAX_OPERATIONS`. Also
+    /// returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, and any [failure of
     /// the job](crate::Error#failure-of-the-job).
     #[inline]
@@ -84,18 +85,18 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Copies `source` to `offset` in `target`'s segment, then applies `op` with `operand` to the
-    /// number at offset `signal` in the same segment.
+    /// Copies `source` to `offset` in `target`'s segment, and then applies `op` with `operand` to
+    /// the number at offset `signal` in the same segment.
     ///
-    /// When the target sees the effect of `op`, it also sees the data.
+    /// Once the target sees the effect of `op`, it also sees the data.
     ///
-    /// The source may be reused on return. The call does not report when the signal has been
-    /// applied; [`Conduit::quiesce`] waits for it.
+    /// The source may be reused when this call returns. The call does not report when the signal
+    /// has been applied; [`Conduit::quiesce`] waits for that.
     ///
     /// If the target's segment is not [mapped](Conduit::window) here, the data is limited to 2 GiB
-    /// minus 1 byte, and travels in the signal's message if it fits. The target then applies the
-    /// signal when it polls. Such signals are no more ordered than messages: a counter that shows
-    /// one of two signals does not say which of them has arrived.
+    /// minus 1 byte, and is sent in the signal's message if it fits. The target then applies the
+    /// signal when it polls. Such signals are no more ordered than messages are: if a counter shows
+    /// that one of two signals has arrived, it does not show which one.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -141,8 +142,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Starts a put. The source may be reused when the call returns; the data is at the target once
-    /// the handle has been waited for.
+    /// Starts a put. The source may be reused when this call returns. The data is in place once the
+    /// handle has been waited for.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -236,7 +237,8 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// `[source, source + len)` must stay valid and unwritten until the handle has been waited for.
+    /// `[source, source + len)` must remain valid, and must not be written, until the handle has
+    /// been waited for.
     #[inline]
     pub unsafe fn put_nb_bulk(
         &self,
@@ -245,8 +247,8 @@ impl<M: Mode> Conduit<M> {
         source: *const u8,
         len: usize,
     ) -> Result<Handle> {
-        // SAFETY: the caller guarantees that the source stays valid and unwritten until the handle
-        // has been waited for.
+        // SAFETY: the caller guarantees that the source remains valid and is not written until the
+        // handle has been waited for.
         let handle = self.done("put_nb_bulk", unsafe {
             self.member.engine().rma().put_nb_bulk(
                 target,
@@ -280,7 +282,7 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
+    /// `[destination, destination + len)` must remain valid, and must be neither read nor written,
     /// until the handle has been waited for.
     #[inline]
     pub unsafe fn get_nb(
@@ -290,8 +292,8 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         len: usize,
     ) -> Result<Handle> {
-        // SAFETY: the caller guarantees that the destination stays valid and unused until the
-        // handle has been waited for.
+        // SAFETY: the caller guarantees that the destination remains valid and is not accessed
+        // until the handle has been waited for.
         let handle = self.done("get_nb", unsafe {
             self.member.engine().rma().get_nb(
                 destination,
@@ -305,8 +307,8 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Starts a put as one of this thread's implicit operations. The source may be reused on
-    /// return.
+    /// Starts a put as one of this thread's implicit operations. The source may be reused when this
+    /// call returns.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -343,7 +345,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Like [`Conduit::put_nb_bulk`], but as one of this thread's implicit operations.
+    /// Like [`Conduit::put_nb_bulk`], but starts one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -365,8 +367,8 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// `[source, source + len)` must stay valid and unwritten until this thread's implicit puts or
-    /// the enclosing access region have been waited for.
+    /// `[source, source + len)` must remain valid, and must not be written, until this thread's
+    /// implicit puts or the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn put_nbi_bulk(
         &self,
@@ -375,7 +377,7 @@ impl<M: Mode> Conduit<M> {
         source: *const u8,
         len: usize,
     ) -> Result<()> {
-        // SAFETY: the caller guarantees that the source stays valid and unwritten until the
+        // SAFETY: the caller guarantees that the source remains valid and is not written until the
         // operation has been waited for.
         self.done("put_nbi_bulk", unsafe {
             self.member.engine().rma().put_nb_bulk(
@@ -390,7 +392,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Like [`Conduit::get_nb`], but as one of this thread's implicit operations.
+    /// Like [`Conduit::get_nb`], but starts one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -410,7 +412,7 @@ impl<M: Mode> Conduit<M> {
     /// Same as [`Conduit::put`].
     ///
     /// # Safety
-    /// `[destination, destination + len)` must stay valid, and must be neither read nor written,
+    /// `[destination, destination + len)` must remain valid, and must be neither read nor written,
     /// until this thread's implicit gets or the enclosing access region have been waited for.
     #[inline]
     pub unsafe fn get_nbi(
@@ -420,8 +422,8 @@ impl<M: Mode> Conduit<M> {
         offset: usize,
         len: usize,
     ) -> Result<()> {
-        // SAFETY: the caller guarantees that the destination stays valid and unused until the
-        // operation has been waited for.
+        // SAFETY: the caller guarantees that the destination remains valid and is not accessed
+        // until the operation has been waited for.
         self.done("get_nbi", unsafe {
             self.member.engine().rma().get_nb(
                 destination,
@@ -435,7 +437,7 @@ impl<M: Mode> Conduit<M> {
         .map(drop)
     }
 
-    /// Writes the low `bytes` (1 to 8) bytes of `value` to `offset` in `target`'s segment.
+    /// Writes the `bytes` low-order bytes (1 to 8) of `value` to `offset` in `target`'s segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -460,7 +462,8 @@ impl<M: Mode> Conduit<M> {
         self.done("put_value", put)
     }
 
-    /// Starts writing the low `bytes` (1 to 8) bytes of `value` to `offset` in `target`'s segment.
+    /// Starts writing the `bytes` low-order bytes (1 to 8) of `value` to `offset` in `target`'s
+    /// segment.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -498,7 +501,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done(CALL, started)?.unwrap_or(Handle::DONE))
     }
 
-    /// Like [`Conduit::put_value_nb`], but as one of this thread's implicit operations.
+    /// Like [`Conduit::put_value_nb`], but starts one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -535,7 +538,8 @@ impl<M: Mode> Conduit<M> {
         self.done(CALL, started).map(drop)
     }
 
-    /// Reads `bytes` (1 to 8) bytes at `offset` in `target`'s segment and zero-extends them.
+    /// Reads `bytes` bytes (1 to 8) at `offset` in `target`'s segment and returns them
+    /// zero-extended.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -614,7 +618,7 @@ impl<M: Mode> Conduit<M> {
         Ok(handle.unwrap_or(Handle::DONE))
     }
 
-    /// Like [`Conduit::memset_nb`], but as one of this thread's implicit operations.
+    /// Like [`Conduit::memset_nb`], but starts one of this thread's implicit operations.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -667,7 +671,7 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// Returns [`EngineError::StaleHandle`](crate::EngineError::StaleHandle) for a handle that
-    /// names no operation, which only [`Handle::from_bits`] can create. While the operation is
+    /// names no operation, which only [`Handle::from_bits`] can create. If the operation is still
     /// under way, also returns [`EngineError::Context`](crate::Error#calls-in-handlers) in a
     /// handler, and any [failure of the job](crate::Error#failure-of-the-job).
     #[inline]
@@ -675,8 +679,8 @@ impl<M: Mode> Conduit<M> {
         self.done("wait", self.member.engine().rma().wait(handle))
     }
 
-    /// Returns `None` if the operation has completed. Otherwise polls once, and returns the handle
-    /// if the operation is still under way.
+    /// Returns `None` if the operation has completed. If it has not, polls once, and returns the
+    /// handle if the operation is still under way.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -699,7 +703,7 @@ impl<M: Mode> Conduit<M> {
         self.done("try_wait", self.member.engine().rma().try_wait(handle))
     }
 
-    /// Waits for the operations of all `handles`, each of which becomes [`Handle::DONE`].
+    /// Waits for the operations of all `handles`. Each handle becomes [`Handle::DONE`].
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -722,9 +726,9 @@ impl<M: Mode> Conduit<M> {
         self.done("wait_all", self.member.engine().rma().wait_all(handles))
     }
 
-    /// Waits until at least one of the operations under way has completed, and returns the number
-    /// of operations that have. Their handles become [`Handle::DONE`]. Returns 0 at once if no
-    /// operation is under way.
+    /// Waits until at least one of the operations under way has completed. The handles of completed
+    /// operations become [`Handle::DONE`]. Returns the number of these operations. Returns 0 at
+    /// once if no operation is under way.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -745,8 +749,8 @@ impl<M: Mode> Conduit<M> {
         self.done("wait_some", self.member.engine().rma().wait_some(handles))
     }
 
-    /// Polls once and returns whether the operations of all `handles` have completed. Handles of
-    /// completed operations become [`Handle::DONE`].
+    /// Polls once and returns whether the operations of all `handles` have completed. The handles
+    /// of completed operations become [`Handle::DONE`].
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -770,8 +774,8 @@ impl<M: Mode> Conduit<M> {
         )
     }
 
-    /// Polls once and returns how many of the operations under way have completed. Their handles
-    /// become [`Handle::DONE`].
+    /// Polls once and returns the number of operations that were under way and have completed.
+    /// Their handles become [`Handle::DONE`].
     ///
     /// # Errors
     /// Same as [`Conduit::poll`] and [`Conduit::wait_all`].
@@ -798,9 +802,9 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access
-    /// region or a scope is open on this thread, and any [failure of the
-    /// job](crate::Error#failure-of-the-job). While operations are under way, also returns
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region
+    /// or a scope is open on this thread, and any [failure of the
+    /// job](crate::Error#failure-of-the-job). If operations are still under way, also returns
     /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler.
     pub fn wait_puts(&self) -> Result<()> {
         self.done(
@@ -884,7 +888,7 @@ impl<M: Mode> Conduit<M> {
     ///
     /// # Errors
     /// Same as [`Conduit::poll`], plus
-    /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) while an access region or a
+    /// [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if an access region or a
     /// scope is open on this thread.
     pub fn try_puts(&self) -> Result<bool> {
         self.done(
@@ -946,7 +950,7 @@ impl<M: Mode> Conduit<M> {
     /// # let peer = conduit.rank();
     /// conduit.begin_region()?;
     /// conduit.put_nbi(peer, 0, &3u64)?;
-    /// // A region's operations have no wait but its handle's, and regions do not nest.
+    /// The region's operations can be waited for only through its handle, and regions do not nest.
     /// assert!(conduit.wait_puts().is_err());
     /// assert!(conduit.begin_region().is_err());
     /// let handle = conduit.end_region()?;
@@ -981,8 +985,8 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if this thread has
-    /// no access region open, or only that of a scope.
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) if no access region
+    /// is open on this thread, or if the open region belongs to a scope.
     pub fn end_region(&self) -> Result<Handle> {
         self.done("end_region", self.member.engine().rma().end_region())
     }

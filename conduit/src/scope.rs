@@ -1,5 +1,5 @@
-//! Scopes: safe, overlapping puts, gets and atomics. They use borrowed buffers and complete before
-//! the scope ends.
+//! Scopes, in which puts, gets and atomics can safely overlap. The operations use borrowed buffers
+//! and complete before the scope ends.
 
 use std::marker::PhantomData;
 
@@ -12,18 +12,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Result};
 
-/// A scope for operations that complete before the scope ends. See [`Conduit::scope`].
+/// A scope for operations that complete before the scope ends. [`Conduit::scope`] creates it.
 #[derive(Debug)]
 pub struct Scope<'scope, 'env, M: Mode> {
     pub(crate) conduit: &'env Conduit<M>,
-    /// Makes the type invariant in both lifetimes, like `std::thread::Scope`.
+    /// Makes the type invariant in both lifetimes, as `std::thread::Scope` is.
     borrows: PhantomData<(&'scope mut &'scope (), &'env mut &'env ())>,
-    /// Makes the type `!Send`: the access region belongs to the thread, so the scope would not wait
-    /// for operations of other threads.
+    /// Makes the type `!Send`. The access region belongs to one thread, so the scope would not wait
+    /// for operations that other threads start.
     thread: PhantomData<*const ()>,
 }
 
-/// Ends the access region, even when the scope's closure panics.
+/// A guard that ends the access region, even if the scope's closure panics.
 struct Region<'a, M: Mode> {
     conduit: &'a Conduit<M>,
     ended: bool,
@@ -40,20 +40,20 @@ impl<M: Mode> Region<'_, M> {
 impl<M: Mode> Drop for Region<'_, M> {
     fn drop(&mut self) {
         if !self.ended {
-            // The thread is already panicking. If `end` fails, the job has failed and the engine no
-            // longer accesses the buffers.
+            // The thread is already panicking, so an error cannot be returned. If `end` fails, the
+            // job has failed, and the engine no longer accesses the buffers.
             let _ = self.end();
         }
     }
 }
 
 impl<M: Mode> Conduit<M> {
-    /// Runs `f`, which may start operations on borrowed buffers. Returns once all of them have
-    /// completed.
+    /// Runs `f`, which may start operations on borrowed buffers. Returns once all these operations
+    /// have completed.
     ///
-    /// A scope is an access region: scopes do not nest, and implicit operations started inside a
-    /// scope belong to it. A scope belongs to the thread that opened it; other threads must open
-    /// their own.
+    /// A scope is an access region. Scopes do not nest, and implicit operations that are started
+    /// inside a scope belong to the scope. A scope belongs to the thread that opened it; other
+    /// threads must open their own scopes.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -72,7 +72,7 @@ impl<M: Mode> Conduit<M> {
     /// # }
     /// ```
     ///
-    /// A scope cannot be used from another thread, so this program does not compile:
+    /// A scope cannot be used on another thread, so this program does not compile:
     ///
     /// ```compile_fail,E0277
     /// # fn shared(conduit: &conduit::Conduit<conduit::Par>, row: &[f64]) -> conduit::Result<()> {
@@ -83,9 +83,10 @@ impl<M: Mode> Conduit<M> {
     /// ```
     ///
     /// # Errors
-    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion) without calling `f`
-    /// if an access region or another scope is open on this thread. Returns the error of `f`, or
-    /// any [failure of the job](crate::Error#failure-of-the-job) while operations are under way.
+    /// Returns [`EngineError::AccessRegion`](crate::EngineError::AccessRegion), without calling
+    /// `f`, if an access region or another scope is open on this thread. Returns the error of `f`.
+    /// If operations are still under way, also returns any [failure of the
+    /// job](crate::Error#failure-of-the-job).
     pub fn scope<'env, R>(
         &'env self,
         f: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env, M>) -> Result<R>,
@@ -134,7 +135,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     ) -> Result<()> {
         let (engine, bytes) = (self.conduit.member.engine(), source.as_bytes());
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: the source is borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the source is borrowed until the scope ends, and the scope waits for the
+        // operation before it ends.
         let started = unsafe {
             let (base, len) = (bytes.as_ptr(), bytes.len());
             engine
@@ -172,8 +174,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
     ) -> Result<()> {
         let (engine, bytes) = (self.conduit.member.engine(), destination.as_mut_bytes());
         let (completion, blocking) = (Completion::Implicit, Blocking::Wait);
-        // SAFETY: the destination is mutably borrowed until the scope ends, which waits for the
-        // operation.
+        // SAFETY: the destination is mutably borrowed until the scope ends, and the scope waits for
+        // the operation before it ends.
         let started = unsafe {
             let (base, len) = (bytes.as_mut_ptr(), bytes.len());
             engine
@@ -183,8 +185,9 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         self.conduit.done("Scope::get", started).map(drop)
     }
 
-    /// Starts an atomic that stores the previous value in a borrowed `result`. To discard that
-    /// value, use [`Conduit::atomic_nbi`], which belongs to the enclosing scope.
+    /// Starts an atomic that stores the previous value in a borrowed `result`. If that value is not
+    /// needed, use [`Conduit::atomic_nbi`] instead, whose operation belongs to the enclosing scope
+    /// too.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -217,8 +220,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         self.fetch("Scope::atomic_fetch", result, target, offset, request)
     }
 
-    /// Starts a compare-and-swap like [`Conduit::compare_swap`], which stores the previous value in
-    /// a borrowed `result`.
+    /// Starts a compare-and-swap as [`Conduit::compare_swap`] does, and stores the previous value
+    /// in a borrowed `result`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -261,8 +264,8 @@ impl<'scope, M: Mode> Scope<'scope, '_, M> {
         request: AtomicRequest,
     ) -> Result<()> {
         let (conduit, implicit) = (self.conduit, Completion::Implicit);
-        // SAFETY: the destination is mutably borrowed until the scope ends, which waits for the
-        // operation.
+        // SAFETY: the destination is mutably borrowed until the scope ends, and the scope waits for
+        // the operation before it ends.
         unsafe { conduit.fetch_to(call, result, target, offset, request, implicit) }.map(drop)
     }
 }

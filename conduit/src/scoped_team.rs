@@ -1,4 +1,4 @@
-//! Overlapping collective operations: a team in a scope.
+//! Teams in a scope, whose collective operations may overlap.
 
 use std::marker::PhantomData;
 
@@ -11,12 +11,12 @@ use crate::collectives::Element;
 use crate::team::{CollectiveCall, by};
 use crate::{Result, Scope, Team};
 
-/// A team in a [scope](crate::Conduit::scope). Its calls only start operations on borrowed values;
-/// all of these operations have completed when the scope ends.
+/// A team in a [scope](crate::Conduit::scope). The calls on this type only start operations on
+/// borrowed values. All these operations have completed when the scope ends.
 ///
 /// Operations may overlap with each other, with those of other teams, and with puts, gets and
-/// atomics. All ranks of the team must start the same operations in the same order; blocking calls
-/// outside the scope count too.
+/// atomics. All ranks of the team must start the same operations in the same order. This order
+/// includes the team's blocking calls outside the scope.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -37,7 +37,7 @@ use crate::{Result, Scope, Team};
 /// # }
 /// ```
 ///
-/// Values stay borrowed until the scope ends, so this program does not compile:
+/// Values remain borrowed until the scope ends, so this program does not compile:
 ///
 /// ```compile_fail,E0502
 /// # fn early(conduit: &conduit::Conduit, all: &conduit::Team<'_>) -> conduit::Result<()> {
@@ -52,16 +52,16 @@ use crate::{Result, Scope, Team};
 #[derive(Debug)]
 pub struct ScopedTeam<'scope, 'c, M: Mode = Seq> {
     team: &'scope Team<'c, M>,
-    /// Makes `'scope` invariant, as in [`Scope`]: a shorter borrow could end before the operation
+    /// Makes `'scope` invariant, as in [`Scope`]. A shorter borrow could end before the operation
     /// has completed.
     borrows: PhantomData<&'scope mut &'scope ()>,
-    /// Makes the type `!Send`, like [`Scope`].
+    /// Makes the type `!Send`, as [`Scope`] is.
     thread: PhantomData<*const ()>,
 }
 
 impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
-    /// Returns a view of `team` whose calls start operations that complete by the end of this
-    /// scope.
+    /// Returns a view of `team`. The operations that its calls start complete before this scope
+    /// ends.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -80,7 +80,7 @@ impl<'scope, 'env, M: Mode> Scope<'scope, 'env, M> {
     /// Returns [`EngineError::Collective`](crate::EngineError::Collective) if the team and the
     /// scope belong to different jobs.
     pub fn team<'c>(&'scope self, team: &'scope Team<'c, M>) -> Result<ScopedTeam<'scope, 'c, M>> {
-        // The scope waits for operations of its own job only.
+        // The scope waits only for operations of its own job.
         if !std::ptr::eq(self.conduit, team.conduit) {
             return team.refuse(
                 "Scope::team",
@@ -122,7 +122,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         value: &'scope mut T,
     ) -> Result<()> {
         let call = CollectiveCall::in_scope("ScopedTeam::broadcast");
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the value is borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
@@ -148,7 +149,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::scatter");
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_scatter(call, root, all, own) }
     }
 
@@ -175,7 +177,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::gather");
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_gather(call, Some(root), own, all) }
     }
 
@@ -203,7 +206,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::gather_all");
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_gather(call, None, own, all) }
     }
 
@@ -229,7 +233,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
         T: FromBytes + IntoBytes + Immutable,
     {
         let call = CollectiveCall::in_scope("ScopedTeam::exchange");
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_exchange(call, source, result) }
     }
 
@@ -263,7 +268,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce"),
             Reduction::Known(T::TYPE, op),
         );
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_reduction(call, Some(root), values, how) }
     }
 
@@ -292,7 +298,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce_all"),
             Reduction::Known(T::TYPE, op),
         );
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 
@@ -327,7 +334,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce_all_with"),
             by(function, false),
         );
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 
@@ -362,7 +370,8 @@ impl<'scope, M: Mode> ScopedTeam<'scope, '_, M> {
             CollectiveCall::in_scope("ScopedTeam::reduce_all_in_order"),
             by(function, true),
         );
-        // SAFETY: the values are borrowed until the scope ends, which waits for the operation.
+        // SAFETY: the values are borrowed until the scope ends, and the scope waits for the
+        // operation.
         unsafe { self.team.start_reduction(call, None, values, how) }
     }
 }

@@ -1,4 +1,4 @@
-//! This rank's own segment, and the lengths and addresses of all ranks' segments.
+//! This rank's own segment, and the lengths and addresses of the segments of all ranks.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -14,13 +14,14 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::atomics::request;
 use crate::{Atom, Conduit, Error, Network, Result};
 
-/// This rank's segment, returned by [`Conduit::segment`] or, in a handler, by
-/// [`Call::segment`](crate::Call::segment). Offsets are in bytes from its start.
+/// This rank's segment, as returned by [`Conduit::segment`] or, in a handler, by
+/// [`Call::segment`](crate::Call::segment). Offsets are in bytes, counted from the start of the
+/// segment.
 ///
-/// Other ranks put to and get from the same memory. If one of them writes bytes while they are
-/// copied here, the copy's content is unspecified; programs order such accesses with barriers,
-/// messages or atomics. Handlers may call every method of a segment, except for the atomics if a
-/// network device performs them.
+/// Other ranks put to and get from the same memory. If one of them writes bytes while this rank
+/// copies them, the contents of the copy are unspecified. Programs order such accesses with
+/// barriers, messages or atomics. Handlers may call every method of a segment, except the atomics
+/// if a network device performs them.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -65,8 +66,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         Self { engine }
     }
 
-    /// Returns the segment's length in bytes, a multiple of the page size. Returns 0 in a child of
-    /// the rank's process (`fork`).
+    /// Returns the length of the segment in bytes, which is a multiple of the page size. Returns 0
+    /// in a child of the rank's process (`fork`).
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -99,8 +100,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         self.len() == 0
     }
 
-    /// Returns a pointer to the first byte, aligned to a page, or null if the segment is empty. It
-    /// stays valid as long as the [`Conduit`] exists.
+    /// Returns a pointer to the first byte of the segment, which is aligned to a page. The pointer
+    /// is valid as long as the [`Conduit`] exists. Returns null if the segment is empty.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -158,10 +159,10 @@ impl<'a, M: Mode> Segment<'a, M> {
     ) -> Result<()> {
         let bytes = destination.as_mut_bytes();
         let from = self.range("Segment::get", offset, bytes.len())?;
-        // SAFETY: the range lies in the segment, which lives as long as the engine; the destination
-        // is borrowed.
+        // SAFETY: `range` has checked that the range lies in the segment, which lives as long as
+        // the engine. The destination is borrowed, so it is valid.
         unsafe { shared::load(from, bytes.as_mut_ptr(), bytes.len()) };
-        // SYNC: pairs with the Release of puts, as in the engine's gets.
+        // SYNC: this fence pairs with the Release of puts, as in the engine's gets.
         fence(Acquire);
         Ok(())
     }
@@ -189,10 +190,10 @@ impl<'a, M: Mode> Segment<'a, M> {
     pub fn put<T: IntoBytes + Immutable + ?Sized>(&self, offset: usize, source: &T) -> Result<()> {
         let bytes = source.as_bytes();
         let to = self.range("Segment::put", offset, bytes.len())?;
-        // SYNC: pairs with the Acquire of gets, as in the engine's puts.
+        // SYNC: this fence pairs with the Acquire of gets, as in the engine's puts.
         fence(Release);
-        // SAFETY: the range lies in the segment, which lives as long as the engine; the source is
-        // borrowed.
+        // SAFETY: `range` has checked that the range lies in the segment, which lives as long as
+        // the engine. The source is borrowed, so it is valid.
         unsafe { shared::copy(bytes.as_ptr(), to, bytes.len()) };
         Ok(())
     }
@@ -203,8 +204,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         old.map_err(self.error(call))
     }
 
-    /// Applies `op` with `operand` to the number at `offset`, atomically with respect to all ranks'
-    /// atomics on this number.
+    /// Applies `op` with `operand` to the number at `offset`. The operation is atomic with respect
+    /// to the atomics of all ranks on this number.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -226,10 +227,10 @@ impl<'a, M: Mode> Segment<'a, M> {
     /// [`EngineError::Forked`](crate::EngineError::Forked) in a child of the rank's process.
     ///
     /// If a network device performs this segment's atomics, also returns any error of
-    /// [`Conduit::atomic_fetch`]. Among these is
-    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler: the processor's
-    /// atomics would not be atomic with respect to the device's, and a handler may not wait for the
-    /// device.
+    /// [`Conduit::atomic_fetch`]. One of these is
+    /// [`EngineError::Context`](crate::Error#calls-in-handlers) in a handler, because atomics of
+    /// the processor would not be atomic with respect to those of the device, and a handler may not
+    /// wait for the device.
     #[inline]
     pub fn atomic<T: Atom>(&self, offset: usize, op: T::Op, operand: T) -> Result<()> {
         self.fetch("Segment::atomic", offset, request(op, operand, operand))
@@ -264,8 +265,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         Ok(T::from_bits(old))
     }
 
-    /// Reads the number at `offset` atomically. If an atomic has written the value, everything put
-    /// before that atomic is visible too.
+    /// Reads the number at `offset` atomically. If an atomic has written the value, everything that
+    /// was put before that atomic is visible too.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -295,8 +296,8 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// Writes `new` if the number at `offset` equals `expected`, and returns the previous value in
-    /// either case.
+    /// Writes `new` to the number at `offset` if the number equals `expected`. Returns the previous
+    /// value in either case.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -322,7 +323,7 @@ impl<'a, M: Mode> Segment<'a, M> {
         )?))
     }
 
-    /// Returns the `count` elements that begin at byte `offset` as a slice.
+    /// Returns the `count` elements from byte `offset` on as a slice.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -343,8 +344,8 @@ impl<'a, M: Mode> Segment<'a, M> {
     ///
     /// # Safety
     /// While the slice lives, no other rank may access these bytes, and this process may have no
-    /// other slice of them. Programs usually ensure this with a barrier before the accesses and
-    /// another one after them.
+    /// other slice of them. Programs usually ensure this with one barrier before the accesses and
+    /// another barrier after them.
     pub unsafe fn slice<T: FromBytes + IntoBytes>(
         &self,
         offset: usize,
@@ -363,14 +364,14 @@ impl<'a, M: Mode> Segment<'a, M> {
         if count == 0 {
             return Ok(&mut []);
         }
-        // SAFETY: the range lies in the segment and is aligned, as just checked (a segment starts
-        // at a page boundary); any bytes are a valid `T` (`FromBytes`); the caller guarantees that
-        // no other rank and no other slice accesses the range; the memory lives as long as the
-        // engine.
+        // SAFETY: the checks above ensure that the range lies in the segment and is aligned (a
+        // segment starts at a page boundary). All bytes are a valid `T` (`FromBytes`). The caller
+        // guarantees that no other rank and no other slice accesses the range. The memory lives as
+        // long as the engine.
         Ok(unsafe { std::slice::from_raw_parts_mut(base.cast::<T>(), count) })
     }
 
-    /// Returns the address of `count` elements at `offset`. Fails if they do not lie in the
+    /// Returns the address of `count` elements at `offset`. Fails if the elements do not lie in the
     /// segment.
     fn elements<T>(&self, call: &'static str, offset: usize, count: usize) -> Result<*mut u8> {
         // If the multiplication overflows, the saturated length exceeds any segment.
@@ -390,7 +391,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 }
 
-/// The location of a long's payload in this rank's segment.
+/// The location in this rank's segment of a long's payload.
 pub struct Landed<'a, M: Mode = Seq> {
     /// The offset of the payload's first byte from the start of the segment.
     pub offset: usize,
@@ -430,7 +431,7 @@ impl<'a, M: Mode> Landed<'a, M> {
         self.segment.refuse::<T>(call, self.offset, count, problem)
     }
 
-    /// Copies the payload to `destination`, which must have the payload's length.
+    /// Copies the payload to `destination`, which must have the same length as the payload.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -460,7 +461,7 @@ impl<'a, M: Mode> Landed<'a, M> {
         self.segment.get(destination, self.offset)
     }
 
-    /// Returns a copy of the payload as elements.
+    /// Returns a copy of the payload as a vector of elements.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -495,8 +496,9 @@ impl<'a, M: Mode> Landed<'a, M> {
         }
         let from = self.segment.elements::<T>(CALL, self.offset, count)?;
         let mut copy: Vec<T> = Vec::with_capacity(count);
-        // SAFETY: the range lies in the segment; the vector has room for `count` elements; any
-        // bytes are a valid `T` (`FromBytes`).
+        // SAFETY: `elements` has checked that the range lies in the segment, and the vector has
+        // room for `count` elements. All bytes are a valid `T` (`FromBytes`), so the elements are
+        // initialised once they have been copied.
         unsafe {
             shared::load(from, copy.as_mut_ptr().cast(), self.length);
             copy.set_len(count);
@@ -528,8 +530,8 @@ impl<'a, M: Mode> Landed<'a, M> {
     /// process, which has no segment.
     ///
     /// # Safety
-    /// While the slice lives, these bytes must not be written: no rank may put or send a long
-    /// there, and this process may have no mutable [slice](Segment::slice) of them.
+    /// While the slice lives, these bytes must not be written. No rank may put or send a long
+    /// there, and this process may have no mutable [slice](Segment::slice) of the bytes.
     pub unsafe fn bytes(&self) -> Result<&'a [u8]> {
         if self.length == 0 {
             return Ok(&[]);
@@ -537,8 +539,8 @@ impl<'a, M: Mode> Landed<'a, M> {
         let base = self
             .segment
             .elements::<u8>("Landed::bytes", self.offset, self.length)?;
-        // SAFETY: the range lies in the segment, which lives as long as the engine; the caller
-        // guarantees that nothing writes to it while the slice lives.
+        // SAFETY: `elements` has checked that the range lies in the segment, which lives as long as
+        // the engine. The caller guarantees that nothing writes to the range while the slice lives.
         Ok(unsafe { std::slice::from_raw_parts(base, self.length) })
     }
 }
@@ -586,7 +588,7 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done("segment_len", segment)?.len)
     }
 
-    /// Returns the address of `rank`'s segment in that rank's own process.
+    /// Returns the address that `rank`'s segment has in the process of that rank.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -608,8 +610,8 @@ impl<M: Mode> Conduit<M> {
         Ok(self.done("segment_address", segment)?.address)
     }
 
-    /// Returns the address at which `rank`'s segment is mapped in this process, or `None` if it is
-    /// not mapped.
+    /// Returns the address at which `rank`'s segment is mapped in this process, or `None` if the
+    /// segment is not mapped here.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

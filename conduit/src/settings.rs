@@ -42,8 +42,8 @@ settings::group! {
 }
 
 settings::compose! {
-    /// The values of all settings of a rank, in groups. Each field's documentation names its
-    /// environment variable.
+    /// The values of all settings of a rank, in groups. The documentation of each field names the
+    /// field's environment variable.
     pub struct Settings {
         /// Settings of the engine.
         engine: conduit_core::settings::Settings,
@@ -59,13 +59,13 @@ settings::compose! {
         portals4: conduit_portals::portals4::settings::Settings,
         /// Settings of UDP.
         udp: conduit_udp::settings::Settings,
-        /// Settings of NA, which a job does not use but may find in its environment.
+        /// Settings of NA. A job does not use them, but may find them in its environment.
         na: networks::open::OpenSettings,
     }
 }
 
 impl Settings {
-    /// Returns the settings that the network is built from.
+    /// Returns the settings from which the network is built.
     pub(crate) fn of_network(&self) -> NetworkSettings<'_> {
         NetworkSettings {
             engine: &self.engine,

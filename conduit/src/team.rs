@@ -1,4 +1,4 @@
-//! Teams: ordered groups of a job's ranks that perform collective operations among themselves.
+//! Teams: ordered groups of ranks of a job that perform collective operations together.
 
 use std::fmt;
 
@@ -12,17 +12,18 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use crate::collectives::Element;
 use crate::{Conduit, Result};
 
-/// A group of ranks that perform collective operations together: all ranks of the job
-/// ([`Conduit::team`]), or a subset.
+/// A group of ranks that perform collective operations together. It consists of all ranks of the
+/// job ([`Conduit::team`]) or of some of them.
 ///
-/// Every operation is collective over the team: all its ranks must call the same operations in the
-/// same order, with values of the same length. [`Team::split`] and [`Team::create`] are collective
-/// over the parent team and wait for all of it, as [`Team::barrier`] waits for all of the team. Any
-/// other operation may return before other ranks have called it. Rank arguments are ranks of the
-/// team. A rank may belong to many teams, whose operations are independent. Dropping a team leaves
-/// it without waiting.
+/// Every operation is collective over the team: all ranks of the team must call the same operations
+/// in the same order, with values of the same length. [`Team::split`] and [`Team::create`] are
+/// collective over the parent team and wait for all its ranks, and [`Team::barrier`] waits for all
+/// ranks of the team. Any other operation may return before other ranks have called it. Rank
+/// arguments are ranks of the team. A rank may belong to many teams, whose operations are
+/// independent of each other. Dropping a team leaves the team without waiting.
 ///
-/// A team takes 4 bytes per member (8 if its order differs from the job's), plus about 700 bytes.
+/// A team takes 4 bytes of memory per member (8 if its order differs from the job's), plus about
+/// 700 bytes.
 ///
 /// ```
 /// # fn main() -> conduit::Result<()> {
@@ -77,14 +78,14 @@ impl<M: Mode> Drop for Team<'_, M> {
         let id = self.members.id;
         if id != TeamId::JOB {
             // No operation is under way, because calls and scopes wait for their operations. After
-            // a fault, failure to destroy the team does not matter.
+            // a fault, it does not matter if the team cannot be destroyed.
             let _ = self.conduit.member.engine().collectives().team_destroy(id);
         }
     }
 }
 
 impl<'c, M: Mode> Team<'c, M> {
-    /// Returns this rank's number in the team.
+    /// Returns this rank's rank in the team.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -156,9 +157,9 @@ impl<'c, M: Mode> Team<'c, M> {
         self.members.from_job(rank)
     }
 
-    /// Creates a team for each color passed by any rank. The team's members are the ranks with that
-    /// color, ordered by key and then by rank in this team. Returns `None` on ranks that pass no
-    /// color. Waits for all ranks of this team.
+    /// Creates a team for each color that any rank passes. The members of the team are the ranks
+    /// that pass this color, ordered by key and then by their rank in this team. Returns `None` on
+    /// ranks that pass no color. Waits for all ranks of this team.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -185,8 +186,8 @@ impl<'c, M: Mode> Team<'c, M> {
 
     /// Creates teams from lists of members. Each rank passes the members of its new team, including
     /// itself, as ranks of the job. Their order in the list is their order in the new team. All
-    /// members of a team must pass the same list. A rank that passes an empty list joins no team
-    /// and gets `None`. Waits for all ranks of this team.
+    /// members of a new team must pass the same list. A rank that passes an empty list joins no
+    /// team, and the call returns `None` on that rank. Waits for all ranks of this team.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -202,8 +203,9 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     ///
     /// # Errors
-    /// Same as [`Team::split`], plus [`EngineError::Collective`] if `members` names a rank twice,
-    /// contains a rank outside this team, omits this rank or differs from another member's list.
+    /// Same as [`Team::split`], plus [`EngineError::Collective`] if `members` contains a rank
+    /// twice, contains a rank outside this team, omits this rank, or differs from another member's
+    /// list.
     pub fn create(&self, members: &[Rank]) -> Result<Option<Team<'c, M>>> {
         let join = match members {
             [] => Join::None,
@@ -224,7 +226,7 @@ impl<'c, M: Mode> Team<'c, M> {
     }
 
     /// Waits until all ranks of the team have entered the barrier. As with [`Conduit::barrier`],
-    /// messages sent before the call may be handled after it.
+    /// messages that were sent before the call may be handled after it.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -282,13 +284,13 @@ impl<'c, M: Mode> Team<'c, M> {
         value: &mut T,
     ) -> Result<()> {
         let call = CollectiveCall::waiting("broadcast");
-        // SAFETY: `value` is borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: `value` is borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_broadcast(call, root, value.as_mut_bytes()) }
     }
 
-    /// Divides the values that the rank `root` passes in `all` among all ranks, in rank order: each
-    /// rank receives as many values as its `own` holds. Other ranks' `all` is ignored.
+    /// Divides the values that the rank `root` passes in `all` among all ranks, in rank order. Each
+    /// rank receives as many values as its `own` holds. On all other ranks, `all` is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -305,18 +307,18 @@ impl<'c, M: Mode> Team<'c, M> {
     ///
     /// # Errors
     /// Same as [`Team::broadcast`], plus [`EngineError::Collective`] if the length of `all` is not
-    /// that of `own` times the team's size.
+    /// the length of `own` times the size of the team.
     pub fn scatter<T>(&self, root: u32, all: &[T], own: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_scatter(CollectiveCall::waiting("scatter"), root, all, own) }
     }
 
-    /// Collects the values in every rank's `own`, in rank order, in the `all` of the rank `root`.
-    /// Other ranks' `all` is ignored.
+    /// Collects the values in `own` of every rank, in rank order, in `all` of the rank `root`. On
+    /// all other ranks, `all` is ignored.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -338,12 +340,12 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_gather(CollectiveCall::waiting("gather"), Some(root), own, all) }
     }
 
-    /// Like [`Team::gather`], but every rank receives the values in its `all`.
+    /// Like [`Team::gather`], but every rank receives the values in its own `all`.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -366,19 +368,19 @@ impl<'c, M: Mode> Team<'c, M> {
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_gather(CollectiveCall::waiting("gather_all"), None, own, all) }
     }
 
     /// Sends each rank its share of `source`, and receives a share from each rank in `result`. Both
-    /// hold the shares in rank order.
+    /// slices hold the shares in rank order.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
     /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
     /// let team = conduit.team();
-    /// // Each rank sends its own number and the receiver's to each rank.
+    /// Each rank sends a pair to each rank: its own number, and the receiver's number.
     /// let source: Vec<_> = (0..team.size()).map(|to| [team.rank(), to]).collect();
     /// let mut result = vec![[0; 2]; source.len()];
     /// team.exchange(&source, &mut result)?;
@@ -390,18 +392,18 @@ impl<'c, M: Mode> Team<'c, M> {
     ///
     /// # Errors
     /// Same as [`Team::broadcast`], plus [`EngineError::Collective`] if the lengths of `source` and
-    /// `result` differ or are not a multiple of the team's size.
+    /// `result` differ or are not multiples of the size of the team.
     pub fn exchange<T>(&self, source: &[T], result: &mut [T]) -> Result<()>
     where
         T: FromBytes + IntoBytes + Immutable,
     {
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_exchange(CollectiveCall::waiting("exchange"), source, result) }
     }
 
-    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`; the
-    /// values of other ranks are unchanged.
+    /// Reduces the `values` of all ranks elementwise. The result replaces the values of `root`. The
+    /// values of all other ranks are unchanged.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
@@ -423,8 +425,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// floating-point numbers.
     pub fn reduce<T: Element>(&self, root: u32, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce"), Some(root), values, how) }
     }
 
@@ -448,8 +450,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// Same as [`Team::reduce`].
     pub fn reduce_all<T: Element>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
         let how = Reduction::Known(T::TYPE, op);
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_reduction(CollectiveCall::waiting("reduce_all"), None, values, how) }
     }
 
@@ -484,18 +486,19 @@ impl<'c, M: Mode> Team<'c, M> {
             CollectiveCall::waiting("reduce_all_with"),
             by(function, false),
         );
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
-    /// Like [`Team::reduce_all_with`], but `function` need not be commutative: values of lower
-    /// ranks are the left operands.
+    /// Like [`Team::reduce_all_with`], but `function` need not be commutative. The values of lower
+    /// ranks are its left operands.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {
     /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
-    /// // The composition of functions `x -> a x + b`: the first rank's is the outermost.
+    /// The composition of functions `x -> a x + b`. The function of the first rank is the
+    /// outermost.
     /// let mut line = [[2, u64::from(conduit.rank())]];
     /// let compose = |[a, b]: [u64; 2], [c, d]: [u64; 2]| [a * c, a * d + b];
     /// conduit.team().reduce_all_in_order(&mut line, compose)?;
@@ -518,8 +521,8 @@ impl<'c, M: Mode> Team<'c, M> {
             CollectiveCall::waiting("reduce_all_in_order"),
             by(function, true),
         );
-        // SAFETY: the values are borrowed until this call returns, which is after the operation has
-        // completed.
+        // SAFETY: the values are borrowed until this call returns, and this call waits for the
+        // operation.
         unsafe { self.start_reduction(call, None, values, how) }
     }
 
@@ -529,7 +532,7 @@ impl<'c, M: Mode> Team<'c, M> {
             true => Ok(()),
             false => self.refuse(
                 call,
-                format!("{all} values given, expected {own} for each of {size} ranks"),
+                format!("{all} values were passed; {own} are needed for each of {size} ranks"),
             ),
         }
     }
@@ -552,8 +555,8 @@ impl<'c, M: Mode> Team<'c, M> {
         value: &mut [u8],
     ) -> Result<()> {
         let (base, len) = (value.as_mut_ptr(), value.len());
-        // SAFETY: the caller guarantees the conditions of `start` for `value`. The source and the
-        // destination of a broadcast may be the same.
+        // SAFETY: the caller guarantees the conditions of `start` for `value`. A broadcast permits
+        // its source and its destination to be the same.
         unsafe { self.start(call, CollectiveKind::Broadcast { root }, base, base, len) }
     }
 
@@ -574,7 +577,7 @@ impl<'c, M: Mode> Team<'c, M> {
         }
         let (source, own) = (all.as_bytes().as_ptr(), own.as_mut_bytes());
         let (result, len) = (own.as_mut_ptr(), own.len());
-        // SAFETY: the caller guarantees the conditions of `start` for both slices; the root has
+        // SAFETY: the caller guarantees the conditions of `start` for both slices. The root has
         // checked that `all` has a share for each rank.
         unsafe { self.start(call, CollectiveKind::Scatter { root }, result, source, len) }
     }
@@ -600,7 +603,7 @@ impl<'c, M: Mode> Team<'c, M> {
             root,
         });
         let (result, own) = (all.as_mut_bytes().as_mut_ptr(), own.as_bytes());
-        // SAFETY: the caller guarantees the conditions of `start` for both slices; every rank that
+        // SAFETY: the caller guarantees the conditions of `start` for both slices. Every rank that
         // receives the values has checked that `all` has room for each rank's `own`.
         unsafe { self.start(call, kind, result, own.as_ptr(), own.len()) }
     }
@@ -621,15 +624,15 @@ impl<'c, M: Mode> Team<'c, M> {
         self.check_shares(call.name, result.len(), share)?;
         let source = source.as_bytes().as_ptr();
         let (result, len) = (result.as_mut_bytes().as_mut_ptr(), share * size_of::<T>());
-        // SAFETY: the caller guarantees the conditions of `start` for both slices; the checks have
-        // established that each of them has a share for each rank.
+        // SAFETY: the caller guarantees the conditions of `start` for both slices. The checks
+        // ensure that each of them has a share for each rank.
         unsafe { self.start(call, CollectiveKind::Exchange, result, source, len) }
     }
 
     /// # Safety
-    /// Both buffers must be valid for the operation's accesses, and must not be used otherwise,
-    /// until the operation has completed: until this call returns or, if the call belongs to a
-    /// scope, until the scope has ended.
+    /// Both buffers must be valid for the accesses of the operation, and must not be used in any
+    /// other way, until the operation has completed. It has completed when this call returns or, if
+    /// the call belongs to a scope, when the scope ends.
     unsafe fn start(
         &self,
         call: CollectiveCall,
@@ -644,8 +647,9 @@ impl<'c, M: Mode> Team<'c, M> {
             self.members.id,
         );
         let how = call.completion;
-        // SAFETY: the caller guarantees that both buffers are valid and otherwise unused until the
-        // operation has completed; if a wait fails, the engine no longer accesses them.
+        // SAFETY: the caller guarantees that both buffers are valid and are not used in any other
+        // way until the operation has completed. If a wait fails, the engine no longer accesses
+        // them.
         let started = unsafe {
             engine
                 .collectives()
@@ -666,8 +670,8 @@ impl<'c, M: Mode> Team<'c, M> {
         let (engine, count, team) = (self.conduit.member.engine(), values.len(), self.members.id);
         let base = values.as_mut_bytes().as_mut_ptr();
         let how = call.completion;
-        // SAFETY: the caller guarantees that `values` is valid and otherwise unused until the
-        // operation has completed. The result may replace the source.
+        // SAFETY: the caller guarantees that `values` is valid and is not used in any other way
+        // until the operation has completed. A reduction permits its result to replace its source.
         let started = unsafe {
             engine
                 .collectives()
@@ -676,7 +680,8 @@ impl<'c, M: Mode> Team<'c, M> {
         self.finish(call, started)
     }
 
-    /// Waits for the operation, unless it belongs to a scope, which waits for it.
+    /// Waits for the operation, unless it belongs to a scope. The scope itself waits for such an
+    /// operation.
     fn finish(&self, call: CollectiveCall, started: Result<Handle, EngineError>) -> Result<()> {
         let handle = self.conduit.done(call.name, started)?;
         let engine = self.conduit.member.engine();
@@ -696,7 +701,7 @@ where
             .chunks_exact(element)
             .zip(right.chunks_exact_mut(element));
         for (left, right) in each {
-            // Both slices have the size of an element, so both reads succeed.
+            // Both slices have the size of an element, so both conversions succeed.
             if let (Ok(one), Ok(other)) = (T::read_from_bytes(left), T::read_from_bytes(right)) {
                 right.copy_from_slice(function(one, other).as_bytes());
             }
@@ -709,7 +714,7 @@ where
     }
 }
 
-/// The name of a collective call that a program has made, and whether the call waits.
+/// The name of a collective call as the program made it, and whether the call waits.
 #[derive(Clone, Copy)]
 pub(crate) struct CollectiveCall {
     name: &'static str,

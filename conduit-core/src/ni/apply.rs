@@ -79,7 +79,6 @@ pub unsafe fn apply_atomic(
 
 /// Applies an atomic, as [`apply_atomic`] does, to a number in this process given by its address.
 /// Returns `None`, without any effect, if the address is not a multiple of the type's size or is
-/// not writable memory.
 /// memory.
 ///
 /// # Safety

@@ -1,4 +1,4 @@
-//! Tests of the settings tables and of invalid input.
+//! Tests of the settings tables and of invalid values.
 
 use std::collections::HashSet;
 
@@ -55,7 +55,7 @@ fn every_default_is_a_value_that_its_row_accepts() {
                 assert_eq!(self::value(&settings, row.name), Some(value));
                 assert_eq!(
                     row.unset, "",
-                    "{}: `unset` is only for rows without a default",
+                    "{}: `unset` is allowed only in rows without a default",
                     row.name
                 );
             }
@@ -96,7 +96,7 @@ fn ranges_hold_at_their_ends() {
             assert_eq!(one(row.name, text), Err(error));
         };
         let accepted = |text: &str| {
-            // Raise the other limit so that the rule between the two settings holds.
+            // The other limit is raised, so that the rule between the two settings holds.
             let room = ("GASNET_PORTAL_MAX_CRED_PER_NODE", "65535");
             if let Err(error) = read(&[(row.name, text), room]) {
                 panic!("{error}");
@@ -303,7 +303,10 @@ fn an_unknown_name_is_refused_and_the_nearest_suggested() {
         message("CONDUIT_FRIENDSHIP", "1"),
         "CONDUIT_FRIENDSHIP=\"1\": unknown setting"
     );
-    assert!(one("CONDUIT_chunk", "1024").is_err(), "case matters");
+    assert!(
+        one("CONDUIT_chunk", "1024").is_err(),
+        "names are case-sensitive"
+    );
 }
 
 #[test]
@@ -402,7 +405,7 @@ fn meanings_are_wrapped_at_the_terminals_width() {
                 .collect::<Vec<_>>()
         };
         for row in rows() {
-            // The table may add a semicolon to the last word.
+            // The table may add a semicolon after the last word.
             let mut meaning = words(row.meaning);
             meaning.pop();
             let found = words(&table)
@@ -413,7 +416,7 @@ fn meanings_are_wrapped_at_the_terminals_width() {
     }
 }
 
-/// A rank that computes for longer than the allowed silence is served by its progress thread in
+/// If a rank computes for longer than the allowed silence, its progress thread serves the peers in
 /// time.
 #[test]
 fn a_rank_is_attended_to_long_before_it_is_dead() {
@@ -428,8 +431,8 @@ fn a_rank_is_attended_to_long_before_it_is_dead() {
     assert_eq!(milliseconds("CONDUIT_UDP_DEAD_TIME", "100"), [20, 20]);
 }
 
-/// Returns a strategy for values that the row accepts: the ends of its range and values between
-/// them.
+/// Returns a strategy for values that the row accepts: the two ends of its range, and values
+/// between them.
 fn accepted(kind: ValueKind) -> BoxedStrategy<String> {
     let range = |least: u64, most: u64| prop_oneof![Just(least), Just(most), least..=most];
     match kind {
@@ -470,15 +473,15 @@ proptest! {
         match (settings.engine.credit_plan(ranks), settings.engine.amrecv_space) {
             (Ok(plan), _) => prop_assert!(plan.buffers() <= 2048, "{name}={value}: {plan:?}"),
             (Err(error), Some(space)) => {
-                // The value conflicts with the size of the job: part of a small space is never
-                // covered.
+                // The value conflicts with the size of the job, because a part of a small space is
+                // never covered by credits.
                 prop_assert_eq!(error.name, name);
                 let scale = Scale::for_chunk(settings.engine.chunk as u32).unwrap();
                 let least = u64::from(ranks + 5) * u64::from(scale.full_cost())
                     * u64::from(scale.bytes_per_credit());
                 prop_assert!(least > space as u64 / 2, "{error}");
             }
-            // This many credits per node also conflict with the size of the job.
+            // So many credits per node also conflict with the size of the job.
             (Err(_), None) if u64::from(settings.engine.cred_per_node.unwrap_or(0)) * u64::from(ranks) > 1 << 31 => {}
             (Err(error), None) => prop_assert!(false, "{name}={value}: {error}"),
         }

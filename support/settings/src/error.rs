@@ -1,4 +1,4 @@
-//! Errors and warnings about the settings that a user gave.
+//! Errors in the settings that a user has given, and warnings about them.
 
 use super::kind::ValueKind;
 use std::fmt::{self, Display, Formatter};
@@ -11,7 +11,7 @@ pub enum SettingsError {
     Invalid {
         /// The variable.
         name: &'static str,
-        /// The value, as given.
+        /// The value as given.
         value: String,
         /// The values that are accepted.
         accepted: String,
@@ -21,7 +21,7 @@ pub enum SettingsError {
     Unknown {
         /// The variable.
         name: String,
-        /// The value, as given.
+        /// The value as given.
         value: String,
         /// The setting with the most similar name, if one is similar enough.
         nearest: Option<&'static str>,
@@ -33,7 +33,7 @@ pub enum SettingsError {
         name: &'static str,
         /// The value of `name`.
         value: u32,
-        /// The variable that bounds it.
+        /// The variable whose value is the bound.
         limited_by: &'static str,
         /// The value of `limited_by`.
         limit: u32,
@@ -50,7 +50,7 @@ impl SettingsError {
     }
 }
 
-/// A warning about a setting that is accepted but does not do what its name promises.
+/// A warning about a setting that is accepted but does not have the effect that its name promises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
     /// The variable.
@@ -65,10 +65,10 @@ impl Display for Warning {
     }
 }
 
-/// The maximum number of characters of a user's text that a message repeats.
+/// The maximum number of characters that a message repeats from a user's text.
 const MOST_SHOWN: usize = 80;
 
-/// A text in quotes, on one line and truncated.
+/// A text that is printed in quotes, on one line and truncated.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -77,7 +77,7 @@ impl Display for Quoted<'_> {
     }
 }
 
-/// A text on one line and truncated, without quotes.
+/// A text that is printed without quotes, on one line and truncated.
 struct Plain<'a>(&'a str);
 
 impl Display for Plain<'_> {

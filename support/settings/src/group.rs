@@ -2,23 +2,25 @@
 
 use crate::{SettingsError, Value, ValueKind};
 
-/// One setting, with everything needed to read, check and print it except its position.
+/// One setting, with everything needed to read, check and print it except its position in the
+/// table.
 #[derive(Debug)]
 pub struct Row {
     /// The environment variable.
     pub name: &'static str,
     /// The values that the setting accepts.
     pub kind: ValueKind,
-    /// The behaviour while the setting has no value; empty if the setting has a default value.
+    /// The behaviour while the setting is unset. Empty if the setting has a default value.
     pub unset: &'static str,
-    /// A warning for the user who sets the setting; empty if there is none.
+    /// The warning for users who set the setting. Empty if there is none.
     pub warning: &'static str,
-    /// The setting's meaning, on one line.
+    /// The meaning of the setting, on one line.
     pub meaning: &'static str,
-    /// The networks to whose peers the setting applies, or only `all`, or the program that reads
-    /// the setting.
+    /// The networks to whose peers the setting applies, or `all`, or the name of the program that
+    /// reads the setting.
     pub networks: &'static [&'static str],
-    /// The content of `networks` as text, with further places where the setting has an effect.
+    /// The content of `networks` as text, followed by any other places where the setting has an
+    /// effect.
     pub acts: &'static str,
     /// A special property, if the setting has one.
     pub attribute: Option<Attribute>,
@@ -33,7 +35,8 @@ pub enum Attribute {
     ForTests,
 }
 
-/// The settings of a group whose values came from the environment rather than from their defaults.
+/// The set of a group's rows whose values came from the environment rather than from their
+/// defaults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origins(u64);
 
@@ -64,7 +67,8 @@ pub trait Group {
     fn put(&mut self, row: usize, value: Value) -> bool;
     /// Returns the rows that the environment has set.
     fn origins(&self) -> Origins;
-    /// Returns the settings that must be the same on all ranks, with their values, one per line.
+    /// Returns the settings that must be the same on all ranks, with their values. Each line
+    /// contains one setting.
     fn agreement(&self) -> String {
         let rows = self.rows().iter().enumerate();
         let same = rows.filter(|(_, row)| row.attribute == Some(Attribute::SameOnAllRanks));
@@ -77,12 +81,12 @@ pub trait Group {
     /// Checks the rules that involve several settings.
     ///
     /// # Errors
-    /// Two settings contradict each other.
+    /// If two settings contradict each other.
     fn check(&self) -> Result<(), SettingsError>;
 }
 
-/// Defines a struct with a field for each entry of a table; the struct is a [`Group`]. A new
-/// setting needs only a new entry:
+/// Defines a struct with a field for each entry of a table. The struct is a [`Group`]. To add a
+/// setting, it suffices to add an entry:
 ///
 /// ```
 /// settings::group! {
@@ -113,10 +117,10 @@ pub trait Group {
 /// ```
 ///
 /// An entry consists of the variable, the field with its type and default, and the [accepted
-/// values](crate::ValueKind), followed by the behaviour while the setting is unset (if it has no
-/// default), an optional warning for its users, its meaning, the networks on which it has an effect
-/// (if they differ from the group's), and an optional [`Attribute`](crate::Attribute), which is
-/// also mentioned in the texts for users.
+/// values](crate::ValueKind). These are followed by the behaviour while the setting is unset (if it
+/// has no default), an optional warning for its users, its meaning, the networks on which it has an
+/// effect (if they differ from the group's), and an optional [`Attribute`](crate::Attribute). The
+/// texts for users mention the attribute too.
 #[macro_export]
 macro_rules! group {
     (@networks $group:tt [$($own:ident),+]) => { $crate::group!(@networks [$($own),+]) };
@@ -213,7 +217,7 @@ macro_rules! group {
 }
 
 /// Defines a struct with a field for each group of settings. The groups are [read
-/// together](crate::Groups). A new group needs only one more line.
+/// together](crate::Groups). To add a group, it suffices to add a line.
 #[macro_export]
 macro_rules! compose {
     (

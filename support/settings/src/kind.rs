@@ -1,4 +1,5 @@
-//! The kinds of values that settings have: how each is read, checked and printed.
+//! The kinds of values that settings have. A kind determines how a value is read, checked and
+//! printed.
 
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
@@ -14,34 +15,34 @@ pub enum ValueKind {
         least: u32,
         /// The maximum.
         most: u32,
-        /// The meaning of 0, if 0 is accepted in addition to the range.
+        /// The meaning of 0, if 0 is accepted although it is outside the range.
         zero: Option<&'static str>,
     },
-    /// 0 or 1, or a word such as `yes` or `off`.
+    /// 0 or 1, or a word with the same meaning, such as `yes` or `off`.
     Bool,
-    /// A number of bytes, with suffixes for powers of 1024.
+    /// A number of bytes, which may have a suffix for a power of 1024.
     Bytes {
         /// The minimum.
         least: u64,
         /// The maximum.
         most: u64,
-        /// Every value must be a multiple of this.
+        /// The number of which every value must be a multiple.
         multiple: u64,
     },
     /// A percentage.
     Percent,
     /// One or more of these words, separated by commas.
     Words(&'static [&'static str]),
-    /// One of these signals, given by its name, in upper or lower case and optionally prefixed with
-    /// `SIG`, or by its number.
+    /// One of these signals. It is given either by its number or by its name, in upper or lower
+    /// case and optionally prefixed with `SIG`.
     Signal(&'static [(&'static str, u32)]),
-    /// The path of a file or directory, used verbatim.
+    /// The path of a file or directory. It is used verbatim.
     Path,
-    /// Any text on one line; the string describes it.
+    /// Any text on one line. The string describes the text.
     Text(&'static str),
 }
 
-/// A setting's value. It prints in a form that the variable accepts.
+/// The value of a setting. It is printed in a form that the variable accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// A count.
@@ -60,15 +61,15 @@ pub enum Value {
     Text(String),
 }
 
-/// The upper bound for byte counts that have no tighter one. It exceeds the address space of any
+/// The maximum of byte counts that have no lower maximum. It exceeds the address space of any
 /// process on the supported machines.
 pub const MOST_BYTES: u64 = i64::MAX as u64;
-/// The upper bound for times in milliseconds: one day.
+/// The maximum of times in milliseconds: one day.
 pub const MOST_TIME: u32 = 86_400_000;
 
 const TRUE: [&str; 5] = ["1", "y", "yes", "true", "on"];
 const FALSE: [&str; 5] = ["0", "n", "no", "false", "off"];
-/// The suffixes of byte counts, with the exponents of their powers of two.
+/// The suffixes of byte counts, each with the base-2 logarithm of its factor.
 const UNITS: [(char, u32); 4] = [('T', 40), ('G', 30), ('M', 20), ('K', 10)];
 
 impl ValueKind {
@@ -99,7 +100,7 @@ impl ValueKind {
         }
     }
 
-    /// Parses a value; returns `None` if the text is malformed or out of range. Leading and
+    /// Parses a value. Returns `None` if the text is malformed or out of range. Leading and
     /// trailing blanks are ignored, except in paths.
     pub fn parse(self, text: &str) -> Option<Value> {
         let given = text;
@@ -151,7 +152,7 @@ impl ValueKind {
                 let (name, _) = signals.iter().find(is_it)?;
                 Some(Value::Text((*name).to_owned()))
             }
-            // A replacement character shows that the variable was not valid UTF-8.
+            // A replacement character in the text shows that the variable was not valid UTF-8.
             Self::Path => (!text.is_empty()
                 && !given.contains(['\0', char::REPLACEMENT_CHARACTER]))
             .then(|| Value::Path(given.to_owned())),
@@ -205,7 +206,7 @@ impl Display for ValueKind {
     }
 }
 
-/// Prints the value in the form that [`ValueKind::parse`] accepts.
+/// Prints the value in a form that [`ValueKind::parse`] accepts.
 impl Display for Value {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
@@ -233,15 +234,15 @@ impl Display for Bytes {
     }
 }
 
-/// Parses a plain number, which consists of digits only.
+/// Parses a plain number, which must consist of digits only.
 fn digits(text: &str) -> Option<u64> {
     text.bytes()
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())?
 }
 
-/// Parses a number, optional blanks and an optional unit, in upper or lower case: `B`, or `K`, `KB`
-/// or `KiB`, and the same for `M`, `G` and `T`. All units are powers of 1024.
+/// Parses a number that may be followed by blanks and a unit, in upper or lower case. Units are
+/// `B`; `K`, `KB` and `KiB`; and the same for `M`, `G` and `T`. They are all powers of 1024.
 fn parse_bytes(text: &str) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -260,7 +261,7 @@ fn parse_bytes(text: &str) -> Option<u64> {
     number.checked_mul(1 << shift)
 }
 
-/// A type of fields of a [group](super::Group), which can be converted from and to a [`Value`].
+/// The type of a field in a [group](super::Group). It can be converted from and to a [`Value`].
 pub trait Field: Sized {
     /// Converts from a value. Returns `None` if the value is of another kind or does not fit.
     fn from_value(value: Value) -> Option<Self>;
@@ -268,8 +269,8 @@ pub trait Field: Sized {
     fn to_value(&self) -> Option<Value>;
 }
 
-/// Implements [`Field`] for a type whose values are of one kind. `$read` converts from the value's
-/// content, and `$show` converts to it.
+/// Implements [`Field`] for a type whose values are of one kind. `$read` converts from the content
+/// of the value, and `$show` converts to it.
 macro_rules! field {
     ($type:ty, $kind:ident, $read:expr, $show:expr) => {
         impl Field for $type {

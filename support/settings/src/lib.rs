@@ -1,13 +1,13 @@
-//! Settings, which are environment variables with a meaning. This crate has the code that all
-//! settings share and defines no setting itself.
+//! Settings, which are environment variables with a defined meaning. This crate contains the code
+//! that all settings share. It defines no setting itself.
 //!
-//! Each crate has its own table with the name, kind, range, default and meaning of each of its
-//! settings ([`group!`]). The table defines a struct with a field for each entry. A program
-//! combines several such structs ([`compose!`]), [reads](Groups::from_env) all their settings at
-//! once, [describes](Groups::describe) them, and prints them as a [`Table`].
+//! Each crate has its own table, which gives the name, kind, range, default and meaning of each of
+//! the crate's settings ([`group!`]). The table defines a struct with a field for each entry. A
+//! program combines several such structs ([`compose!`]), [reads](Groups::from_env) all their
+//! settings at once, [describes](Groups::describe) them, and prints them as a [`Table`].
 //!
-//! A name that has the prefix of a setting but is in no table is an error, so a misspelt setting
-//! does not go unnoticed.
+//! A name that has the prefix of a setting but is in no table is an error, so that a misspelt
+//! setting does not go unnoticed.
 
 mod error;
 mod group;
@@ -23,16 +23,16 @@ pub use print::{Description, Table};
 
 /// The prefixes of the names of settings.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names with such a prefix that are not settings: the launcher sets them for its ranks, or clients
-/// of the node agent read them.
+/// Names that have such a prefix but are not settings. The launcher sets them for its ranks, or
+/// clients of the node agent read them.
 const INTERNAL: [&str; 4] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
     "CONDUIT_AGENT",
     "CONDUIT_CHANNELS_LIBRARY",
 ];
-/// The prefixes of names that belong to the tests, to the benchmarks, and to the node agent, which
-/// may be started in the same environment.
+/// The prefixes of names that belong to the tests, the benchmarks and the node agent. These may be
+/// started in the same environment as a job.
 const INTERNAL_PREFIXES: [&str; 3] = ["CONDUIT_TEST_", "CONDUIT_PERF_", "CONDUIT_HSTA_"];
 /// The maximum number of edits between an unknown name and the name suggested for it.
 const MOST_EDITS: usize = 4;
@@ -48,11 +48,11 @@ pub trait Groups: Default {
     /// user.
     ///
     /// # Errors
-    /// The same as for [`from_lookup`](Self::from_lookup). Text that is not UTF-8 is invalid for
-    /// every setting.
+    /// Same as [`from_lookup`](Self::from_lookup). Text that is not UTF-8 is invalid for every
+    /// setting.
     fn from_env() -> Result<(Self, Vec<Warning>), SettingsError> {
-        // Variables that are not settings may hold any bytes. In a setting's text, bytes that are
-        // not UTF-8 become U+FFFD, which no kind accepts.
+        // Variables that are not settings may contain any bytes. In the text of a setting, bytes
+        // that are not UTF-8 become U+FFFD, which no kind accepts.
         Self::from_lookup(std::env::vars_os().map(|(name, value)| {
             (
                 name.to_string_lossy().into_owned(),
@@ -62,12 +62,13 @@ pub trait Groups: Default {
     }
 
     /// Reads the settings from a list of variables, and returns them with warnings for the user.
-    /// The list may contain variables that have nothing to do with Conduit. If a name occurs twice,
-    /// the first occurrence wins, as in `getenv`.
+    /// The list may contain variables that do not concern Conduit. If a name occurs twice, the
+    /// first occurrence is used, as by `getenv`.
     ///
     /// # Errors
     /// Returns an error for the first variable whose name is unknown or whose value is malformed or
-    /// out of range; if there is none, for settings that contradict each other.
+    /// out of range. If there is no such variable, returns an error if settings contradict each
+    /// other.
     fn from_lookup(
         vars: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(Self, Vec<Warning>), SettingsError> {
@@ -112,7 +113,7 @@ pub trait Groups: Default {
         Ok((settings, warnings))
     }
 
-    /// Returns whether the environment has set this variable; otherwise its default applies.
+    /// Returns whether the environment has set this variable. If not, its default applies.
     fn is_set(&self, name: &str) -> bool {
         self.groups().iter().any(|group| {
             let row = group.rows().iter().position(|row| row.name == name);
@@ -152,16 +153,16 @@ impl<G: Group + Default> Groups for G {
     }
 }
 
-/// Returns whether a name must be in a table.
+/// Returns whether a name is invalid unless it is in a table.
 fn is_setting(name: &str) -> bool {
     let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
     begins(&PREFIXES) && !INTERNAL.contains(&name) && !begins(&INTERNAL_PREFIXES)
 }
 
-/// Returns the setting with the name most similar to an unknown one, if it is similar enough.
+/// Returns the setting whose name is most similar to an unknown name, if it is similar enough.
 fn nearest(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    // Computing the distance takes time proportional to the product of the two lengths, and no
-    // misspelt name is this long.
+    // Computing the distance takes time proportional to the product of the two lengths. Longer
+    // names are skipped, because no misspelt name is that long.
     if name.len() > 64 {
         return None;
     }

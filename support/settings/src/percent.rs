@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// A percentage from 0 to 100, in steps of a ten-thousandth of one per cent.
+/// A percentage from 0 to 100, in steps of one ten-thousandth of a per cent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Percent {
     millionths: u32,
@@ -17,7 +17,7 @@ impl Percent {
     /// 100 %.
     pub const ALL: Self = Self::of(100);
 
-    /// Returns the percentage for a whole number of per cent, which must be at most 100.
+    /// Returns the percentage for a whole number, which must be at most 100.
     pub const fn of(percent: u32) -> Self {
         assert!(percent <= 100);
         Self {
@@ -52,7 +52,7 @@ impl From<Percent> for f64 {
     }
 }
 
-/// Prints the value in the form that settings accept, without needless zeros.
+/// Prints the value in the form that settings accept, without unnecessary zeros.
 impl Display for Percent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{}", f64::from(*self))

@@ -1,27 +1,27 @@
-//! The settings in human-readable form.
+//! The output of settings in human-readable form.
 
 use super::Value;
 use std::fmt::{self, Display, Formatter};
 
-/// One setting with its current value, for printing.
+/// One setting with its current value, to be printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// The environment variable.
     pub name: &'static str,
-    /// The setting's value; `None` if it is unset and has no default.
+    /// The value of the setting, or `None` if it is unset and has no default.
     pub value: Option<Value>,
-    /// The default; `None` if the setting has none.
+    /// The default, or `None` if the setting has none.
     pub default: Option<Value>,
-    /// The value in a job of a given size, if it depends on the size. A caller that knows the size
-    /// fills the field in.
+    /// The value in a job of a given size, if it depends on that size. A caller that knows the size
+    /// fills this field in.
     pub in_job: Option<Value>,
-    /// The behaviour while the setting has no value; empty if the setting has a default value.
+    /// The behaviour while the setting is unset. Empty if the setting has a default value.
     pub unset: &'static str,
     /// The accepted values.
     pub accepted: String,
     /// Whether the environment has set the variable.
     pub is_set: bool,
-    /// The meaning, on one line.
+    /// The meaning of the setting, on one line.
     pub meaning: &'static str,
     /// The networks to whose peers the setting applies, and other places where it has an effect.
     pub acts: &'static str,
@@ -29,16 +29,16 @@ pub struct Description {
 
 /// Prints all settings as a table. After a header, each setting has an aligned line with its name,
 /// value, default, value in a job (if the job's size is known) and the origin of the value. The
-/// indented lines below contain its meaning and its behaviour while it is unset.
+/// indented lines below it contain the setting's meaning and its behaviour while it is unset.
 #[derive(Clone, Copy)]
 pub struct Table<'a> {
     /// The settings, as [described](super::Groups::describe).
     pub rows: &'a [Description],
-    /// The header of the column with the values in a job; empty if there is no such column.
+    /// The header of the column for the values in a job. Empty if there is no such column.
     pub in_job: &'a str,
-    /// Returns the origin of a value that is set, by the setting's name.
+    /// A function that returns the origin of a value that is set, given the setting's name.
     pub origin: &'a dyn Fn(&str) -> &'static str,
-    /// The width of the terminal, at which meanings are wrapped; `None` if they are not wrapped.
+    /// The width of the terminal, at which meanings are wrapped, or `None` if they are not wrapped.
     pub width: Option<usize>,
 }
 
