@@ -249,7 +249,7 @@ impl<H: Clone> Table<H> {
             .filter(|&id| !taken[usize::from(id)]);
         for registration in list {
             if registration.id == AUTOMATIC {
-                // `check` has ensured that there are enough free ids.
+                // `check` has ensured that enough ids are free.
                 let Some(id) = free.next() else { break };
                 registration.id = id;
             }

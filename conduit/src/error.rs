@@ -138,8 +138,8 @@ pub enum Error {
     /// The ids of the barrier differed between ranks or from the id passed to the wait, or the
     /// ranks did not all make the same one of the calls [`barrier`](crate::Conduit::barrier),
     /// [`quiesce`](crate::Conduit::quiesce) and [`finish`](crate::Conduit::finish). All ranks that
-    /// made one of these calls get this error, except that only the caller gets it if its own id
-    /// for the wait differed.
+    /// made one of these calls get this error. If only the id passed to the wait differed, only the
+    /// rank that passed that id gets the error.
     #[error("{call} on rank {rank}: {calls}")]
     BarrierMismatch {
         /// The call that failed.

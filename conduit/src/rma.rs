@@ -95,8 +95,8 @@ impl<M: Mode> Conduit<M> {
     ///
     /// If the target's segment is not [mapped](Conduit::window) here, the data is limited to 2 GiB
     /// minus 1 byte, and is sent in the signal's message if it fits. The target then applies the
-    /// signal when it polls. Such signals are no more ordered than messages are: if a counter shows
-    /// that one of two signals has arrived, it does not show which one.
+    /// signal when it polls. Such signals are no more ordered than messages are: a counter to which
+    /// two signals add may show that one signal has arrived, but not which.
     ///
     /// ```
     /// # fn main() -> conduit::Result<()> {

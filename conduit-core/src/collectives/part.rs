@@ -1,5 +1,5 @@
-//! One part of an operation at one rank: the messages that the rank expects and those that it still
-//! has to send.
+//! One part of an operation at one rank: the messages that the rank still expects, and the messages
+//! that it still has to send.
 
 use crate::collectives::CollectiveKind;
 use crate::collectives::buffer::Buffer;

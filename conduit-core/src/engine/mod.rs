@@ -95,8 +95,8 @@ impl<N: Ni, M: Mode> std::fmt::Debug for Handler<N, M> {
 }
 
 // SAFETY: a mode that is `Send` is not `Seq`. In the modes other than `Seq`, every function is
-// `Send` and `Sync`: `new` requires this of it, `of_mode` requires it through `Runs`, and this
-// crate's own handlers capture nothing that lacks it.
+// `Send` and `Sync`. `new` has these bounds, `of_mode` requires them through `Runs`, and this
+// crate's own handlers capture nothing.
 unsafe impl<N: Ni, M: Mode + Send> Send for Handler<N, M> {}
 // SAFETY: a mode that is `Sync` is not `Seq`, so the function is `Send` and `Sync` for the reasons
 // given for `Send`.

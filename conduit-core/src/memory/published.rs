@@ -18,7 +18,7 @@ use crate::threads::Mode;
 
 const PUBLISH: &str = "publish_bound";
 
-/// A [`Bound`] on the wire. A length of [`u64::MAX`] means that there is none.
+/// A [`Bound`] on the wire. A length of [`u64::MAX`] marks an absent entry.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 struct Told {

@@ -40,9 +40,9 @@ impl Segment {
         if self.window.0.is_null() {
             return false;
         }
-        // SYNC: this fence orders this rank's earlier puts before this one, which may be the flag
-        // that the reader of those puts waits for. (The C interface's inline puts do the same. On
-        // x86-64 the fence takes no instruction.)
+        // SYNC: the fence orders this rank's earlier puts before this put. This put may be the flag
+        // for which the reader of the earlier puts waits. (The C interface's inline puts do the
+        // same. On x86-64 the fence takes no instruction.)
         fence(Release);
         // SAFETY: the caller guarantees that the range lies in the window, which is valid for
         // writes as long as the network lives, and that the source is valid. The source may lie in

@@ -66,7 +66,7 @@ pub(crate) struct PendingLong {
 }
 
 impl PendingLong {
-    /// Keeps a header that has been checked. The check ensures that there are at most [`MAX_ARGS`]
+    /// Keeps a header that has been checked. The check ensures that it has at most [`MAX_ARGS`]
     /// arguments.
     pub(crate) fn new(header: Header, args: &[u32], long: Long) -> Self {
         let mut kept = [0; MAX_ARGS];

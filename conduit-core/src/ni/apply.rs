@@ -79,7 +79,7 @@ pub unsafe fn apply_atomic(
 
 /// Applies an atomic, as [`apply_atomic`] does, to a number in this process given by its address.
 /// Returns `None`, without any effect, if the address is not a multiple of the type's size or is
-/// memory.
+/// not writable memory.
 ///
 /// # Safety
 /// The number must be accessed only with atomics and must remain mapped during the call. The

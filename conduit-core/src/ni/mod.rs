@@ -137,7 +137,7 @@ pub struct Limits {
 }
 
 bitflags::bitflags! {
-    /// What a network can do with the memory of a peer.
+    /// The capabilities of a network with respect to one peer.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Capabilities: u32 {
         /// The peer's regions are mapped here: [`Ni::window`] returns them.
@@ -157,7 +157,7 @@ bitflags::bitflags! {
 /// The capabilities and limits of communication with a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reach {
-    /// What the network can do with the peer's memory.
+    /// The capabilities with respect to this peer.
     pub capabilities: Capabilities,
     /// Maximum size in bytes of an [`Ni::inject`]; 0 if the network can't inject.
     pub inject_size: usize,

@@ -2,8 +2,8 @@
 //! and access regions.
 //!
 //! The implicit puts, gets, atomics and collectives of a thread each form a group, and an access
-//! region forms one of its own. Operations on mapped memory are complete when they return, so they
-//! never join a group.
+//! region forms a separate group. Operations on mapped memory are complete when they return, so
+//! they never join a group.
 
 use std::cell::RefCell;
 

@@ -481,7 +481,8 @@ proptest! {
                     * u64::from(scale.bytes_per_credit());
                 prop_assert!(least > space as u64 / 2, "{error}");
             }
-            // So many credits per node also conflict with the size of the job.
+            // With this many ranks, the number of credits per node also conflicts with the size of
+            // the job.
             (Err(_), None) if u64::from(settings.engine.cred_per_node.unwrap_or(0)) * u64::from(ranks) > 1 << 31 => {}
             (Err(error), None) => prop_assert!(false, "{name}={value}: {error}"),
         }

@@ -35,9 +35,9 @@ pub(crate) fn scatter<N: Ni, M: Mode>(
         }
         let to = own.0.wrapping_add(offset);
         let from = data[at..].as_ptr();
-        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that there are as
-        // many bytes of data. The data belongs to a message, which never overlaps a segment. Races
-        // are the program's own, as with every put.
+        // SAFETY: `walk` has checked that all runs lie in this rank's segment and that the data has
+        // as many bytes as the runs. The data belongs to a message, which never overlaps a segment.
+        // Races are the program's own, as with every put.
         unsafe { copy_rows((to, stride), (from, len as isize), len, count) };
         Ok(())
     })
