@@ -6,9 +6,9 @@
 //!
 //! * To send, [`Header::encode`] returns the match bits and the header data. [`Body::write_args`]
 //!   and, for a long, [`Long::write`] write the front of the body. The payload follows at
-//!   [`Body::payload_offset`];
+//!   [`Body::payload_offset`].
 //! * To receive, the engine calls [`Header::decode`], [`Body::read_args`], [`handlers::Table::get`]
-//!   and [`check`](handlers::Entry::check), and then creates a [`Token`] for the handler;
+//!   and [`check`](handlers::Entry::check), and then creates a [`Token`] for the handler.
 //! * For a long whose data travels separately, [`lid::LidCache`] reports when both halves have
 //!   arrived.
 //!

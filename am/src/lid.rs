@@ -52,11 +52,11 @@ pub enum Pairing<T> {
     /// the header.
     Ready(T),
     /// There is no room to keep this half. This cannot happen if all senders keep to their credits
-    /// and the capacity was derived from these credits; see [`LidCache::new`]. Contains what the
-    /// caller passed with the header, if this half is the header.
+    /// and the capacity was derived from these credits; see [`LidCache::new`]. If this half is the
+    /// header, the value is what the caller passed with it.
     Full(Option<T>),
-    /// The same half has arrived before, which is an error of the sender. Contains what the caller
-    /// passed with the header, if this half is the header.
+    /// The same half has arrived before, which is an error of the sender. If this half is the
+    /// header, the value is what the caller passed with it.
     Duplicate(Option<T>),
 }
 

@@ -94,8 +94,8 @@ const CHILD: u8 = 0;
 const STANDS: u8 = 1;
 const FALLEN: u8 = 2;
 
-/// Whether a rank may continue. One comparison checks this. A rank may not continue after a
-/// failure, nor in a child.
+/// Whether a rank may continue. One comparison checks this. A rank must not continue after a
+/// failure or in a child.
 #[derive(Debug)]
 pub struct Standing(Wiped<AtomicU8>);
 

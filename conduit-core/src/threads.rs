@@ -8,8 +8,8 @@
 //! | [`Par`] | any number of threads at once | `Send` and `Sync` |
 //!
 //! State that threads share is kept in the mode's [`Lock`]. This is a mutex in [`Par`], and a
-//! `RefCell` in the modes in which only one thread at a time is inside. The compiler derives `Send`
-//! and `Sync` from it for everything built on it.
+//! `RefCell` in the modes in which only one thread at a time is inside. From the lock, the compiler
+//! derives `Send` and `Sync` for everything that contains one.
 
 use std::cell::{RefCell, RefMut};
 use std::fmt::Debug;

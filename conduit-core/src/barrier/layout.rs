@@ -90,7 +90,7 @@ impl Layout {
     }
 
     /// Returns the cell at a position, or `None` for padding and for positions beyond the end.
-    /// Peers must not store at the latter positions.
+    /// Peers must store at neither.
     #[must_use]
     pub fn at(&self, position: usize) -> Option<CellIndex> {
         if position >= self.cells() {

@@ -124,7 +124,7 @@ impl<O: Operand> TeamMachine<O> {
         &self.team
     }
 
-    /// Returns whether no operation is in progress and none has ended unreported.
+    /// Returns whether no operation is in progress and no ended operation is still to be reported.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.operations.is_empty() && self.parts.is_empty() && self.ended.is_empty()
@@ -167,8 +167,8 @@ impl<O: Operand> TeamMachine<O> {
         !self.outbox.is_empty()
     }
 
-    /// Returns the number of queued messages, each of which can be tried once before any is tried
-    /// again.
+    /// Returns the number of messages in the queue. As long as at most this many messages are
+    /// tried, none of them is tried twice.
     #[must_use]
     pub fn outgoing_count(&self) -> usize {
         self.outbox.len()

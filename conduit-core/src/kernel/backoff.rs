@@ -11,11 +11,11 @@ use std::time::Duration;
 /// that a rank does not fall asleep while it waits for a message of a few megabytes.
 const DEFAULT_SPIN: u32 = 100_000;
 
-/// The number of rounds of a wait from one check whether to report the wait to the next. Rounds
+/// The number of rounds of a wait between two successive checks of whether a report is due. Rounds
 /// that found something count too, so that traffic from other ranks suppresses neither reports nor
 /// liveness checks.
 const REPORT_INTERVAL: u16 = 1 << 8;
-/// The number of rounds of a wait from one liveness check to the next.
+/// The number of rounds of a wait between two successive liveness checks.
 const LIVENESS_INTERVAL: u16 = 1 << 14;
 
 /// A spin limit below `OVERSUBSCRIBED` means that ranks share cores. A program that waits by
@@ -33,9 +33,9 @@ const SLEEPS: u32 = 64;
 const WARY: u32 = 64;
 const TIMED: u32 = 8;
 
-/// A sleep shorter than this counts as short. The limit is below the sleeps of networks that can't
-/// wake a rank. Their timers may end a sleep before the limit, in which case the rank yields a few
-/// times in vain.
+/// A sleep shorter than this counts as short. Networks that can't wake a rank sleep for longer than
+/// this. If one of their timers nevertheless ends a sleep earlier, the rank yields a few times in
+/// vain.
 const SHORT_SLEEP: Duration = Duration::from_micros(40);
 /// The longest sleep between two polls.
 pub(crate) const SLEEP: Duration = Duration::from_millis(10);

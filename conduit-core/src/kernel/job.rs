@@ -130,8 +130,8 @@ impl<N: Ni> Job<N> {
 
     /// Records that another rank ends the job. If the exit code is 0, this rank has a grace period
     /// to end by itself: the last rank that learns of a barrier's end may still have output to
-    /// write. After a failure this rank ends at once, as it would if a launcher other than ours
-    /// killed all ranks.
+    /// write. After a failure this rank ends at once, because launchers other than `conduit-run`
+    /// may kill all ranks at once anyway.
     #[cold]
     pub(crate) fn exited(&self, by: Rank, code: i32) {
         let grace = match code {

@@ -59,8 +59,8 @@ impl<'e, N: Ni, M: Mode> Calls<'e, N, M, subject::Memory> {
         self.engine.memory.bind(self.kernel(), bound)
     }
 
-    /// Announces the memory that this rank has bound to all ranks of a team, and receives their
-    /// announcements. Waits for all of these ranks.
+    /// Announces this rank's bound memory to all ranks of a team, and receives their announcements.
+    /// Waits for all of these ranks.
     ///
     /// Collective over the team. Each rank may pass any selection of its own bindings.
     pub fn publish_bound(self, team: TeamId, own: &[Bound]) -> Result<()> {

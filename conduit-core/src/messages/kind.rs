@@ -1,6 +1,6 @@
-//! The kind of a message: the properties that follow from its match bits, except from the bits of
-//! the chunk. They are computed only when the kind changes, because consecutive messages are
-//! usually of the same kind.
+//! The kind of a message: the properties that follow from all its match bits except those of the
+//! chunk. They are computed only when the kind changes, because consecutive messages are usually of
+//! the same kind.
 
 use am::{Category, Flags, Header, HeaderError, Layout, NO_CHUNK, NO_LID, Role, Token};
 

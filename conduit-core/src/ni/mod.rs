@@ -5,14 +5,14 @@
 //!
 //! - **No order** between events of different operations, even between the same two ranks.
 //! - The **token** alone identifies an operation. Initiator events carry nothing else that
-//!   identifies it;
+//!   identifies it.
 //! - A submission may take effect at once or later. [`Submit::Again`] means that *nothing
-//!   happened*: the caller must poll and submit again;
+//!   happened*: the caller must poll and submit again.
 //! - The **caller** is responsible for the room in event queues. It may submit an operation that
-//!   raises events at the initiator only if it knows that the event queue has room for them;
+//!   raises events at the initiator only if it knows that the event queue has room for them.
 //! - The data of a locally managed entry is valid **only while the event is delivered**. After the
-//!   entry's [`Event::Free`], another [`Ni::me_append`] may reuse its space;
-//! - The network need not report dead peers. An operation on a dead peer may never raise its event;
+//!   entry's [`Event::Free`], another [`Ni::me_append`] may reuse its space.
+//! - The network need not report dead peers. An operation on a dead peer may never raise its event.
 //! - Memory that peers access belongs to the network ([`Ni::region_create`]). The initiator's own
 //!   memory may be anywhere. The network may access it until the operation's event, or until
 //!   [`Ni::abandon`].
@@ -178,8 +178,8 @@ pub trait Ni {
     fn size(&self) -> u32;
     /// Returns the limits of this network.
     fn limits(&self) -> &Limits;
-    /// Returns how `peer` is reached. The caller should guarantee `peer < size()`. For any other
-    /// peer the result is an unreachable [`Reach`] (no capabilities, all sizes 0).
+    /// Returns how `peer` is reached. If `peer` is not below `size()`, the result is an unreachable
+    /// [`Reach`] (no capabilities, all sizes 0).
     fn reach(&self, peer: Rank) -> &Reach;
 
     /// Allocates zeroed, page-aligned memory that peers can access. `len` is rounded up to whole
@@ -318,10 +318,10 @@ pub trait Ni {
         Err(no_memory(self.rank(), "memory_read", target))
     }
 
-    /// Returns, at low cost, where a poll or [`Ni::progress`] may find work. It finds none anywhere
-    /// else, but need not find any there either. If nothing is ready and early polling would delay
-    /// expected messages, the network may wait before it returns, for less time than the messages
-    /// are likely to take.
+    /// Returns, at low cost, the places where a poll or [`Ni::progress`] may find work. Places that
+    /// are not returned have none; places that are returned may have none either. If nothing is
+    /// ready and early polling would delay expected messages, the network may wait before it
+    /// returns, for less time than the messages are likely to take.
     #[inline]
     fn ready(&self) -> Ready {
         Ready::ALL

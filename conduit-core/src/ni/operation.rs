@@ -53,9 +53,9 @@ pub struct Put {
 /// A put whose bytes are given in two pieces and are copied before the call returns. See
 /// [`super::Ni::inject`].
 ///
-/// The order of the fields keeps the two words apart. The compiler reads adjacent words of eight
-/// bytes as one value of sixteen. Such a read waits until both words, which have just been written,
-/// have left the processor's store buffer.
+/// The order of the fields keeps `match_bits` and `hdr_data` apart. The compiler would read
+/// adjacent words of eight bytes as one value of sixteen. That read would have to wait until both
+/// words, which have just been written, have left the processor's store buffer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Inject<'a> {

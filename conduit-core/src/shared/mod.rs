@@ -73,7 +73,7 @@ unsafe fn copy_by(
     }
 }
 
-/// Copies as [`copy`] does. For destinations that only this process uses, as in a get.
+/// Copies as [`copy`] does, to a destination that only this process uses, as in a get.
 ///
 /// Puts do not use this function, because a copy through registers takes half as long again if
 /// another processor has read the cache lines of the destination.

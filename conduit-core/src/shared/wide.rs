@@ -2,9 +2,9 @@
 //!
 //! Beyond about 2 KiB the C library leaves a copy to one instruction of the processor (`rep
 //! movsb`). That instruction reaches half the throughput of the first-level cache, and its start-up
-//! takes as long as copying 1 KiB. It is the best choice for many bytes, and if another processor
-//! has the cache lines of the destination, because it need not fetch lines that it overwrites
-//! completely.
+//! takes as long as copying 1 KiB. It is the best choice for many bytes, and also if another
+//! processor has the cache lines of the destination, because it need not fetch lines that it
+//! overwrites completely.
 
 /// The size of a register in bytes.
 const REGISTER: usize = 64;

@@ -60,7 +60,7 @@ impl Origins {
 pub trait Group {
     /// Returns the table.
     fn rows(&self) -> &'static [Row];
-    /// Returns the value of a row.
+    /// Returns the value of a row, or `None` if the row is unset and has no default.
     fn get(&self, row: usize) -> Option<Value>;
     /// Sets a row to a value from the environment. Returns `false` if the value does not fit the
     /// field.

@@ -23,8 +23,8 @@ pub(crate) struct Accounts<M: Mode> {
 }
 
 impl<M: Mode> Accounts<M> {
-    /// Takes credits as [`Flow::take`] does, once it has read the number of credits that the target
-    /// has returned by counter.
+    /// Reads the number of credits that the target has returned by counter, and then takes credits
+    /// as [`Flow::take`] does.
     pub(crate) fn take_collected<N: Ni>(
         &self,
         kernel: &Kernel<N, M>,
