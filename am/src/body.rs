@@ -3,7 +3,7 @@
 //! | part | bytes | in |
 //! |---|---|---|
 //! | arguments, if there are two or more (a single one is in the header) | 4 each, in the ranks' byte order | all categories |
-//! | padding | to a multiple of 16 bytes, contents unspecified; optional in a short | all categories |
+//! | padding | up to a multiple of 16 bytes, unspecified; optional in a short | all categories |
 //! | [`Long`] | 16 | long |
 //! | payload | the rest | medium, packed long |
 //!

@@ -391,7 +391,7 @@ impl<'a, M: Mode> Segment<'a, M> {
     }
 }
 
-/// The location in this rank's segment of a long's payload.
+/// The location of a long's payload in this rank's segment.
 pub struct Landed<'a, M: Mode = Seq> {
     /// The offset of the payload's first byte from the start of the segment.
     pub offset: usize,
