@@ -127,7 +127,7 @@ pub enum Error {
         limit: usize,
     },
     /// A payload longer than its category allows.
-    #[error("a payload to rank {rank} has {length} bytes; at most {limit} are allowed")]
+    #[error("a payload of {length} bytes to rank {rank} exceeds the limit of {limit} bytes")]
     PayloadTooLong {
         /// The call.
         operation: &'static str,
