@@ -71,8 +71,8 @@ impl Body {
     /// copied to `single`, and the returned slice refers to `single`.
     ///
     /// The arguments are read in place because a copy would be slow. A handler may load two
-    /// arguments as one 64-bit word. If they had just been copied one by one, that load would have
-    /// to wait until both copies, and all stores before them, had left the processor's store
+    /// arguments by a single 64-bit load. If they had just been copied one by one, that load would
+    /// have to wait until both copies, and all stores before them, had left the processor's store
     /// buffer.
     ///
     /// # Errors

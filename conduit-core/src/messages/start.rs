@@ -109,9 +109,9 @@ pub(crate) fn request_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>, bytes: usize
 pub(crate) fn reply_buffer<N: Ni, M: Mode>(kernel: &Kernel<N, M>) -> MatchEntry {
     // A rank has at most `sb_chunks` requests outstanding, each with one reply. Most replies are
     // small, so a buffer has room for `sb_chunks` replies of 128 bytes. It also has room for as
-    // many replies of the largest size as one poll may take. A drained buffer is linked again only
-    // after the poll, so the other buffers must suffice until then: a reply that finds no buffer is
-    // lost.
+    // many replies of the largest size as a single poll may take. A drained buffer is linked again
+    // only after the poll, so the other buffers must suffice until then: a reply that finds no
+    // buffer is lost.
     let outstanding = kernel.job.settings.sb_chunks;
     let at_once = match kernel.job.settings.safe_limit {
         0 => outstanding,

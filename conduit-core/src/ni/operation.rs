@@ -54,8 +54,8 @@ pub struct Put {
 /// [`super::Ni::inject`].
 ///
 /// The order of the fields keeps `match_bits` and `hdr_data` apart. The compiler would read
-/// adjacent words of eight bytes as one value of sixteen. That read would have to wait until both
-/// words, which have just been written, have left the processor's store buffer.
+/// adjacent words of eight bytes as a single value of sixteen. That read would have to wait until
+/// both words, which have just been written, have left the processor's store buffer.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Inject<'a> {
