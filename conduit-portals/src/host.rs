@@ -5,8 +5,8 @@ use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 
-/// Returns a number that identifies the host. It depends on the boot id and on the network
-/// namespace, because names of sockets are valid only within a namespace.
+/// Returns a number that identifies the host. The number depends on the boot id and on the network
+/// namespace; the namespace counts because socket names are valid only within one.
 ///
 /// # Errors
 /// Returns the system's error if the boot id or the namespace can't be read.

@@ -9,7 +9,7 @@ use conduit_core::ni::Rank;
 
 use crate::compact::{shrink, shrink_map};
 
-/// Values by number. A new value gets the lowest free number.
+/// A table of numbered values. A new value gets the lowest free number.
 #[derive(Debug, Clone)]
 pub struct Table<T> {
     entries: Vec<Option<T>>,
@@ -90,11 +90,11 @@ impl<T> Table<T> {
 pub struct Peer<A, T> {
     /// The peer's address.
     pub address: A,
-    /// The state that its network keeps for it.
+    /// The state that the network keeps for the peer.
     pub state: T,
 }
 
-/// Peers by number and by address.
+/// A table of peers, which can be found by number and by address.
 #[derive(Debug, Clone)]
 pub struct Peers<A, T> {
     table: Table<Peer<A, T>>,
@@ -103,8 +103,8 @@ pub struct Peers<A, T> {
 }
 
 impl<A: Clone + Eq + Hash, T> Peers<A, T> {
-    /// Creates tables for up to `limit` peers, which is clamped to 2^24: larger numbers are never
-    /// those of peers.
+    /// Creates tables for up to `limit` peers. The limit is clamped to 2^24, so larger numbers
+    /// never belong to peers.
     pub fn new(limit: u32) -> Self {
         Self {
             table: Table::default(),
@@ -123,7 +123,7 @@ impl<A: Clone + Eq + Hash, T> Peers<A, T> {
         self.count() >= self.limit
     }
 
-    /// Returns how many peers have numbers.
+    /// Returns the number of peers in the table.
     pub fn count(&self) -> u32 {
         self.table.count()
     }

@@ -11,7 +11,8 @@ pub fn outcome_code(outcome: Outcome) -> u8 {
     }
 }
 
-/// Returns the outcome for a code, or `None` for an unknown code. The inverse of [`outcome_code`].
+/// Returns the outcome for a code, or `None` for an unknown code. This is the inverse of
+/// [`outcome_code`].
 pub fn outcome_of(code: u8) -> Option<Outcome> {
     Some(match code {
         0 => Outcome::Done,
@@ -34,7 +35,8 @@ pub fn atomic_code(op: AtomicOp, ty: AtomicType) -> u32 {
     (op << 8 | ty) as u32
 }
 
-/// Returns the atomic for a code, or `None` for an unknown code. The inverse of [`atomic_code`].
+/// Returns the atomic for a code, or `None` for an unknown code. This is the inverse of
+/// [`atomic_code`].
 pub fn atomic_of(code: u32) -> Option<(AtomicOp, AtomicType)> {
     Some((
         *AtomicOp::ALL.get((code >> 8) as usize)?,

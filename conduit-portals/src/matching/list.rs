@@ -14,7 +14,7 @@ use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, O
 
 /// Stands for "no entry" in links between entries.
 const NIL: u16 = u16::MAX;
-/// The maximum number of entries in a list: [`EntryId::me`] has 12 bits for the slot.
+/// The maximum number of entries in a list, because [`EntryId::me`] has 12 bits for the slot.
 pub const MAX_ENTRIES: usize = 4096;
 
 /// The kind of a message.
@@ -66,9 +66,9 @@ pub enum Memory {
     },
     /// A piece of a region.
     Region {
-        /// First byte of the piece: an address or an offset, as the network chooses.
+        /// First byte of the piece. The network decides whether this is an address or an offset.
         base: usize,
-        /// Its length in bytes.
+        /// Length of the piece in bytes.
         len: usize,
     },
     /// Memory of the whole process, the counterpart of [`MeMemory::Process`].
@@ -103,7 +103,7 @@ pub struct Entry {
     pub match_bits: u64,
     /// The bits that are not compared.
     pub ignore_bits: u64,
-    /// The only rank whose messages match, if it is restricted.
+    /// The only rank whose messages match, if the entry is restricted to one.
     pub source: Option<Rank>,
     /// The permitted operations and other options.
     pub options: MeOptions,
@@ -161,7 +161,7 @@ impl EntryId {
         MeId(u32::from(index) << 28 | u32::from(self.slot) << 16 | u32::from(self.generation))
     }
 
-    /// Returns the index and the entry of an id. The inverse of [`EntryId::me`].
+    /// Returns the index and the entry of an id. This is the inverse of [`EntryId::me`].
     pub fn of(me: MeId) -> (u8, Self) {
         let id = Self {
             slot: (me.0 >> 16) as u16 & 0xfff,
@@ -222,27 +222,27 @@ pub fn rounded(length: usize) -> usize {
     (length + 63) & !63
 }
 
-/// A sequence of messages that one managed entry takes in full while it stays linked. During a run
-/// the entry must not be unlinked, and no message to the index may be matched by any other call; so
-/// no other entry could take one of the run's messages first.
+/// A sequence of messages that one managed entry takes in full while it stays linked. During a run,
+/// the entry must not be unlinked, and no other call may match messages to the index. Therefore no
+/// other entry can take one of the run's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// The entry that takes the messages.
     pub id: EntryId,
     /// The entry's tag.
     pub tag: u64,
-    /// The only rank whose messages match, if the entry is restricted.
+    /// The only rank whose messages match, if the entry is restricted to one.
     pub source: Option<Rank>,
     match_bits: u64,
     compared: u64,
     fill: usize,
-    /// The largest `fill` with which the entry is not unlinked.
+    /// The largest `fill` at which the entry stays linked.
     most: usize,
 }
 
 impl Run {
-    /// Returns whether a put with these match bits belongs to the run. The source must be
-    /// permitted, and the run must have room.
+    /// Returns whether a put with these match bits belongs to the run. The caller must have checked
+    /// that the source is permitted and that the run has room.
     #[inline(always)]
     pub fn matches(&self, match_bits: u64) -> bool {
         (match_bits ^ self.match_bits) & self.compared == 0
@@ -284,7 +284,7 @@ struct Node {
     generation: u16,
     linked: bool,
     /// The claim, if the entry also exists in other networks. The entry takes a message only if it
-    /// succeeds in taking the claim.
+    /// can take the claim.
     claim: Option<Claim>,
 }
 
@@ -338,7 +338,7 @@ impl MatchList {
     }
 
     /// Does the same as [`Self::append`], for an entry with a claim. The entry takes a message only
-    /// if it can take the claim, so it takes none once the claim is taken.
+    /// if it can take the claim. Once the claim is taken, the entry takes no messages.
     pub fn append_claimed(&mut self, entry: Entry, claim: Option<Claim>) -> Option<EntryId> {
         let mut previous = self.last;
         if !entry.options.contains(MeOptions::OVERFLOW) {
@@ -392,7 +392,7 @@ impl MatchList {
         node.entry.options.contains(MeOptions::OVERFLOW)
     }
 
-    /// Unlinks an entry. Returns `false` if it isn't in the list.
+    /// Unlinks an entry. Returns `false` if the entry isn't in the list.
     pub fn unlink(&mut self, id: EntryId) -> bool {
         let known = self.contains(id);
         if known {
@@ -426,8 +426,8 @@ impl MatchList {
     }
 
     /// Begins a run, the fast path for most messages: puts to the first managed entry. If the call
-    /// returns `None`, or the run does not take a message, nothing is known about the message: call
-    /// [`Self::accept`].
+    /// returns `None`, or the run does not take a message, call [`Self::accept`] for the message,
+    /// because an entry may still match.
     #[inline]
     pub fn begin_run(&mut self) -> Option<Run> {
         if !self.front_known {
@@ -500,8 +500,8 @@ impl MatchList {
         }
     }
 
-    /// Finds [`Self::front`]. Managed entries are seldom the first in the list: each time one is
-    /// used up and appended again, it moves behind the others.
+    /// Finds [`Self::front`]. Managed entries are seldom the first in the list, because an entry
+    /// that is used up and appended again moves behind the others.
     #[cold]
     fn find_front(&mut self) {
         self.front_known = true;
@@ -639,7 +639,7 @@ impl Node {
         }
     }
 
-    /// Accounts for a message. Returns `true` if it is the last that the entry takes.
+    /// Accounts for a message. Returns `true` if the message is the last that the entry takes.
     #[inline]
     fn charge(&mut self, length: usize) -> bool {
         let full = match self.entry.memory {

@@ -151,7 +151,8 @@ fn the_list_has_an_end() {
 struct Model(Vec<(u64, Entry, usize)>);
 
 impl Model {
-    /// Returns the tag, outcome, location, offset and length, and whether the entry was unlinked.
+    /// Returns the tag, outcome, location, offset and length of a match, and whether its entry was
+    /// unlinked.
     fn accept(&mut self, m: &Incoming) -> Option<(u64, Outcome, Location, u64, usize, bool)> {
         for i in 0..self.0.len() {
             let (_, e, fill) = self.0[i];
@@ -313,7 +314,8 @@ proptest! {
                 }
                 Step::Unlink(_) => {}
                 Step::Accept(incoming, single) => {
-                    // Where a fast path applies, its result must be that of the general path.
+                    // Where a fast path takes the message, its result must equal that of the
+                    // general path.
                     let (source, bits) = (incoming.source, incoming.match_bits);
                     let fast = match incoming.kind {
                         MessageKind::Put if single => list.accept_fast(source, bits, incoming.length),

@@ -15,12 +15,12 @@ pub use list::{
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 
-/// Number of portal table indices in networks that match in software: [`EntryId::me`] has 4 bits
+/// Number of portal table indices in networks that match in software. [`EntryId::me`] has 4 bits
 /// for the index.
 pub const PT_INDICES: usize = 16;
 
-/// Checks the memory of an entry to be appended. Returns the memory's first byte if it is in a
-/// region. `region` looks up a region of this rank.
+/// Checks the memory of an entry to be appended. Returns the memory's first byte if the memory is
+/// in a region. `region` looks up a region of this rank.
 ///
 /// # Errors
 /// The region does not exist, the memory is not within the region, or `min_free` exceeds the

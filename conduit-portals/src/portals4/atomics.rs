@@ -1,10 +1,10 @@
 //! Atomics, performed by the target's processor or by the library.
 //!
-//! The library's own atomics are not atomic with respect to a processor's, which handlers and ranks
-//! that share memory use. Therefore an atomic is a message to one of the network's internal
-//! indices, and its answer is a second message; requests are matched here, against a list of the
-//! entries that take atomics. Only if a job requests the library's own atomics are they operations
-//! like puts and gets.
+//! The library's own atomics are not atomic with respect to those of a processor, which handlers
+//! and ranks that share memory use. Therefore an atomic is sent as a message to one of the
+//! network's internal indices, and a second message carries the answer. This module matches
+//! requests against a list of the entries that take atomics. If a job requests the library's own
+//! atomics, each atomic is a single operation of the library instead, as a put or get is.
 
 use std::collections::VecDeque;
 
@@ -25,11 +25,11 @@ use crate::matching::{
     outcome_of,
 };
 
-/// The maximum number of a rank's atomics in flight.
+/// The maximum number of atomics that a rank may have in flight.
 const MOST: usize = 256;
 /// Number of blocks for requests, and number of bytes in each block.
 const BLOCKS: [usize; 2] = [4, 64 << 10];
-/// Bytes of a request, which consists of match bits, offset, operand and comparand.
+/// Length of a request in bytes. A request consists of match bits, offset, operand and comparand.
 const REQUEST: usize = 32;
 
 /// An atomic in flight.
@@ -53,7 +53,8 @@ struct Answer {
 #[derive(Debug)]
 pub(super) struct Atomics {
     pending: Slab<Pending>,
-    /// For each index, the entries that take atomics. An entry's tag is its place in `Entries`.
+    /// For each index, the list of the entries that take atomics. An entry's tag is its place in
+    /// `Entries`.
     lists: [MatchList; INDICES as usize],
     owed: VecDeque<Answer>,
 }
@@ -132,8 +133,9 @@ impl NetworkState {
                     false => outcome = Outcome::OutOfRange,
                     true => {
                         let integer = std::ptr::with_exposed_provenance_mut(address);
-                        // SAFETY: `integer` is aligned and lies within a region, whose integers are
-                        // accessed by atomic instructions, as the contract of atomics requires.
+                        // SAFETY: `integer` is aligned and lies within a region. The contract of
+                        // atomics requires the program to access the integer only by atomic
+                        // instructions.
                         value = unsafe { apply_atomic(integer, op, ty, operand, comparand) };
                     }
                 }
@@ -165,7 +167,7 @@ impl NetworkState {
         })
     }
 
-    /// Ends an atomic. Returns `None` if no such atomic is in flight.
+    /// Ends the atomic that this message answers. Returns `None` if no such atomic is in flight.
     fn answered(&mut self, put: &PutEvent<'_>) -> Option<()> {
         let key = put.match_bits as u32 as usize;
         let outcome = outcome_of(u8::try_from(put.match_bits >> 32).ok()?)?;
@@ -239,8 +241,7 @@ fn native(atomic: &Atomic) -> (NativeAtomic, [u8; 8]) {
     (native, in_memory(ty, operand))
 }
 
-/// Returns a number's representation in memory. Only the first bytes count, as many as the type
-/// has.
+/// Returns a number's representation in memory. Only the first `ty.size()` bytes are used.
 fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
     let mut bytes = [0; 8];
     match ty.size() {
@@ -251,7 +252,8 @@ fn in_memory(ty: AtomicType, value: u64) -> [u8; 8] {
 }
 
 impl<M: Mode> Portals4<M> {
-    /// Implements [`conduit_core::ni::Ni::atomic`] by the library, after the checks.
+    /// Implements [`conduit_core::ni::Ni::atomic`] by an operation of the library, once the
+    /// arguments have been checked.
     pub(super) fn native_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         let mut state = self.state.lock();
         let Some(queue) = &state.queues[usize::from(atomic.eq.0)] else {
@@ -275,12 +277,12 @@ impl<M: Mode> Portals4<M> {
             ty: atomic.ty,
         };
         let operation = Operation::new(transfer, tells, atomic.token, None);
-        // SAFETY: the operand and the old value lie in the ticket's buffer, not in the caller's
-        // memory.
+        // SAFETY: the operand and the old value lie in the ticket's buffer, so the library accesses
+        // no memory of the caller.
         unsafe { (state.operations).start(&self.interface, operation, [&operand, &[]]) }
     }
 
-    /// Opens the indices of atomics.
+    /// Opens the indices for requests and replies of atomics.
     pub(super) fn open_atomics(&self) -> Result<(), NiError> {
         let eq = Some(EqId(ATOMICS));
         let mut state = self.state.lock();
@@ -297,7 +299,8 @@ impl<M: Mode> Portals4<M> {
         Ok(())
     }
 
-    /// Implements [`conduit_core::ni::Ni::atomic`] after the checks.
+    /// Implements [`conduit_core::ni::Ni::atomic`] by a request message, once the arguments have
+    /// been checked.
     pub(super) fn request_atomic(&self, atomic: &Atomic) -> Result<Submit, NiError> {
         let mut state = self.state.lock();
         if state.atomics.pending.len() == MOST {
@@ -365,7 +368,7 @@ impl<M: Mode> Portals4<M> {
     }
 }
 
-/// Handles requests and answers.
+/// Handles the events of requests and answers.
 struct Serve<'a, M: Mode>(&'a Portals4<M>);
 
 impl<M: Mode> Sink for Serve<'_, M> {

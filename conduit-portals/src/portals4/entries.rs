@@ -14,8 +14,8 @@ use super::interface::{Interface, Target};
 use super::queues::INDICES;
 use crate::matching::EntryId;
 
-/// Number of places per linkable entry. A late event may name a place whose entry is gone, so
-/// places are reused as late as possible.
+/// Number of places for each entry that may be linked. There are several, and each is reused as
+/// late as possible, because a late event may name a place whose entry is gone.
 const PLACES: u32 = 4;
 
 /// Memory aligned to 16 bytes.
@@ -30,7 +30,7 @@ struct Block {
     messages: u32,
     /// Number of bytes, counted from the block's first byte, whose messages have been delivered.
     delivered: usize,
-    /// Delivered pieces after these bytes, in no particular order.
+    /// Delivered pieces beyond the first `delivered` bytes, in no particular order.
     beyond: Vec<(usize, usize)>,
 }
 
@@ -119,10 +119,11 @@ impl Entries {
         }
     }
 
-    /// Links an entry. `region` is the first byte of its memory, if that memory is in a region.
+    /// Links an entry. `region` is the first byte of the entry's memory, if this memory is in a
+    /// region.
     ///
     /// # Errors
-    /// Too many entries are linked, or the library has refused it.
+    /// Too many entries are linked, or the library has refused the entry.
     pub(super) fn append(
         &mut self,
         interface: &Interface,
@@ -182,7 +183,7 @@ impl Entries {
             _ => Target::Nothing,
         };
         let tells = slot.block.is_some() || entry.events.contains(MeEvents::OPERATION);
-        // Atomics are matched here, see `atomics`.
+        // Atomics are not matched by the library, but by `atomics`.
         let by_library = entry.options.intersects(MeOptions::PUT | MeOptions::GET);
         let handle = match by_library {
             // SAFETY: a region lives as long as the network. A block lives until the entry has
@@ -228,7 +229,7 @@ impl Entries {
         self.places.get_mut(place as usize)
     }
 
-    /// Unlinks an entry. Returns its place if the entry is gone.
+    /// Unlinks an entry. Returns the entry's place if the entry is gone.
     ///
     /// # Errors
     /// The entry does not exist.
@@ -247,20 +248,21 @@ impl Entries {
         {
             return Ok(Err(Unlink::InUse));
         }
-        // Its memory is kept for messages whose events have not been delivered yet.
+        // The entry's memory is kept for messages whose events have not been delivered yet.
         entry.link = EntryLink::Gone;
         self.linked -= u32::from(entry.index < INDICES);
         self.free.push_back(place);
         Ok(Ok(place))
     }
 
-    /// Handles the single use of an entry whose use the library doesn't see, because the atomic was
-    /// performed here. Returns the event that is due.
+    /// Handles the use of a use-once entry by an atomic that was performed here, and that the
+    /// library therefore doesn't know about. Returns the event that is due.
     pub(super) fn used_up(&mut self, interface: &Interface, place: u32) -> Option<Event<'static>> {
         let entry = self.places.get_mut(place as usize)?;
         entry.in_list = None;
         if entry.handle != PTL_INVALID_HANDLE {
-            // If a message uses it now, the library reports that it has unlinked itself.
+            // If a message uses the entry at this moment, the library reports that the entry has
+            // unlinked itself.
             let gone = matches!(interface.me_unlink(entry.handle), Ok(Unlink::Done));
             gone.then_some(())?;
         }

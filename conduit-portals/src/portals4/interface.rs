@@ -38,13 +38,13 @@ pub(super) enum EntryKind {
 pub(super) struct NativeAtomic {
     pub(super) op: ptl_op_t,
     pub(super) ty: ptl_datatype_t,
-    /// Comparand of [`PTL_CSWAP`]. Only the first bytes count, as many as the type has.
+    /// Comparand of [`PTL_CSWAP`]. Only as many bytes as the type has are used, from the first.
     pub(super) comparand: [u8; 8],
     pub(super) fetch: bool,
 }
 
 impl EntryKind {
-    /// Returns whether data come back. A swap always fetches.
+    /// Returns whether the target sends data back. For a swap it always does.
     fn replies(self) -> bool {
         match self {
             Self::Put => false,
@@ -72,8 +72,8 @@ pub(super) const FETCHED: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Transfer {
     pub(super) kind: EntryKind,
-    /// The memory descriptor for all memory of the process with completions to the operation's
-    /// queue.
+    /// The memory descriptor that covers all memory of the process and delivers completions to the
+    /// operation's queue.
     pub(super) md: ptl_handle_md_t,
     /// Address of the memory at this rank.
     pub(super) address: usize,
@@ -227,8 +227,8 @@ impl Interface {
     ) -> Option<(usize, ptl_event_t)> {
         let mut event = ptl_event_t::default();
         let mut which = 0;
-        // SYNC: this increments `waiting` before it reads `closed`; `close` sets `closed` before it
-        // reads `waiting`.
+        // SYNC: `eq_poll` increments `waiting` before it reads `closed`; `close` sets `closed`
+        // before it reads `waiting`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let polled = match self.closed.load(Ordering::SeqCst) {
             true => PTL_EQ_EMPTY,
@@ -267,8 +267,8 @@ impl Interface {
     }
 
     pub(super) fn pt_enable(&self, index: u8) {
-        // SAFETY: the call's only condition is an open interface. The index is known to be open, so
-        // the call can't fail.
+        // SAFETY: `self.ni` is an open interface, which is all that the call requires. The call
+        // can't fail, because the index is open.
         unsafe { self.library.PtlPTEnable(self.ni, index.into()) };
     }
 
@@ -292,7 +292,7 @@ impl Interface {
                 min_free,
             } => (base, len, min_free, true),
             Target::Region { base, len } => (base, len, 0, false),
-            // The library then ignores the initiator's offset.
+            // Marked as locally managed, because the library then ignores the initiator's offset.
             Target::Nothing => (ptr::null_mut(), 0, 0, true),
         };
         let mut options = constants.PTL_ME_EVENT_LINK_DISABLE
@@ -347,7 +347,8 @@ impl Interface {
         }
     }
 
-    /// Describes all memory of this process; completions go to `queue`.
+    /// Binds a memory descriptor that covers all memory of this process and delivers completions to
+    /// `queue`.
     pub(super) fn md_bind(&self, queue: ptl_handle_eq_t) -> Result<ptl_handle_md_t, NiError> {
         let md = ptl_md_t {
             start: ptr::null_mut(),
@@ -398,7 +399,8 @@ impl Interface {
                     user,
                 )
             },
-            // SAFETY: same as for the get.
+            // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that the
+            // memory is not accessed otherwise until the event.
             EntryKind::Put => unsafe {
                 self.library.PtlPut(
                     md,
@@ -414,7 +416,8 @@ impl Interface {
                 )
             },
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
-                // SAFETY: same as for the get.
+                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
+                // the memory is not accessed otherwise until the event.
                 unsafe {
                     self.library.PtlAtomic(
                         md,
@@ -435,8 +438,9 @@ impl Interface {
             EntryKind::Atomic(NativeAtomic {
                 op, ty, comparand, ..
             }) if op >= PTL_SWAP => {
-                // SAFETY: same as for the get. The library reads the comparand only during the
-                // call.
+                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
+                // the memory is not accessed otherwise until the event. The library reads the
+                // comparand only during the call.
                 unsafe {
                     self.library.PtlSwap(
                         md,
@@ -457,7 +461,8 @@ impl Interface {
                 }
             }
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) => {
-                // SAFETY: same as for the get.
+                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
+                // the memory is not accessed otherwise until the event.
                 unsafe {
                     self.library.PtlFetchAtomic(
                         md,
@@ -484,7 +489,8 @@ impl Interface {
         }
     }
 
-    /// Returns the reason if events are lost or the interface is closed.
+    /// Returns the reason why the interface can't be used, which is that events are lost or that it
+    /// is closed. Returns `None` if it can be used.
     pub(super) fn is_broken(&self) -> Option<&'static str> {
         if self.closed.load(Ordering::Relaxed) {
             Some("the interface was closed to give up operations that did not end")
@@ -505,8 +511,8 @@ impl Interface {
                 std::thread::yield_now();
             }
             // SAFETY: the interface is open, and `closed` ensures that it is closed only once.
-            // `PtlFini` is not called, because the reference library could not be initialised again
-            // in this process after it.
+            // `PtlFini` is not called, because after that call this process could not initialise
+            // the reference library again.
             unsafe { self.library.PtlNIFini(self.ni) };
         }
     }

@@ -48,8 +48,7 @@ use queues::{ALL_INDICES, ALL_QUEUES, ATOMICS, INDICES, INJECTS, Index, QUEUES, 
 
 /// How long operations that were given up may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Number of the network's internal entries: one behind all others of each index, and those for
-/// atomics.
+/// Number of the network's internal entries: the last entry of each index, and those for atomics.
 const OWN_ENTRIES: u32 = 32;
 
 /// A rank's position in the job, and the capabilities common to all ranks.
@@ -71,7 +70,7 @@ pub struct Portals4<M: Mode> {
     /// Declared before the memory that it accesses, because it must be dropped first.
     interface: Interface,
     state: M::Lock<NetworkState>,
-    /// One lock for each queue, held during a poll.
+    /// One lock for each queue, held while the queue is polled.
     polling: [M::Lock<()>; ALL_QUEUES],
     /// Whether the library performs atomics.
     native_atomics: bool,
@@ -134,7 +133,7 @@ impl<M: Mode> Portals4<M> {
             interface,
             state: M::Lock::new(NetworkState {
                 entries: Entries::new(entries),
-                // An atomic's request is an inject.
+                // An atomic's request is sent as an inject, so the buffers must have room for it.
                 operations: Operations::new(config.operations, config.inject_size.max(64)),
                 atomics: Atomics::new(),
                 descriptors: Descriptors::new(),
@@ -160,7 +159,8 @@ impl<M: Mode> Portals4<M> {
         Ok(this)
     }
 
-    /// Waits until everything that this rank sent has arrived, but only for a bounded time.
+    /// Waits until everything that this rank sent has arrived, but not longer than the configured
+    /// linger time.
     pub fn leave(&self) {
         let end = Instant::now() + self.linger;
         while Instant::now() < end && self.state.lock().operations.under_way() > 0 {
@@ -235,8 +235,8 @@ impl NetworkState {
             user: 0,
         };
         let operation = Operation::new(transfer, Tells::Nothing, 0, None);
-        // SAFETY: the bytes are copied to the ticket's buffer, so no memory of the caller's is
-        // accessed after the call.
+        // SAFETY: the bytes are copied to the ticket's buffer, so the library accesses no memory of
+        // the caller.
         unsafe { (self.operations).start(interface, operation, [inject.head, inject.body]) }
     }
 

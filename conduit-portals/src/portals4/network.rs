@@ -16,8 +16,8 @@ use crate::matching::over_limit;
 
 /// The longest wait inside the library.
 const LONGEST_WAIT: Duration = Duration::from_millis(10);
-/// The longest sleep if less than a millisecond, the resolution of the library's waits, is left to
-/// wait.
+/// The longest sleep when less than a millisecond remains to wait. The library's own waits have a
+/// resolution of a millisecond.
 const SHORT_WAIT: Duration = Duration::from_micros(20);
 
 /// The arguments that put and get have in common.
@@ -201,7 +201,7 @@ impl<M: Mode> Ni for Portals4<M> {
     unsafe fn region_adopt(&self, base: *mut u8, len: usize) -> Result<Region, NiError> {
         self.state.lock().regions.adopt(base, len)
     }
-    /// Returns `None`: no memory of a peer is mapped here.
+    /// Returns `None`, because no memory of a peer is mapped here.
     fn window(&self, _peer: Rank, _region: RegionId) -> Option<Window> {
         None
     }
@@ -383,7 +383,7 @@ impl<M: Mode> Ni for Portals4<M> {
             None => {}
         }
     }
-    /// Does nothing: no peer waits for stores into a window.
+    /// Does nothing, because no peer waits for stores into a window.
     fn notify(&self, _peer: Rank) {}
     fn failed_peer(&self) -> Option<Rank> {
         self.state.lock().failed

@@ -3,13 +3,13 @@
 //!
 //! libportals doesn't specify how many operations may be in flight, and a rank that exceeds the
 //! limit may hang inside a call. Each operation therefore takes a ticket from one of a few
-//! *shares*, selected by the index at the target: ranks whose requests exhaust each other's tickets
-//! must still have tickets for replies.
+//! *shares*, selected by the index at the target, because ranks that have used up their tickets for
+//! requests must still have tickets for replies.
 //!
-//! Every operation is acknowledged, even if it needs no event here: a target whose event queue is
-//! full, or that has not opened the index yet, refuses messages, and the initiator sends them
-//! again. Immediate repetition would cause a storm, so each repetition waits twice as long as the
-//! one before.
+//! Every operation is acknowledged, even if it needs no event here, because the initiator must
+//! learn of refusals: a target whose event queue is full, or that has not opened the index yet,
+//! refuses messages, and the initiator sends them again. Immediate repetition would cause a storm,
+//! so each repetition waits twice as long as the one before.
 
 use std::cell::UnsafeCell;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ fn share(index: u8) -> usize {
     }
 }
 
-/// The wait before the first repetition, and the longest wait.
+/// The wait before the first repetition, and the longest wait before any repetition.
 const PAUSES: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(10)];
 
 /// The event that an operation raises at its initiator.
@@ -177,7 +177,7 @@ impl Operations {
     /// are copied to the ticket's buffer.
     ///
     /// # Errors
-    /// The library has refused it.
+    /// The library has refused the operation.
     ///
     /// # Safety
     /// Same as for [`Interface::start`].
@@ -198,8 +198,8 @@ impl Operations {
         if operation.tells.is_buffered() {
             let [head, body] = inject;
             let buffer = self.buffer(place as usize, head.len() + body.len());
-            // SAFETY: the ticket was free, so its buffer is not in use, and the buffer has room for
-            // the bytes.
+            // SAFETY: the ticket was free, so its buffer is not in use, and `Self::buffer` has
+            // checked that the bytes fit.
             unsafe {
                 buffer.copy_from_nonoverlapping(head.as_ptr(), head.len());
                 let behind = buffer.add(head.len());
@@ -288,15 +288,15 @@ impl Operations {
     /// Repeats the refused operations that are due.
     ///
     /// # Errors
-    /// The library has refused one of them.
+    /// The library has refused a repeated operation.
     pub(super) fn repeat(&mut self, interface: &Interface) -> Result<(), NiError> {
         let now = Instant::now();
         let mut at = 0;
         while let Some(&(due, place)) = self.refused.get(at) {
             let operation = self.table[place as usize].filter(|_| due <= now);
             let started = match operation {
-                // SAFETY: what the caller guaranteed for the operation's memory at submission holds
-                // until its event.
+                // SAFETY: the caller of `start` guaranteed that the operation's memory is not
+                // accessed otherwise until the operation's event, which has not arrived yet.
                 Some(operation) => unsafe { interface.start(&operation.transfer) }?,
                 None => Submit::Again,
             };

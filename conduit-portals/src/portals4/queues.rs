@@ -1,13 +1,14 @@
 //! Event queues and portal table indices.
 //!
 //! A queue of the user consists of one of the library's queues for completions, and one for each
-//! index whose messages go to it. They are separate because flow control bounds only the latter: an
-//! index whose queue is full refuses messages from then on, whereas completions would overwrite
-//! each other. The queue for completions has room for all operations that may be in flight.
+//! index whose messages go to the user's queue. They are separate because flow control bounds only
+//! the queues of indices: an index whose queue is full refuses further messages, whereas
+//! completions in a full queue would overwrite each other. The queue for completions has room for
+//! all operations that may be in flight.
 //!
-//! A refusing index accepts again once its queue has been emptied. The library's event about this
-//! may be missing, so every index is also enabled after a number of empty polls, which is harmless
-//! for an index that already accepts messages.
+//! A refusing index accepts again once its queue has been emptied. The library's event that reports
+//! a refusal may be missing, so every index is also enabled after a number of empty polls, which is
+//! harmless for an index that already accepts messages.
 
 use std::collections::VecDeque;
 
@@ -24,7 +25,7 @@ use crate::matching::over_limit;
 
 /// Number of indices for the user.
 pub(super) const INDICES: u8 = 8;
-/// The indices for atomics, see `atomics`.
+/// The indices for requests and replies of atomics; see `atomics`.
 pub(super) const REQUESTS: u8 = INDICES;
 pub(super) const REPLIES: u8 = INDICES + 1;
 pub(super) const ALL_INDICES: u8 = INDICES + 2;
@@ -62,7 +63,8 @@ pub(super) struct Queue {
     pub(super) scratch: Vec<u128>,
 }
 
-// SAFETY: the pointers in events are only addresses: `Entry::offset` converts them to pointers.
+// SAFETY: the pointers in events are used only as addresses, from which `Entry::offset` computes
+// pointers into the entry's own memory.
 unsafe impl Send for Queue {}
 
 /// An open index.
@@ -72,12 +74,12 @@ pub(super) struct Index {
     events: Option<ptl_handle_eq_t>,
     refuses: bool,
     idle: u32,
-    /// The entry behind all others.
+    /// The catch-all entry, which is linked behind all others.
     nobody: ptl_handle_me_t,
 }
 
-/// An event for the user, with the bytes in a managed entry if there are any; after its delivery
-/// the entry may have further events.
+/// An event for the user, with the message's bytes if they are in a managed entry. Their delivery
+/// may make further events of the entry due.
 pub(super) struct Delivery {
     pub(super) event: Event<'static>,
     pub(super) data: Option<Data>,
@@ -178,9 +180,9 @@ impl NetworkState {
         self.link_nobody(interface, index)
     }
 
-    /// Links the entry behind all others, which takes all otherwise unmatched messages: without it,
-    /// an unmatched message would make the index refuse all messages. The message's initiator sees
-    /// that the entry was on the overflow list.
+    /// Links the catch-all entry, which takes all otherwise unmatched messages. Without this entry,
+    /// an unmatched message would make the index refuse all messages. The initiator of such a
+    /// message sees that the entry was on the overflow list.
     pub(super) fn link_nobody(&mut self, interface: &Interface, index: u8) -> Result<(), NiError> {
         let Some(open) = &mut self.indices[usize::from(index)] else {
             return Ok(());
@@ -205,8 +207,8 @@ impl NetworkState {
         Ok(())
     }
 
-    /// Returns the library's queues to wait for, and for each of them the user's queue that it
-    /// belongs to.
+    /// Returns the library's queues to wait on, and for each of them the user's queue to which it
+    /// belongs.
     pub(super) fn sources(&self) -> (Vec<ptl_handle_eq_t>, Vec<u8>) {
         let mut sources = (Vec::new(), Vec::new());
         for (number, queue) in (0..).zip(&self.queues) {
@@ -271,7 +273,7 @@ impl NetworkState {
     /// Returns the user's event for an event of the library, if there is one.
     #[inline]
     pub(super) fn translate(&mut self, number: usize, event: &ptl_event_t) -> Option<Delivery> {
-        // SAFETY: all bytes of an event are initialised.
+        // SAFETY: all bytes of an event are initialised, so its rank can be read.
         let source = unsafe { event.initiator.rank };
         let plain = |event| Some(Delivery { event, data: None });
         let told = match event.r#type {

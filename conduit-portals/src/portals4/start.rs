@@ -23,13 +23,13 @@ pub struct Portals4Config {
     pub operations: u32,
     /// Whether the library performs atomics, if all ranks' libraries can.
     pub atomics: bool,
-    /// Bytes of the largest put to a locally managed entry.
+    /// Length of the largest put to a locally managed entry, in bytes.
     pub max_managed: usize,
-    /// Bytes of the largest inject, up to `max_managed`.
+    /// Length of the largest inject in bytes, at most `max_managed`.
     pub inject_size: usize,
-    /// Bytes of all regions of a rank together.
+    /// Total size of a rank's regions in bytes.
     pub region_bytes: usize,
-    /// How long a rank that leaves waits until its peers have received everything it sent.
+    /// How long a rank that leaves waits for its peers to receive everything that it sent.
     pub linger: Duration,
 }
 
@@ -88,9 +88,9 @@ const WANTED: ptl_ni_limits_t = ptl_ni_limits_t {
     features: 0,
 };
 
-/// The first byte of a rank's contribution to the allgather at start. After `READY` follow the
-/// rank's physical id, its largest message and its largest atomic; after `FAILED` follows the text
-/// of its error.
+/// The first byte of a rank's contribution to the allgather at start. `READY` is followed by the
+/// rank's physical id and by the sizes of its largest message and its largest atomic; `FAILED` is
+/// followed by the text of the rank's error.
 const READY: u8 = 1;
 const FAILED: u8 = 0;
 
@@ -136,7 +136,7 @@ fn parse(rank: Rank, texts: &[Vec<u8>]) -> Result<(Vec<ptl_process_phys_t>, Job)
     }
     let job = Job {
         rank,
-        // The cast is lossless: this is the number of ranks.
+        // The cast is lossless: the value is the number of ranks.
         size: places.len() as u32,
         max_message: usize::try_from(max_message).unwrap_or(usize::MAX),
         atomics: max_atomic >= 8,
@@ -207,7 +207,7 @@ pub fn in_process<M: Mode>(
         .map(|rank| open(rank as Rank, &config(rank)))
         .collect::<Result<Vec<_>, _>>()?;
     let texts: Vec<_> = opened.iter().map(|(_, text)| text.clone()).collect();
-    // A map may be complete only once each rank has set it.
+    // The calls run in parallel, because each may wait until every rank has set its map.
     let (places, job) = parse(0, &texts)?;
     let set = std::thread::scope(|scope| {
         let set = |(interface, _): &(Interface, _)| interface.set_map(&places);

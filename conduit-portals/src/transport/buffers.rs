@@ -1,5 +1,6 @@
 //! A pool of buffers of a few sizes, for messages between arrival and delivery and for injects in
-//! flight. The pool has no limit: [`super::window`] and its users bound the memory they take.
+//! flight. The pool itself has no limit; [`super::window`] and the pool's users bound the memory
+//! that they take.
 
 use std::fmt;
 

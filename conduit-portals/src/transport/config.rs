@@ -10,36 +10,36 @@ use super::window::WINDOWS;
 /// configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortalsConfig {
-    /// Bytes of all regions of a rank together.
+    /// Total size of a rank's regions in bytes.
     pub region_bytes: usize,
-    /// Bytes of the largest put or get.
+    /// Length of the largest put or get in bytes.
     pub max_message: usize,
-    /// Bytes of the largest put to a locally managed entry, up to [`MAX_MANAGED`].
+    /// Length of the largest put to a locally managed entry in bytes, at most [`MAX_MANAGED`].
     pub max_managed: usize,
-    /// Bytes of the largest inject, up to [`PortalsConfig::max_managed`].
+    /// Length of the largest inject in bytes, at most [`PortalsConfig::max_managed`].
     pub inject_size: usize,
     /// The maximum number of bytes in flight at once in injects that are longer than a tiny
     /// fragment.
     pub inject_bytes: usize,
-    /// Bytes for messages that have arrived and are not delivered yet, shared among all peers. Each
-    /// peer's share has room for at least two of the largest managed messages.
+    /// Number of bytes for messages that have arrived and are not delivered yet, shared among all
+    /// peers. Each peer's share has room for at least two of the largest managed messages.
     pub arrival_bytes: usize,
-    /// The lanes of a rank, which are wide windows for the peers that send it most; `size` is in
-    /// bytes for each of a peer's four windows. Lanes are used only where all peers' shares of
-    /// `arrival_bytes` are minimal.
+    /// The lanes of a rank, which are wide windows for the peers that send it most; `size` is the
+    /// number of bytes in each of a peer's four windows. Lanes are used only where all peers'
+    /// shares of `arrival_bytes` are minimal.
     pub lanes: LaneSettings,
-    /// The maximum number of operations that a peer may have sent to this rank and that have not
+    /// The maximum number of operations that a peer may have sent to this rank without their having
     /// been delivered to this rank's user.
     pub window: u16,
     /// The maximum number of operations of this rank, to all peers, that are in flight at once.
     pub operations: u32,
     /// A rank that leaves waits until its peers have received everything it sent, and gives up
-    /// after this time without progress. With zero, the rank neither waits nor announces that it
-    /// leaves.
+    /// after this time without progress. If this time is zero, the rank neither waits nor announces
+    /// that it leaves.
     pub linger: Duration,
-    /// Whether the network performs the atomics on exportable entries, where it can. They are then
-    /// not atomic with respect to those of processors and other networks, so set this only if all
-    /// atomics on words of such entries go through this network and these entries.
+    /// Whether the network performs the atomics on exportable entries, where it can. Such atomics
+    /// are not atomic with respect to those of processors and other networks, so set this only if
+    /// all atomics on words of such entries go through this network and these entries.
     pub native_atomics: bool,
 }
 

@@ -1,12 +1,12 @@
 //! A transport over a network that can have [connections](Connect) to a few peers. The peers with
-//! the most traffic get them; [`lanes`] decides which.
+//! the most traffic get connections; [`lanes`] decides which peers these are.
 //!
 //! A connection has two channels, like a link, and each channel switches independently. When a
 //! channel switches to the connection, its last fragment on the base path is an announcement; the
 //! receiver takes nothing from that channel of the connection before the announcement. When a
 //! channel switches back, fragments are refused as if the link were full until the peer has taken
 //! everything from the channel, and then use the base path. Once both channels have switched, a
-//! message about lanes reports it. Thus a fragment is assigned a path only when it is sent,
+//! message about lanes reports the switch. Thus a fragment is assigned a path only when it is sent,
 //! in-flight fragments finish on the path they started on, and nothing is buffered here.
 //!
 //! The end that offers a connection expects the connection before it sends the offer, so every
@@ -32,14 +32,16 @@ use super::connect::{CHANNELS, Connect};
 use super::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 use super::interface::Transport;
 
-/// First bytes of the headers of this layer: that of messages about lanes, and those of
-/// announcements, one for each channel.
+/// First bytes of this layer's headers: `LANE` for messages about lanes, and `ANNOUNCED` for
+/// announcements, with one value for each channel.
 const LANE: u8 = 0x80;
 const ANNOUNCED: [u8; CHANNELS] = [0x81, 0x82];
-/// Marks the tokens of announcements on the data channel, whose other bits hold the generation.
+/// Marks a token as that of an announcement on the data channel. The token's other bits hold the
+/// generation.
 const TOKEN: u64 = 1 << 63;
-/// The maximum number of messages from and to a peer that wait here; above it, no more are taken
-/// from the peer. A peer that keeps to the protocol rarely has more than one unanswered question.
+/// The maximum number of messages from and to a peer that wait here. Above this number, no more
+/// messages are taken from the peer. A peer that keeps to the protocol rarely has more than one
+/// unanswered question.
 const MOST_WAITING: usize = 8;
 /// The longest sleep while something waits for room in this layer or the network.
 const RETRY: Duration = Duration::from_millis(1);
@@ -52,14 +54,14 @@ pub struct Connections<N> {
     state: Option<Box<ConnectionsState>>,
 }
 
-// The size of the state must not depend on the size of the job. On the heap, it has a constant
-// number of lanes and ends, and a few messages.
+// The size of the state must not depend on the size of the job. On the heap, the state has a
+// constant number of lanes and ends, and a few messages.
 const _: () = assert!(size_of::<ConnectionsState>() < 2048);
 
 #[derive(Debug)]
 struct ConnectionsState {
     driver: Driver,
-    /// This rank's ends, by the lane's slot.
+    /// This rank's ends, indexed by the lane's slot.
     ends: Box<[Option<End>]>,
     /// Arrivals that the network has delivered and that are not handled yet.
     arrived: VecDeque<(Rank, Arrival)>,
@@ -72,7 +74,7 @@ struct ConnectionsState {
 struct End {
     peer: Rank,
     outlets: [Outlet; CHANNELS],
-    /// Whether the announcement has arrived.
+    /// For each channel, whether the announcement has arrived.
     is_watched: [bool; CHANNELS],
 }
 
@@ -112,11 +114,11 @@ fn is_own(header: &[u8]) -> bool {
 }
 
 impl<N: Connect> Connections<N> {
-    /// Creates the connections of a rank, at most as many as `settings` and the network allow.
-    /// Without any connections, or with invalid settings, all calls are forwarded unchanged to the
-    /// network. The settings must be equal on all ranks. `force` is for tests: if nonzero, it is
-    /// the number of fragments after which a rank leaves the connection that carried them, and
-    /// connections become almost free.
+    /// Creates the state for a rank's connections, at most as many as `settings` and the network
+    /// allow. If none are allowed, or the settings are invalid, all calls are forwarded unchanged
+    /// to the network. The settings must be equal on all ranks. `force` is for tests: if nonzero,
+    /// it is the number of fragments that a connection carries before a rank leaves it, and the
+    /// lanes' driver assumes that connections cost almost nothing.
     pub fn new(network: N, rank: Rank, mut settings: Settings, force: u32) -> Self {
         settings.slots = settings.slots.min(network.connections());
         let state = (settings.slots > 0).then(|| ConnectionsState::new(rank, settings, force));

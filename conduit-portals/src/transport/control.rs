@@ -1,8 +1,9 @@
 //! The control queue of each peer, which holds responses, replies, and messages about direct access
 //! and leaving.
 //!
-//! Messages wait here until the transport takes them, in the order in which they became due, and
-//! carry window updates; an update that is due while no message waits goes in a separate fragment.
+//! Messages wait here, in the order in which they became due, until the transport takes them. They
+//! carry window updates. An update that is due while no message waits is sent in a separate
+//! fragment.
 
 use conduit_core::ni::{MeId, Outcome, Rank};
 
@@ -33,13 +34,13 @@ pub(crate) enum Control {
     },
     /// The reply to a get whose data don't fit in a tiny fragment and are read in place.
     LongReply(LongReply),
-    /// This rank leaves.
+    /// The announcement that this rank leaves.
     Leave(Left),
-    /// The peer may access an entry directly.
+    /// An advertisement: the peer may access an entry directly.
     Advertise(MeId),
-    /// The peer has to stop accessing an entry directly.
+    /// A withdrawal: the peer has to stop accessing an entry directly.
     Withdraw(MeId),
-    /// This rank has stopped accessing an entry of the peer directly.
+    /// The answer to a withdrawal: this rank has stopped accessing an entry of the peer directly.
     Withdrawn(MeId),
     /// A message about a wide window.
     Lane(::lanes::Message),
@@ -178,7 +179,7 @@ impl<T: Transport> Inner<T> {
                     }
                     return false;
                 }
-                // The transport reports the failure.
+                // The message is dropped, because the transport itself reports the failure.
                 Some((Refused::Dead | Refused::TooLong | Refused::NoSuchRank, control)) => {
                     portals.drop_control([control]);
                     return true;

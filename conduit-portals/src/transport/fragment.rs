@@ -7,8 +7,8 @@ use conduit_core::ni::Rank;
 
 /// The maximum length of a fragment's header in bytes.
 pub const MAX_HEADER: usize = 64;
-/// The maximum length of a tiny fragment in bytes, with header and payload. Tiny fragments travel
-/// on the command channel.
+/// The maximum length of a tiny fragment in bytes, including the header. Tiny fragments travel on
+/// the command channel.
 pub const MAX_TINY: usize = 768;
 
 /// A message to a peer.
@@ -89,8 +89,9 @@ pub trait FragmentHandler {
     /// Reports the end of a [direct operation](crate::transport::Transport::write). `value` is the
     /// value that an atomic has fetched.
     fn done(&mut self, _peer: Rank, _token: u64, _value: u64) {}
-    /// Reports that a peer is given up. Its fragments, ids and tokens are not mentioned again, and
-    /// direct operations no longer access this rank's memory.
+    /// Reports that a peer is given up. The transport makes no further calls about the peer's
+    /// fragments, ids and tokens, and direct operations with the peer no longer access this rank's
+    /// memory.
     fn failed(&mut self, peer: Rank, failure: Failure);
     /// Reports that a new process has reached this one and was assigned this number. Called only in
     /// [open networks](crate::transport::open).
@@ -98,8 +99,8 @@ pub trait FragmentHandler {
     /// Reports that a link was without traffic for a while and has released its memory; the handler
     /// may do likewise. Fragments may be sent and may arrive at any time.
     fn link_idle(&mut self, _peer: Rank) {}
-    /// Returns for how many bytes of arriving fragments there is room. Each peer is granted its
-    /// share.
+    /// Returns the number of bytes of arriving fragments for which there is room. Each peer is
+    /// granted its share of them.
     fn room(&self) -> usize;
 }
 

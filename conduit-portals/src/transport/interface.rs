@@ -15,11 +15,12 @@ use crate::transport::fragment::{Fragment, FragmentHandler, Refused};
 pub struct Remote {
     /// Selects the exposed memory.
     pub key: u64,
-    /// Address in bytes, from an origin of the owner's transport.
+    /// Address in bytes, counted from an origin that the owner's transport chooses.
     pub address: u64,
 }
 
-/// A direct write or read: a piece of a peer's memory, and an equally long piece of this rank's.
+/// A direct write or read, which names a piece of a peer's memory and an equally long piece of this
+/// rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access {
     /// The first byte at the peer.
@@ -53,8 +54,8 @@ pub struct NativeAtomic {
 /// A carrier of fragments: a reliability protocol over datagrams, or a reliable network.
 ///
 /// Calls come from one thread at a time, which may be any thread. Fragments are delivered according
-/// to [`FragmentHandler`]: each once, in order on each of a link's channels, without order between
-/// channels and links.
+/// to [`FragmentHandler`]: each exactly once, in order on each of a link's channels, and in any
+/// order between channels and links.
 pub trait Transport: Send {
     /// Whether [`Transport::send`] itself transmits
     /// [copied](crate::transport::fragment::Payload::Copied) fragments. If the network then has no
@@ -73,8 +74,9 @@ pub trait Transport: Send {
     fn is_idle(&self, peer: Rank) -> bool {
         self.outstanding(peer) == 0
     }
-    /// Returns how much was sent to a peer and is not acknowledged, in parts of any size: it
-    /// decreases as parts reach the peer, and is zero when the peer is [idle](Self::is_idle).
+    /// Returns the amount that was sent to a peer and is not acknowledged, in units that the
+    /// transport chooses. The amount decreases as parts of it reach the peer, and is zero when the
+    /// peer is [idle](Self::is_idle).
     fn outstanding(&self, peer: Rank) -> usize;
     /// Announces that this rank is about to end: from here on, a peer may be [idle](Self::is_idle)
     /// only once it has everything sent to it.
@@ -90,15 +92,15 @@ pub trait Transport: Send {
     /// When this returns, no byte of a [`Payload::Read`](crate::transport::fragment::Payload::Read)
     /// to one of them is read any more, and no direct [write](Self::write) or [read](Self::read) at
     /// one of them accesses memory here. Fragments cut off by this call may never arrive, nor may
-    /// any fragments behind them; further ones are [refused](Refused::Full). Copied fragments
+    /// any fragments behind them; further fragments are [refused](Refused::Full). Copied fragments
     /// continue, unless the transport had to give up these peers, or all peers, to stop the access.
     /// May block for a moment, and deliver arrivals meanwhile.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler);
     /// Returns a peer's host and address, for error messages.
     fn describe(&self, peer: Rank) -> String;
 
-    /// Returns whether ranks have direct access to each other's memory. Constant, and equal on all
-    /// ranks.
+    /// Returns whether ranks have direct access to each other's memory. The answer is constant, and
+    /// equal on all ranks.
     fn has_direct(&self) -> bool {
         false
     }
@@ -139,8 +141,8 @@ pub trait Transport: Send {
     unsafe fn read(&mut self, _peer: Rank, _access: &Access) -> Result<(), Refused> {
         Err(Refused::TooLong)
     }
-    /// Returns whether the network has this atomic, fetching or not. Constant, and equal on all
-    /// ranks.
+    /// Returns whether the network has this atomic in the fetching or non-fetching variant. The
+    /// answer is constant, and equal on all ranks.
     fn has_atomic(&self, _op: AtomicOp, _ty: AtomicType, _fetch: bool) -> bool {
         false
     }
@@ -165,11 +167,11 @@ pub trait Transport: Send {
 /// Sleeps until a [`Transport`] has something to receive.
 pub trait Wait: Send + Sync {
     /// Sleeps until something may have arrived since the last [`Transport::receive`], `also` is
-    /// readable, or `limit` has passed; `None` is no limit. May return earlier. Returns whether
+    /// readable, or `limit` has passed; `None` means no limit. May return earlier. Returns whether
     /// something may have arrived.
     ///
-    /// Whatever it returns, call [`Transport::receive`] before the next wait, which may otherwise
-    /// return at once.
+    /// Whatever this method returns, call [`Transport::receive`] before the next wait; otherwise,
+    /// the next wait may return at once.
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool;
 }
 

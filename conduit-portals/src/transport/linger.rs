@@ -21,7 +21,7 @@ impl Linger {
         }
     }
 
-    /// Returns whether to give up, when this much is outstanding.
+    /// Returns whether to give up, given the amount that is outstanding.
     pub(crate) fn is_over(&mut self, now: Instant, outstanding: usize) -> bool {
         if outstanding < self.minimum {
             self.minimum = outstanding;

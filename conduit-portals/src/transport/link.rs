@@ -22,7 +22,7 @@ pub(crate) struct TransportLink {
     pub(crate) send_size: WindowSize,
     pub(crate) receive_size: WindowSize,
     /// The control queue. It is bounded by two windows and a few messages for each index, because
-    /// no more operations are reported as consumed while it holds a window's worth.
+    /// no more operations are reported as consumed while the queue holds a full window of messages.
     pub(crate) control: VecDeque<Control>,
     /// Whether the link is in the list of links to be flushed.
     pub(crate) scheduled: bool,
@@ -117,7 +117,7 @@ impl IdleLink {
     }
 }
 
-/// All peers. A peer that was never used costs four bytes, an idle one 74.
+/// All peers. A peer that was never used takes four bytes of memory, and an idle peer takes 74.
 #[derive(Debug)]
 pub(crate) struct Links {
     /// For each rank, an index into `links`, an index into `idle` with [`IDLE`] added, or
@@ -231,7 +231,8 @@ mod tests {
     };
 
     proptest! {
-        /// Whichever links become idle at whatever time, the windows continue as if none had.
+        /// No matter which links become idle and when, the windows continue as if no link had
+        /// become idle.
         #[test]
         fn idle_links_go_on_as_if_they_had_not_been(steps in prop::collection::vec((0u8..8, 0u32..20, 0u8..4), 1..400)) {
             let (mut links, mut reference) = (Links::new(20, SIZE), BTreeMap::<Rank, (SendWindows, ReceiveWindows, bool)>::new());
@@ -249,7 +250,7 @@ mod tests {
                     2 | 3 => {
                         link.receive.arrive(cost, SIZE);
                         other.1.arrive(cost, SIZE);
-                        // Usually consumed at once.
+                        // Most operations are consumed at once.
                         if what == 2 || peer > 10 {
                             link.receive.consume(cost, SIZE);
                             other.1.consume(cost, SIZE);
@@ -301,7 +302,8 @@ mod tests {
         assert_eq!((links.links.len(), links.idle.len()), (3, 0));
     }
 
-    /// `docs/udp.md` states this: 75 bytes per link, plus four.
+    /// Checks that an idle link takes at most 75 bytes, plus four for its slot, as `docs/udp.md`
+    /// states.
     #[test]
     fn idle_links_cost_little() {
         for size in [10, 10_000, 1_000_000] {

@@ -4,8 +4,8 @@
 //! word have to be performed in the same way. With
 //! [`PortalsConfig::native_atomics`](crate::transport::PortalsConfig::native_atomics) the network
 //! performs those on exportable entries, for integers of a *native* size: the transport has a
-//! fetching compare-and-swap for all types of that size. This does not depend on the rank, so all
-//! ranks agree on the sizes.
+//! fetching compare-and-swap for all types of that size. Which atomics a transport has does not
+//! depend on the rank, so all ranks agree on the native sizes.
 //!
 //! | atomic | performed by |
 //! |---|---|
@@ -82,8 +82,8 @@ enum Origin {
 /// The state of atomics that the network performs.
 #[derive(Debug, Default)]
 pub(crate) struct Native {
-    /// For each type, the way in which the network performs it, or `None` if the target's processor
-    /// does.
+    /// For each type, the methods by which the network performs its atomics, or `None` if the
+    /// target's processor performs them.
     methods: [Option<Methods>; AtomicType::ALL.len()],
     tasks: Slab<Task>,
     /// Tasks whose next step the transport has not accepted yet.
@@ -141,7 +141,7 @@ impl Native {
 }
 
 impl Task {
-    /// Returns the next step, for the transport.
+    /// Returns the task's next step in the transport's form.
     fn step(&self, at: usize) -> NativeAtomic {
         let (op, ty, token) = (self.op, self.ty, TASK | at as u64);
         match self.method {
@@ -169,7 +169,7 @@ impl Task {
     }
 }
 
-/// Converts a fetched value to the form in headers.
+/// Converts a fetched value to the form that headers use, which is zero-extended.
 fn zero_extended(value: u64, ty: AtomicType) -> u64 {
     match ty.size() {
         4 => u64::from(value as u32),
@@ -185,7 +185,7 @@ impl Portals {
     /// Makes the network perform a peer's atomic that has matched an entry here; returns `false` if
     /// the processor has to perform it.
     pub(crate) fn native_atomic(&mut self, source: Rank, atomic: &wire::Atomic, hit: &Hit) -> bool {
-        // Responses carry the old value in any case.
+        // The fetching variant is used, because responses always carry the old value.
         let Some(method) = self.native.method(atomic.op, atomic.ty, true) else {
             return false;
         };
@@ -195,7 +195,7 @@ impl Portals {
         let direct = &exported.advertisement;
         let remote = Remote {
             key: direct.remote.key,
-            // Within the entry, because the message has matched.
+            // The address lies within the entry, because the message has matched.
             address: direct.remote.address.wrapping_add(hit.offset),
         };
         if hit.outcome != Outcome::Done || !is_aligned(remote, atomic.ty) {
@@ -273,7 +273,7 @@ impl Portals {
 }
 
 impl<T: Transport> Inner<T> {
-    /// Submits an atomic to the network; returns `None` if it has to go by message.
+    /// Submits an atomic to the network; returns `None` if the atomic has to be sent as a message.
     pub(crate) fn atomic_direct(&mut self, atomic: &Atomic) -> Option<Result<(), SubmitError>> {
         let method = self
             .portals

@@ -69,8 +69,8 @@ pub(crate) struct Exported {
 }
 
 impl Exported {
-    /// Creates the state of an entry that is about to be the first of its list, if it is
-    /// exportable; it has no id yet. `remote` returns the address of an exposed region.
+    /// Creates the state of an entry that is about to be the first of its list, if the entry is
+    /// exportable. The entry has no id yet. `remote` returns the address of an exposed region.
     pub(crate) fn of(
         entry: &MatchEntry,
         remote: impl FnOnce(RegionId) -> Option<Remote>,
@@ -83,7 +83,7 @@ impl Exported {
         else {
             return None;
         };
-        // All later entries precede those of the overflow list.
+        // An entry on the overflow list is not exportable, because later entries may precede it.
         let other = MeOptions::USE_ONCE | MeOptions::OVERFLOW;
         if entry.source.is_some()
             || entry.options.intersects(other)
@@ -117,7 +117,7 @@ impl Portals {
         exported.filter(|exported| exported.advertisement.entry == entry)
     }
 
-    /// Advertises an entry to a peer whose message has matched it, if it is exportable.
+    /// Advertises an entry, if it is exportable, to a peer whose message has matched it.
     #[inline]
     pub(crate) fn advertise(&mut self, peer: Rank, index: u8, id: EntryId) {
         if self.direct.enabled {
@@ -149,8 +149,8 @@ impl Portals {
             .map(|exported| Header::Advertise(exported.advertisement))
     }
 
-    /// Asks the peers that have imported an entry to stop accessing it. Returns whether any may
-    /// still access it.
+    /// Asks the peers that have imported an entry to stop accessing it. Returns whether any peer
+    /// may still access the entry.
     pub(crate) fn withdraw(&mut self, entry: MeId) -> bool {
         let Some(exported) = self.exported(entry) else {
             return false;

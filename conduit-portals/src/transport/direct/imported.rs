@@ -14,7 +14,7 @@ use crate::transport::wire;
 #[derive(Debug)]
 struct Imported {
     advertisement: wire::Advertisement,
-    /// Number of operations in flight on it.
+    /// Number of operations in flight on the entry.
     under_way: u32,
     /// Whether the entry's owner has withdrawn it.
     withdrawn: bool,
@@ -59,7 +59,8 @@ impl DirectAccess {
         !self.peers.is_empty()
     }
 
-    /// Returns the entry that is certain to take an operation, and the address within it.
+    /// Returns the entry that is certain to take an operation, and the operation's address within
+    /// the entry.
     #[inline]
     pub(super) fn find(&self, request: &Request) -> Option<(MeId, Remote)> {
         let peer = self.peers.get(request.peer as usize)?.as_ref()?;
@@ -153,7 +154,7 @@ impl Portals {
         from: Rank,
         entry: MeId,
     ) -> Result<(), ProtocolError> {
-        // Its imports were dropped when it left.
+        // The peer's imports were dropped when it left.
         if self.links.get(from).is_some_and(|link| link.left.is_some()) {
             return Ok(());
         }

@@ -54,8 +54,8 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the source is valid until its descriptor is released, which waits for the
-            // operation, and the caller guarantees that it is not written before the operation has
-            // ended.
+            // operation, and the caller guarantees that the source is not written before the
+            // operation has ended.
             unsafe { transport.write(put.target, access) }
         })
     }
@@ -90,8 +90,8 @@ impl<T: Transport> Inner<T> {
         };
         self.submit_direct(&own, &request, found, |transport, access| {
             // SAFETY: the destination is valid until its descriptor is released, which waits for
-            // the operation, and the caller guarantees that it is not read before the operation has
-            // ended.
+            // the operation, and the caller guarantees that the destination is not accessed before
+            // the operation has ended.
             unsafe { transport.read(get.target, access) }
         })
     }
@@ -156,13 +156,14 @@ impl<T: Transport> Inner<T> {
                 Some(Err(SubmitError::Again))
             }
             Refused::Dead => Some(Err(self.dead(operation, peer))),
-            // If there is no such rank, sending the message fails too, and then with an error.
+            // The operation is sent as a message. If there is no such rank, sending the message
+            // reports the error.
             Refused::TooLong | Refused::NoSuchRank => None,
         }
     }
 
-    /// Completes an operation of length 0 at once: the entry accepts it, and there is nothing to
-    /// transfer.
+    /// Completes an operation of length 0 at once, because the entry accepts the operation and
+    /// there is nothing to transfer.
     fn complete_empty(&mut self, own: &LocalPart) {
         let event = own.end.event(own.token, Completion::done(0));
         self.portals.counters.direct += 1;

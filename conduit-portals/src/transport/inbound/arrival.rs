@@ -44,7 +44,7 @@ pub(crate) enum Arrival {
         data: Buffer,
         cost: Cost,
     },
-    /// The data of a get of this rank.
+    /// The data of one of this rank's gets.
     Reply {
         source: Rank,
         operation: u32,
@@ -135,18 +135,19 @@ impl Portals {
             Arrival::Put {
                 hit: Some(hit), to, ..
             } => {
-                // The rest is truncated.
+                // The bytes beyond the matched length are truncated.
                 let wanted = hit.length.saturating_sub(offset).min(bytes.len());
                 let bytes = &bytes[..wanted];
                 match to {
                     _ if bytes.is_empty() => {}
-                    // SAFETY: `hit.length` bytes there lie within the entry, which `me_append` has
-                    // found to be within a region and which is not unlinked while it is in use.
+                    // SAFETY: `hit.length` bytes at `address` lie within the entry. `me_append` has
+                    // checked that the entry lies within a region, and the entry is not unlinked
+                    // while it is in use.
                     Destination::Region(address) => unsafe {
                         let to = regions::pointer(*address + offset);
                         ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
                     },
-                    // SAFETY: the pointer and length are those of a slice.
+                    // SAFETY: `bytes` is a slice, so its pointer is valid for `bytes.len()` bytes.
                     Destination::Process(address) => unsafe {
                         let at = address.wrapping_add(offset as u64);
                         to_process(hit, at, bytes.as_ptr(), bytes.len());

@@ -17,8 +17,8 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// The longest data of a get that are copied on its arrival and sent in a tiny fragment; longer
-/// data are read in place.
+/// The maximum length of the data that are copied when their get arrives and are sent in a tiny
+/// fragment. Longer data are read in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 
 /// The location of a get's data.
@@ -48,14 +48,15 @@ impl ReplySource {
             Self::Region(address) => {
                 let from = regions::pointer(address).wrapping_add(offset);
                 // SAFETY: the caller guarantees that the bytes lie within an entry, which is in use
-                // and therefore not unlinked; others may write there at the program's own risk.
+                // and therefore not unlinked. The program is responsible for concurrent writes.
                 unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
                 true
             }
             Self::Process(address) => {
                 let at = address.wrapping_add(offset as u64);
                 let this = process_memory::this();
-                // SAFETY: the pointer and length are those of a slice.
+                // SAFETY: `into` is a slice, so its pointer is valid for writes of `into.len()`
+                // bytes.
                 unsafe { process_memory::read(into.as_mut_ptr(), this, at, into.len()) }.is_ok()
             }
         }
@@ -76,8 +77,9 @@ pub(crate) struct LongReply {
 }
 
 impl Portals {
-    /// Returns the entry for a get or an atomic; `None` if the message needs nothing more now: it
-    /// is held until its index is open, or its response reports that no entry matches.
+    /// Returns the entry for a get or an atomic. Returns `None` if the message needs nothing more
+    /// now, because it is held until its index is open, or because its response reports that no
+    /// entry matches.
     fn entry_for(
         &mut self,
         source: Rank,
@@ -108,7 +110,7 @@ impl Portals {
                     Header::Atomic(atomic) => {
                         self.respond(source, atomic.operation, Outcome::NoMatch, 0, 0)?;
                     }
-                    // Impossible: not called for other messages.
+                    // Unreachable, because this function is called only for gets and atomics.
                     _ => return Err(ProtocolError),
                 }
             }
@@ -173,7 +175,8 @@ impl Portals {
         {
             self.post_or_consume(source, get.index, event(hit.outcome));
             let from: *const u8 = regions::pointer(address);
-            // SAFETY: `length` bytes there lie within an entry.
+            // SAFETY: `hit.length` bytes at `address` lie within the entry that the get has
+            // matched.
             return unsafe {
                 self.reply_arrives(source, get.operation, hit.outcome, from, hit.length)
             };
@@ -181,7 +184,7 @@ impl Portals {
         let (mut outcome, mut data) = (hit.outcome, Buffer::empty());
         if let Some(from) = from {
             data = self.pool.take(hit.length);
-            // SAFETY: `hit.length` bytes lie within the entry.
+            // SAFETY: `hit.length` bytes lie within the entry that the get has matched.
             if !unsafe { from.read(0, data.bytes_mut()) } {
                 self.pool
                     .give(std::mem::replace(&mut data, Buffer::empty()));
@@ -192,7 +195,7 @@ impl Portals {
         self.reply(source, get.operation, outcome, data)
     }
 
-    /// Queues the event of a get or an atomic; if it raises none, the operation is consumed at
+    /// Queues the event of a get or an atomic. If there is no event, the operation is consumed at
     /// once.
     fn post_or_consume(&mut self, source: Rank, index: u8, event: Option<Event<'static>>) {
         let cost = Cost::of_header(index);
@@ -219,7 +222,7 @@ impl Portals {
     ) -> Result<(), ProtocolError> {
         if to == self.rank {
             let bytes = data.bytes();
-            // SAFETY: the pointer and length are those of a buffer.
+            // SAFETY: `bytes` is the content of a buffer that is kept until the call has returned.
             let arrived =
                 unsafe { self.reply_arrives(to, operation, outcome, bytes.as_ptr(), bytes.len()) };
             self.pool.give(data);
@@ -271,12 +274,13 @@ impl Portals {
             ..
         } = *atomic;
         let old = match hit.location {
-            // SAFETY: the integer is aligned and lies within the entry, which lies in a region. A
-            // program that uses atomics on it accesses it only by atomics.
+            // SAFETY: the integer is aligned and lies within the entry, which lies in a region. The
+            // contract of atomics requires the program to access the integer only by atomics.
             Location::Region(address) => address.is_multiple_of(ty.size()).then(|| unsafe {
                 apply_atomic(regions::pointer(address), op, ty, operand, comparand)
             }),
-            // SAFETY: the word belongs to the caller that appended the entry.
+            // SAFETY: the caller that appended the entry is responsible for the word at this
+            // address.
             Location::Process(address) => unsafe {
                 apply_atomic_at(address, op, ty, operand, comparand)
             },

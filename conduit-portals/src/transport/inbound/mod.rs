@@ -22,7 +22,7 @@ pub(super) use header_only::LongReply;
 pub(super) struct Held {
     source: Rank,
     header: Header,
-    /// A put's bytes.
+    /// The bytes of a put; empty for other messages.
     data: Buffer,
     cost: Cost,
 }
@@ -42,8 +42,8 @@ impl Index {
 pub(super) struct InUse {
     pub(super) id: EntryId,
     count: u32,
-    /// If the entry has left its list: the tag of its `Free` event, which is raised once no message
-    /// uses the entry any more.
+    /// The tag of the entry's `Free` event, if the entry has left its list. The event is raised
+    /// once no message uses the entry any more.
     free: Option<u64>,
 }
 
@@ -117,8 +117,8 @@ impl Portals {
                 let result = match header {
                     Header::Put(put) => {
                         let bytes = data.bytes();
-                        // SAFETY: the pointer and length are those of a buffer that is kept until
-                        // the call has returned.
+                        // SAFETY: `bytes` is the content of a buffer that is kept until the call
+                        // has returned.
                         unsafe { self.put_arrives(source, &put, bytes.as_ptr(), bytes.len(), cost) }
                     }
                     Header::Get(get) => self.get_arrives(source, &get),

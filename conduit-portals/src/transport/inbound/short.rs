@@ -1,5 +1,5 @@
-//! The fast path for short puts to managed entries, which are nearly all fragments. Everything that
-//! it doesn't handle takes the general path.
+//! The fast path for short puts to managed entries; nearly all fragments are such puts. Everything
+//! that this path doesn't handle takes the general path.
 
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ use crate::transport::window::Cost;
 use crate::transport::wire::{Put, WindowUpdate};
 
 impl Portals {
-    /// Puts a short put into its queue's mailbox, if the queue is empty, as in a ping-pong; in all
-    /// other cases returns `false`, without any effect but the window update.
+    /// Puts a short put into its queue's mailbox, if the queue is empty, as it is in a ping-pong.
+    /// In all other cases returns `false`, and has no effect other than to apply the window update.
     #[inline(always)]
     pub(crate) fn mail_short_put(
         &mut self,
@@ -108,7 +108,7 @@ impl Portals {
         if fast().is_some() {
             return Ok(());
         }
-        // SAFETY: the pointer and length are those of a slice.
+        // SAFETY: `payload` is a slice of `length` bytes.
         unsafe { self.put_arrives(source, put, payload.as_ptr(), length, cost) }
     }
 }
