@@ -2,10 +2,11 @@
 //!
 //! A rank's own thread takes the lock with every call and every poll; the [progress
 //! thread](crate::transport::ProgressThread) takes it only when the rank has been away for a while.
-//! An ordinary lock costs two atomic read-modify-writes each time, of about twenty cycles each,
-//! which is more than the rest of a poll that finds nothing. Therefore, where one thread of the
-//! rank at a time makes calls (`Seq`, `ParSync`), that thread is the lock's *owner*, whose half of
-//! the protocol is a store and a load. A *remote* thread pays for the two sides with a system call:
+//! Each use of an ordinary lock costs two atomic read-modify-write operations of about twenty
+//! cycles each, which is more than the rest of a poll that finds nothing. Therefore, where one
+//! thread of the rank at a time makes calls (`Seq`, `ParSync`), that thread is the lock's *owner*,
+//! whose half of the protocol is only a store and a load. A *remote* thread bears the cost, with a
+//! system call:
 //!
 //! ```text
 //! owner                               remote thread (under the mutex)
@@ -57,7 +58,8 @@ pub(crate) struct BiasedLock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: at most one guard exists at a time (see the module), and `T` is `Send`.
+// SAFETY: the protocol described in the module ensures that at most one guard exists at a time, and
+// `T` is `Send`.
 unsafe impl<T: Send> Sync for BiasedLock<T> {}
 
 /// Access by the owner, or by any thread if the lock has no owner.
@@ -152,8 +154,8 @@ impl<T> BiasedLock<T> {
     #[inline(always)]
     fn enter(&self) -> bool {
         self.held.store(true, Relaxed);
-        // SYNC: orders the store to `held` before the load of `contended`; pairs with the remote
-        // thread's barrier.
+        // SYNC: the barrier orders the store to `held` before the load of `contended`, and pairs
+        // with the remote thread's barrier.
         match self.asymmetric {
             true => compiler_fence(SeqCst),
             false => fence(SeqCst),
@@ -169,7 +171,7 @@ impl<T> BiasedLock<T> {
     #[cold]
     fn wait_for_remote(&self) {
         // A remote thread holds the mutex as long as it holds the lock. The next remote thread
-        // takes the mutex after this thread has had it, and therefore sees `held`.
+        // takes the mutex after this thread has released it, and therefore sees `held`.
         let mutex = self.mutex.lock();
         self.held.store(true, Relaxed);
         drop(mutex);
@@ -180,8 +182,8 @@ impl<T> BiasedLock<T> {
         let mutex = self.mutex.try_lock()?;
         if self.bias == Bias::Owner {
             self.contended.store(true, Relaxed);
-            // SYNC: orders the store to `contended` before the load of `held`; pairs with the
-            // owner's barrier.
+            // SYNC: the barrier orders the store to `contended` before the load of `held`, and
+            // pairs with the owner's barrier.
             let is_seen = match self.asymmetric {
                 true => membarrier(MembarrierCommand::PrivateExpedited).is_ok(),
                 false => {
@@ -257,8 +259,9 @@ mod tests {
 
     use super::*;
 
-    /// Has an owner and two remote threads increment numbers without atomics until both have done
-    /// so often enough. Two guards at once would lose counts.
+    /// Lets an owner and two remote threads increment plain numbers until the owner and the remote
+    /// threads have each done so often enough. If two guards existed at once, increments would be
+    /// lost.
     fn count_together(lock: &BiasedLock<(u64, u64)>) {
         const EACH: u64 = 20_000;
         let (done, remote_locks) = (AtomicBool::new(false), AtomicU64::new(0));

@@ -3,7 +3,7 @@
 //!
 //! A message that arrives while its queue is empty, as in a ping-pong, goes through this slot
 //! instead of the queue, which saves a buffer. The writer writes only while the slot is empty; the
-//! reader reads only while it is full.
+//! reader reads only while the slot is full.
 
 #[cfg(all(test, loom))]
 mod loom;
@@ -23,13 +23,13 @@ struct Mailbox<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only one side at a time accesses the value (see `full`), and `T` is `Send`.
+// SAFETY: `full` ensures that only one side at a time accesses the value, and `T` is `Send`.
 unsafe impl<T: Send> Sync for Mailbox<T> {}
 
-/// The side that fills the slot; not `Clone`, so there is only one.
+/// The side that fills the slot. There is only one, because the type is not `Clone`.
 pub(crate) struct Writer<T>(Arc<Mailbox<T>>);
 
-/// The side that empties the slot; not `Clone`, so there is only one.
+/// The side that empties the slot. There is only one, because the type is not `Clone`.
 pub(crate) struct Reader<T>(Arc<Mailbox<T>>);
 
 /// Creates both sides of an empty slot.
@@ -48,7 +48,8 @@ impl<T> Writer<T> {
     /// Returns the slot if it is empty.
     #[inline(always)]
     pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, T>> {
-        // SYNC: pairs with the reader's Release, so that its reads happen before our writes.
+        // SYNC: this Acquire pairs with the reader's Release, so that the reader's reads happen
+        // before the writer's writes.
         (!self.0.full.load(Acquire)).then_some(Vacant(&self.0))
     }
 }
@@ -56,10 +57,11 @@ impl<T> Writer<T> {
 impl<T> Vacant<'_, T> {
     #[inline(always)]
     pub(crate) fn fill(self, write: impl FnOnce(&mut T)) {
-        // SAFETY: the slot is empty, so the reader does not read it; the only writer is borrowed
-        // exclusively.
+        // SAFETY: the slot is empty, so the reader does not read it, and the only writer is
+        // borrowed exclusively.
         write(unsafe { &mut *self.0.value.get() });
-        // SYNC: pairs with the reader's Acquire.
+        // SYNC: this Release pairs with the reader's Acquire, so that the reader sees the written
+        // value.
         self.0.full.store(true, Release);
     }
 }
@@ -84,8 +86,8 @@ impl<T> Reader<T> {
             return None;
         }
         let _emptied = Emptied(&self.0.full);
-        // SAFETY: the slot is full, so the writer does not touch it; the only reader is borrowed
-        // exclusively.
+        // SAFETY: the slot is full, so the writer does not touch it, and the only reader is
+        // borrowed exclusively.
         Some(read(unsafe { &*self.0.value.get() }))
     }
 }
@@ -96,7 +98,7 @@ impl<T> fmt::Debug for Reader<T> {
     }
 }
 
-/// The maximum bytes of data in an [`InlinePut`].
+/// The maximum number of bytes of data in an [`InlinePut`].
 pub(crate) const MAX_INLINE: usize = 64;
 
 /// A short put to a managed entry, with its data.
@@ -109,7 +111,7 @@ pub(crate) struct InlinePut {
     hdr_data: u64,
     source: Rank,
     index: PtIndex,
-    /// Bytes of data.
+    /// Number of bytes of data.
     length: u8,
 }
 
@@ -127,7 +129,8 @@ pub(crate) fn inline_puts() -> (Writer<InlinePut>, Reader<InlinePut>) {
     })
 }
 
-/// Copies bytes as two pieces that meet or overlap, which is faster than a call of `memcpy`.
+/// Copies bytes as two pieces that are adjacent or overlap, which is faster than a call of
+/// `memcpy`.
 #[inline(always)]
 fn copy_short(to: &mut [u8; MAX_INLINE], from: &[u8]) {
     #[inline(always)]

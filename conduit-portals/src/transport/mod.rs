@@ -1,18 +1,19 @@
 //! Portals in software: the Ni contract over any [`Transport`] that carries fragments.
 //!
-//! A put is one fragment; a get is one fragment, and its reply another. Their headers (`wire`)
-//! carry the fields of Portals' messages. They contain offsets, which are addresses only where the
-//! target exposes all memory of its process. Messages are matched on arrival, in order, against the
-//! index's match list ([`crate::matching`]). Bytes for a region are written there as their segments
+//! A put is one fragment. A get is one fragment, and its reply is another. Their headers (`wire`)
+//! carry the fields of Portals' messages. The offsets in them are addresses only where the target
+//! exposes all memory of its process. Messages are matched on arrival, in order, against the
+//! index's match list ([`crate::matching`]). Bytes for a region are written to it as their segments
 //! arrive; bytes for a managed entry are buffered until their event has been delivered. No arrival
-//! is refused for lack of room: flow control (`window`) bounds what each peer may have here.
+//! is refused for lack of room, because flow control (`window`) bounds the memory that each peer's
+//! messages may take here.
 //!
-//! Where the transport has access to peers' memory, operations on exportable entries use it
-//! (`direct`).
+//! Where the transport has access to peers' memory, operations on exportable entries use this
+//! access (`direct`).
 //!
-//! One lock guards everything, in all threading modes: besides the program's threads, the progress
-//! thread enters, to acknowledge on behalf of a rank that computes. Events are delivered outside of
-//! the lock.
+//! One lock guards everything in all threading modes, because the progress thread also enters, in
+//! order to acknowledge on behalf of a rank that computes. Events are delivered outside of the
+//! lock.
 
 mod buffers;
 mod config;
@@ -101,12 +102,12 @@ struct Shared<T> {
 
 /// One rank's end of a network over a transport.
 ///
-/// `Send` in [`ParSync`](conduit_core::threads::ParSync) and [`Par`](conduit_core::threads::Par),
-/// `Sync` in the latter.
+/// The type is `Send` in [`ParSync`](conduit_core::threads::ParSync) and in
+/// [`Par`](conduit_core::threads::Par), and `Sync` in `Par`.
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
-    /// No longer stands in a child process, which must not use any part of this.
+    /// Tells this process from a child process, which must not use any part of this structure.
     standing: Standing,
     limits: Limits,
     reach: Reach,
@@ -235,7 +236,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     /// Locks the state, or returns `None` if it is locked.
     #[inline]
     fn try_inner(&self) -> Option<Guard<'_, Inner<T>>> {
-        // SAFETY: same as in `inner`.
+        // SAFETY: if `M` is parallel, the lock has no bias. Otherwise this type is not `Sync`, so
+        // one thread at a time calls its methods, and no guard outlives a call.
         unsafe { self.shared.inner.try_lock() }
     }
 
@@ -250,8 +252,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         let _ = self.shared.waker.set(Box::new(wake));
     }
 
-    /// Makes progress, and counts it for the progress thread. Does nothing in a child process,
-    /// whose packets would carry the parent's sequence numbers.
+    /// Makes progress, and increments the counter that the progress thread checks. Does nothing in
+    /// a child process, whose packets would carry the parent's sequence numbers.
     #[inline]
     fn advance(&self, inner: &mut Inner<T>) -> bool {
         if !self.standing.stands() {
@@ -274,8 +276,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         look(&counters, &inner.transport)
     }
 
-    /// Describes, for human readers, the peers that have a wide window at this rank and those at
-    /// which this rank has one. The text is empty if there are none.
+    /// Returns a text for human readers that lists the peers that have a wide window at this rank,
+    /// and the peers at which this rank has one. The text is empty if there are none.
     pub fn lanes(&self) -> String {
         let inner = self.inner();
         let wide = inner.portals.wide.as_deref();
@@ -283,9 +285,9 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     }
 
     /// Announces to the peers that this rank ends in good order, so that its silence is not
-    /// mistaken for a failure, and waits until they have received everything it sent, or until
-    /// nothing more has reached them for a bounded time. Messages that they send from here on may
-    /// never be received. Has no effect in a child process.
+    /// mistaken for a failure. Then waits until they have received everything that this rank sent,
+    /// or until nothing more has reached them for a bounded time. Messages that they send from here
+    /// on may never be received. Has no effect in a child process.
     pub fn leave(&self) {
         self.leave_as(Left::Finished);
     }
@@ -311,7 +313,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         loop {
             self.advance(&mut inner);
             let pause = inner.transport.timeout().unwrap_or(LINGER_PAUSE);
-            // A timer that is due sooner may be for an acknowledgement.
+            // If a timer is due sooner than `LINGER_PAUSE`, an acknowledgement may still have to be
+            // sent.
             let outstanding = inner.outstanding();
             let settled = pause >= LINGER_PAUSE && outstanding == 0;
             if settled || linger.is_over(Instant::now(), outstanding) {
@@ -345,7 +348,7 @@ impl<T: Transport> Inner<T> {
         arrived
     }
 
-    /// Returns whether a poll should make progress: after a submission only some polls do.
+    /// Returns whether a poll should make progress. After a submission, only some polls do.
     #[inline]
     fn is_due(&mut self) -> bool {
         !self.submitted || self.throttle.allows(Instant::now)
@@ -374,7 +377,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Returns how much has not reached its peer yet, not counting peers that are gone.
+    /// Returns the amount that has not reached its peer yet, not counting peers that are gone.
     fn outstanding(&mut self) -> usize {
         let links = self.portals.links.active().filter(|link| link.is_up());
         let of_link =
@@ -392,7 +395,8 @@ impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // A process that ends after this has not failed; a process that is panicking has.
+        // A process that ends after it has dropped this has not failed. A process that is panicking
+        // has failed, so its peers are not told that it leaves.
         if !std::thread::panicking() {
             self.leave_as(Left::Unfinished);
         }

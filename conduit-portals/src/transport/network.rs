@@ -52,7 +52,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         // SAFETY: the caller keeps the contract of `Ni::region_adopt`.
         unsafe { self.inner().adopt_region(base, len) }
     }
-    /// Returns a window only for this rank: peers' regions are not mapped.
+    /// Returns a window only for this rank, because peers' regions are not mapped.
     #[inline]
     fn window(&self, peer: Rank, region: RegionId) -> Option<Window> {
         if peer != self.rank {
@@ -65,8 +65,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         })
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
-        // Queues grow as needed: windows bound the events of peers' operations, `operations` bounds
-        // those of this rank's operations.
+        // `slots` is ignored, because queues grow as needed. Windows bound the number of events of
+        // peers' operations, and `operations` bounds that of this rank's operations.
         self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {
@@ -143,7 +143,7 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         self.poll_queue(usize::from(eq.0), limit, sink)
     }
     fn progress(&self) {
-        // If another thread holds the lock, that thread makes progress or is about to.
+        // If another thread holds the lock, that thread makes progress or is about to make it.
         if let Some(mut inner) = self.try_inner() {
             self.advance(&mut inner);
         }
@@ -172,8 +172,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
     fn arm(&self) -> bool {
         match &self.progress_thread {
             Some(progress_thread) if self.shared.waker.get().is_some() => {
-                // Querying the time-out also keeps packets that were already received from ending
-                // the sleep.
+                // Querying the time-out also prevents packets that were already received from
+                // ending the sleep.
                 let due = self.inner().transport.timeout();
                 if due.is_some_and(|due| due <= SOON) {
                     return false;
@@ -189,7 +189,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
             progress_thread.disarm();
         }
     }
-    /// Does nothing: no region of a peer is mapped here, so no peer waits for stores into one.
+    /// Does nothing, because no region of a peer is mapped here, so no peer waits for stores into
+    /// one.
     fn notify(&self, _peer: Rank) {}
     fn failed_peer(&self) -> Option<Rank> {
         state::first(&self.shared.flags.failed)
@@ -216,7 +217,7 @@ impl<T: Transport> Inner<T> {
         unsafe { self.expose("region_adopt", region) }
     }
 
-    /// Exposes a new region to peers, where the transport can.
+    /// Exposes a new region to peers if the transport has direct access.
     ///
     /// # Safety
     /// The region must stay valid for the transport's lifetime.

@@ -15,10 +15,9 @@ pub(crate) enum OperationKind {
     Get(u32),
     /// An atomic. The value is `true` if it fetches the old value.
     Atomic(bool),
-    /// An inject from a copy of its bytes. Its end raises no event.
+    /// An inject, with a copy of its bytes. The end of an inject raises no event.
     Inject(Buffer),
-    /// An operation that the transport performs on the target's memory, within this entry of the
-    /// target.
+    /// An operation that the transport performs directly on the memory of this entry of the target.
     Direct(End, MeId),
 }
 
@@ -87,13 +86,13 @@ pub(crate) struct Operation {
     pub(crate) unsent: bool,
     /// The operation's result at the target, once known.
     pub(crate) completion: Option<Completion>,
-    /// Whether the operation is given up: its memory belongs to the caller again, and its end
-    /// raises no event.
+    /// Whether the operation is given up. If so, its memory belongs to the caller again, and its
+    /// end raises no event.
     pub(crate) abandoned: bool,
 }
 
-// SAFETY: the pointer is used only under the network's lock, for memory that any thread of the
-// process may access while the operation is in flight (contract of `Ni::md_bind`).
+// SAFETY: the pointer is used only under the network's lock. The contract of `Ni::md_bind` allows
+// any thread of the process to access the memory while the operation is in flight.
 unsafe impl Send for Operation {}
 
 impl Operation {
@@ -139,7 +138,7 @@ impl Completion {
     }
 }
 
-/// The number of low bits of an id, which hold its slot. The other bits are the slot's generation.
+/// The number of low bits of an id that hold its slot. The other bits hold the slot's generation.
 const SLOT_BITS: u32 = super::config::MAX_OPERATIONS.trailing_zeros();
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 

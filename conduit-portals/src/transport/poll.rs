@@ -17,8 +17,8 @@ use super::{Inner, SoftPortals};
 /// The events of a queue that are being delivered, by one thread at a time.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// The events being delivered. They are older than the put in the mailbox, which is older than
-    /// the events in the queue.
+    /// The events that have been taken from the queue. They are older than the put in the mailbox,
+    /// which is older than the events in the queue.
     events: VecDeque<Queued>,
     delivered: Delivered,
     mailbox: Reader<InlinePut>,
@@ -93,16 +93,16 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
     pub(crate) fn poll_ready(&self) -> Ready {
         let shared = &*self.shared;
         let ready = shared.flags.ready();
-        // Progress is still made unless events have been delivered since: if the caller doesn't
-        // poll these queues, it may be waiting for the events of another.
+        // If no events have been delivered since the last call, progress is made even though queues
+        // are ready, because the caller may be waiting for events of another queue.
         if !ready.is_empty() && shared.delivered.load(Ordering::Relaxed) {
             shared.delivered.store(false, Ordering::Relaxed);
             return ready;
         }
         if let Some(mut inner) = self.try_inner() {
             if !ready.is_empty() {
-                // This is done before progress, because the caller awaits the events that progress
-                // brings.
+                // The ready events are taken before progress is made, because the caller awaits the
+                // events that progress brings.
                 self.take_ready(&mut inner, ready);
             }
             if inner.is_due() {
@@ -151,7 +151,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
                         // `take_ready` clears the queue's flag, because it has the lock anyway.
                         break;
                     }
-                    // The queue was not empty, see below.
+                    // The queue was not empty, so progress can wait until the next poll.
                     has_progressed = true;
                     continue;
                 }
@@ -176,8 +176,8 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         count
     }
 
-    /// Takes a queue's events, after progress if there are none; returns `false` if there are still
-    /// none.
+    /// Takes a queue's events. If there are none, makes progress first. Returns `false` if there
+    /// are still none.
     fn refill(&self, number: usize, delivery: &mut Delivery, has_progressed: &mut bool) -> bool {
         let mut inner = self.inner();
         inner.account(&mut delivery.delivered);
@@ -188,7 +188,7 @@ impl<M: Mode, T: Transport> SoftPortals<M, T> {
         {
             self.advance(&mut inner);
         }
-        // The mailbox is older than the queue.
+        // The put in the mailbox is older than the events in the queue.
         if delivery.mailbox.is_full() {
             return true;
         }
@@ -228,7 +228,7 @@ fn deliver<S: Sink>(delivery: &mut Delivery, sink: &mut S) -> bool {
 impl<T: Transport> Inner<T> {
     #[inline]
     fn account(&mut self, delivered: &mut Delivered) {
-        // The counts are sums, so the order does not matter.
+        // Consumption is only summed up, so the order does not matter.
         while let Some((source, cost)) = delivered.operations.pop() {
             self.portals.consumed(source, cost);
         }

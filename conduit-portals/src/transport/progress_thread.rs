@@ -2,7 +2,7 @@
 //!
 //! A rank that computes does not poll, and its peers would declare it dead. Each rank therefore has
 //! a thread that periodically checks a counter, which the rank increments with every progress.
-//! While the counter moves, the thread does nothing else. When the counter has not moved for a
+//! While the counter changes, the thread does nothing else. When the counter has not changed for a
 //! *period*, the thread makes progress in the rank's place, and sleeps until a packet arrives or a
 //! timer is due.
 //!
@@ -11,16 +11,17 @@
 //! - **Mutual exclusion** is the lock around the portals, which the thread only tries to take
 //!   ([`Progress::progress`]). If the lock is held, the rank is not away.
 //! - **The counter** only decides whether the thread acts; it protects nothing. It is read and
-//!   written relaxed: a stale value makes the thread act once unnecessarily, or one period late.
-//! - **Every sleep of the thread is bounded** by a period, whatever it has missed: a timer that the
-//!   rank has set meanwhile, or the rank's going away. Thus no hand-over depends on a wake-up that
-//!   could be lost, and a timer is at most two periods late.
+//!   written with relaxed ordering, because a stale value only makes the thread act once
+//!   unnecessarily, or one period late.
+//! - **Every sleep of the thread is bounded** by a period, no matter what the thread has missed,
+//!   for instance that the rank has set a timer or gone away. Thus no hand-over depends on a
+//!   wake-up that could be lost, and a timer is at most two periods late.
 //! - **A rank that sleeps** and wants to be woken by packets calls [`ProgressThread::arm`], then
 //!   checks for packets a last time, then sleeps. The thread reads `armed` after `arm`'s event has
-//!   woken it and before every sleep, and then waits for the socket. That wait also ends for
-//!   packets that arrived earlier, so their order doesn't matter. The thread clears `armed` with a
-//!   swap, so arming once causes at most one wake-up, and calls [`Progress::wake`] afterwards: its
-//!   effects are visible to a rank that arms again.
+//!   woken it and before every sleep, and then waits for the socket. Packets that arrived earlier
+//!   also end that wait, so it doesn't matter whether a packet arrives before or after `arm`. The
+//!   thread clears `armed` with a swap, so arming once causes at most one wake-up. It calls
+//!   [`Progress::wake`] after the swap.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -37,12 +38,12 @@ use crate::transport::interface::{Wait, timespec};
 /// The object on which the thread makes progress: a transport with the portals above it, behind a
 /// lock.
 pub trait Progress: Send + Sync + 'static {
-    /// Makes progress without running handlers or blocking; returns `None` if another thread holds
-    /// the lock. Otherwise returns the time until it has to be called again if no packet arrives
-    /// earlier, or `Some(None)` if no timer is set.
+    /// Makes progress without running handlers or blocking. Returns `None` if another thread holds
+    /// the lock. Otherwise returns the time until this method has to be called again if no packet
+    /// arrives earlier, or `Some(None)` if no timer is set.
     fn progress(&self) -> Option<Option<Duration>>;
     /// Wakes the rank, which has [armed](ProgressThread::arm) the thread and is asleep or about to
-    /// be.
+    /// sleep.
     fn wake(&self);
 }
 
@@ -55,7 +56,7 @@ struct ProgressCount(AtomicU64);
 #[derive(Debug)]
 struct Shared {
     progress_count: ProgressCount,
-    /// Whether the rank sleeps or is about to, and wants to be woken.
+    /// Whether the rank sleeps or is about to sleep, and wants to be woken.
     armed: AtomicBool,
     stop: AtomicBool,
     /// Number of the rank's threads that wait for the socket themselves.
@@ -64,7 +65,8 @@ struct Shared {
     event: OwnedFd,
 }
 
-/// Handle of the thread. Dropping it ends the thread, after any progress that it is making.
+/// Handle of the thread. Dropping the handle ends the thread, once any progress that the thread is
+/// making is complete.
 #[derive(Debug)]
 pub struct ProgressThread {
     shared: Arc<Shared>,
@@ -75,8 +77,8 @@ impl ProgressThread {
     /// Default time that a rank may be away before the thread makes progress for it.
     pub const PERIOD: Duration = Duration::from_millis(20);
 
-    /// Returns the period for settings in milliseconds: `attend`, but well below the time after
-    /// which peers declare the rank dead.
+    /// Returns the period for settings in milliseconds. The period is `attend`, but at most a
+    /// quarter of `dead_time`, after which peers declare the rank dead.
     pub fn period(attend: u32, dead_time: u32) -> Duration {
         Duration::from_millis(attend.min(dead_time / 4).into())
     }
@@ -127,8 +129,8 @@ impl ProgressThread {
         Ok((progress_thread, thread))
     }
 
-    /// Counts a progress of the rank. Call it with the lock held, because the counter has one
-    /// writer.
+    /// Increments the rank's progress counter. Call it with the lock held, because the counter has
+    /// one writer.
     #[inline]
     pub fn count_progress(&self) {
         let progress_count = &self.shared.progress_count.0;
@@ -139,10 +141,11 @@ impl ProgressThread {
     }
 
     /// Requests a wake-up ([`Progress::wake`]) when a packet arrives or a period is over, whichever
-    /// is first: the rank is about to sleep on something other than the socket. Check for packets
-    /// once more between this and sleeping. Costs a system call.
+    /// is first. Call this when the rank is about to sleep on something other than the socket, and
+    /// check for packets once more before it sleeps. The call costs a system call.
     pub fn arm(&self) {
-        // Release: pairs with the thread's swap, so that `wake` sees what the rank did before.
+        // The Release pairs with the thread's swap, so that `wake` sees what the rank did before it
+        // armed the thread.
         if !self.shared.armed.swap(true, Ordering::AcqRel) {
             self.shared.signal();
         }
@@ -154,13 +157,13 @@ impl ProgressThread {
         self.shared.armed.store(false, Ordering::Relaxed);
     }
 
-    /// Waits for packets like [`Wait::wait`]. The thread does nothing meanwhile, because the caller
-    /// makes progress afterwards.
+    /// Waits for packets as [`Wait::wait`] does. The thread does nothing meanwhile, because the
+    /// caller makes progress afterwards.
     pub fn wait(&self, waiter: &dyn Wait, timeout: Option<Duration>) -> bool {
         self.shared.waiting.fetch_add(1, Ordering::Relaxed);
         let readable = waiter.wait(None, timeout);
-        // Before `waiting` decreases, so that the thread doesn't conclude that the rank has been
-        // away.
+        // The counter is incremented before `waiting` decreases, so that the thread doesn't
+        // conclude that the rank has been away.
         let progress_count = &self.shared.progress_count.0;
         progress_count.fetch_add(1, Ordering::Relaxed);
         self.shared.waiting.fetch_sub(1, Ordering::Release);
@@ -178,8 +181,8 @@ impl Drop for ProgressThread {
         self.shared.stop.store(true, Ordering::Release);
         self.shared.signal();
         if let Some(thread) = self.thread.take() {
-            // The thread may drop this itself, with the last reference to the object on which it
-            // makes progress.
+            // The thread itself may drop this handle, with the last reference to the object on
+            // which it makes progress.
             if thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -190,7 +193,8 @@ impl Drop for ProgressThread {
 impl Shared {
     /// Interrupts the thread's sleep.
     fn signal(&self) {
-        // Fails only when the counter is full, and then the event is readable anyway.
+        // The write fails only when the event's counter is full, in which case the event is
+        // readable anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 
@@ -217,9 +221,9 @@ impl Thread {
         }
     }
 
-    /// Waits for packets in place of a rank that sleeps; otherwise sleeps for a period, and makes
-    /// progress for a rank whose counter is still at `seen`, until the rank is back. Returns the
-    /// counter.
+    /// If the rank sleeps, waits for packets in its place. Otherwise sleeps for a period, and if
+    /// the rank's counter is then still at `seen`, makes progress for the rank until it is back.
+    /// Returns the counter.
     pub(crate) fn round(&self, seen: u64) -> u64 {
         if self.shared.armed.load(Ordering::Acquire) {
             self.wait_and_wake();
@@ -236,10 +240,10 @@ impl Thread {
         self.shared.progress_count.0.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the counter has not moved since `seen`, and the rank waits neither for
-    /// packets nor for this thread.
+    /// Returns whether the counter still equals `seen`, and the rank waits neither for packets nor
+    /// for this thread.
     fn is_away(&self, seen: u64) -> bool {
-        // Acquire: a thread that no longer waits has incremented the counter before.
+        // The Acquire ensures that the increment by a thread that no longer waits is visible below.
         self.shared.waiting.load(Ordering::Acquire) == 0
             && self.progress_count() == seen
             && !self.is_signalled()

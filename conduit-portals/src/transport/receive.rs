@@ -15,8 +15,8 @@ use super::wire::Header;
 
 /// Marks a token as that of a long reply, as opposed to an operation of this rank.
 pub(crate) const LONG_REPLY: u64 = 1 << 32;
-/// Room for arriving fragments that is advertised to transports. It never runs out: the windows
-/// bound what peers may send.
+/// Room for arriving fragments that is advertised to transports. This much room is never used up,
+/// because the windows bound what peers may send.
 const ROOM: usize = 1 << 30;
 
 impl Portals {
@@ -65,7 +65,7 @@ impl Portals {
                 }
                 let cost = Cost::of_put(put.index, payload.len(), self.config.max_managed);
                 self.arrives(peer, cost)?;
-                // SAFETY: the pointer and length are those of a slice.
+                // SAFETY: `payload` is a slice, so its pointer is valid for its length.
                 unsafe { self.put_arrives(peer, &put, payload.as_ptr(), payload.len(), cost) }
             }
             Header::Get(get) => {
@@ -82,7 +82,7 @@ impl Portals {
                 length,
                 value,
             } => self.response_arrives(peer, operation, outcome, length, value),
-            // SAFETY: the pointer and length are those of a slice.
+            // SAFETY: `payload` is a slice, so its pointer is valid for its length.
             Header::Reply { operation, outcome } => unsafe {
                 self.reply_arrives(peer, operation, outcome, payload.as_ptr(), payload.len())
             },
@@ -165,8 +165,8 @@ impl Portals {
         if !found.abandoned {
             // SAFETY: the caller guarantees that `bytes` is valid for reads. `own_get` has checked
             // that the length is within the operation's part of its descriptor, which is valid
-            // while the operation is in flight and not given up. The two may overlap in a get from
-            // oneself.
+            // while the operation is in flight and not given up. The source and the destination may
+            // overlap in a get from this rank itself.
             unsafe { ptr::copy(bytes, found.memory, length) };
         }
         self.end_get(from, operation, outcome, length)
@@ -212,7 +212,7 @@ impl Portals {
             length,
             value,
         });
-        // The response may arrive before `sent`.
+        // The response may arrive before `sent` is called, which then ends the operation.
         if !operation.unsent {
             self.end_operation(id);
         }
@@ -256,9 +256,10 @@ impl Portals {
 }
 
 impl Portals {
-    /// Returns the location of `length` bytes of an operation, from `offset` on. They lie within a
-    /// buffer or within the operation's part of its descriptor. By the contract of `Ni::put`, that
-    /// memory is valid and not written until the transport is done with it or has abandoned it.
+    /// Returns the location of `length` bytes of an operation, from `offset` on. These bytes lie
+    /// within a buffer or within the operation's part of its descriptor. By the contract of
+    /// `Ni::put`, that memory is valid and not written until the transport is done with it or has
+    /// abandoned it.
     #[inline]
     fn source_of(&self, token: u64, offset: usize, length: usize) -> Option<*const u8> {
         let operation = self
@@ -310,18 +311,20 @@ impl FragmentHandler for Portals {
             debug_assert!(false, "the transport reads beyond an operation");
             return;
         };
-        // SAFETY: see `source_of`.
+        // SAFETY: `source_of` has returned a location that is valid for reads of `into.len()`
+        // bytes.
         unsafe { ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
     }
 
     #[inline]
     fn source(&self, _: Rank, token: u64, offset: usize, length: usize) -> Option<&[u8]> {
-        // A long reply is read from a region, which others may write.
+        // A long reply is read from a region, which other threads and ranks may write.
         if token & LONG_REPLY != 0 {
             return None;
         }
         let from = self.source_of(token, offset, length)?;
-        // SAFETY: see `source_of`; `self` is borrowed, so the operation does not end meanwhile.
+        // SAFETY: `source_of` has returned a location that is valid for reads of `length` bytes.
+        // The operation does not end while `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(from, length) })
     }
 

@@ -13,7 +13,7 @@ pub(crate) const REGIONS: usize = 32;
 #[derive(Debug)]
 struct OwnRegion {
     region: Region,
-    /// Whether the region is mapped here instead of adopted.
+    /// Whether the region was mapped here, as opposed to adopted.
     mapped: bool,
     /// The address of the region's first byte for direct access by peers.
     remote: Option<Remote>,
@@ -22,8 +22,8 @@ struct OwnRegion {
 impl OwnRegion {
     /// Unmaps a region that is `mapped` here.
     fn unmap(&self) {
-        // SAFETY: `create` has mapped the region. Its users are gone with the network, or never
-        // learnt of it.
+        // SAFETY: `create` has mapped the region. Nothing uses the region any more, because the
+        // network is being dropped, or because the region has not become known.
         let unmapped = unsafe { munmap(self.region.base.cast(), self.region.len) };
         debug_assert!(unmapped.is_ok());
     }
@@ -72,9 +72,9 @@ impl Regions {
             ));
         };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Pages are allocated on first use, like those of any large allocation.
+        // The system allocates pages on first use, as for any large allocation.
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address that the system chooses overlaps no other.
+        // SAFETY: a new mapping at an address that the system chooses overlaps no other mapping.
         let mapped = unsafe { mmap_anonymous(std::ptr::null_mut(), rounded, protection, flags) };
         let base = mapped.map_err(|error| NiError::System {
             operation: OPERATION,
@@ -91,7 +91,7 @@ impl Regions {
     }
 
     fn add(&mut self, id: RegionId, base: *mut u8, len: usize, mapped: bool) -> Region {
-        // Match lists keep addresses as integers, see `pointer`.
+        // Match lists keep addresses as integers, which `pointer` converts back.
         let _ = base.expose_provenance();
         let region = Region { id, base, len };
         self.regions.push(OwnRegion {

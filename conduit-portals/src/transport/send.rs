@@ -25,7 +25,8 @@ use super::state::Portals;
 use super::window::Cost;
 use super::wire;
 
-/// Number of fragments that may wait for the next poll; more are transmitted together at once.
+/// Number of fragments that may wait for the next poll. Once there are this many, they are
+/// transmitted together.
 const MAX_BATCH: u32 = 16;
 
 /// The reason why an operation was not posted.
@@ -66,7 +67,7 @@ impl<T: Transport> Inner<T> {
                 Ok(Submit::Posted)
             }
             Err(SubmitError::Again) => {
-                // Only progress makes room.
+                // Only progress makes room, so the next poll must make progress.
                 self.submitted = false;
                 Ok(Submit::Again)
             }
@@ -99,7 +100,7 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Releases the share of an operation that lacks other resources.
+    /// Releases an operation's share of the target's window because other resources are lacking.
     fn release_window(&mut self, target: Rank, cost: Cost) {
         self.portals.counters.waited_for_room += 1;
         if let Some(link) = self.portals.links.get(target) {
@@ -117,8 +118,8 @@ impl<T: Transport> Inner<T> {
     }
 
     /// Returns the error when the transport refuses a peer as dead. The transport reports the
-    /// reason only once it uses none of this rank's memory for the peer any more; until then, the
-    /// caller tries again.
+    /// reason only once it no longer uses this rank's memory for the peer; until then, the caller
+    /// tries again.
     #[cold]
     pub(crate) fn dead(&mut self, operation: &'static str, peer: Rank) -> SubmitError {
         let link = self.portals.links.get(peer);
@@ -128,8 +129,8 @@ impl<T: Transport> Inner<T> {
         }
     }
 
-    /// Hands a fragment to the transport, and makes it transmit the fragment if it should go at
-    /// once.
+    /// Hands a fragment to the transport, and makes the transport transmit at once if the fragment
+    /// should not wait.
     #[inline]
     fn post(
         &mut self,
@@ -214,14 +215,14 @@ impl<T: Transport> Inner<T> {
         self.reserve_window("put", put.target, cost)?;
         let acked = put.ack == Ack::Remote;
         let tiny = put.length <= tiny_payload(&header, acked);
-        // A short put without acknowledgement has ended when this returns.
+        // A short put without acknowledgement ends before this function returns, so it needs no id.
         if !acked && (to_self || tiny) {
             if to_self {
                 // SAFETY: the caller guarantees that the source is valid for reads.
                 unsafe { self.put_to_self(&header, memory, put.length, cost) };
             } else {
-                // SAFETY: the caller guarantees that the source is valid for reads, and `tiny` that
-                // it fits.
+                // SAFETY: the caller guarantees that the source is valid for reads. `tiny` is set,
+                // so the bytes fit in a tiny fragment.
                 let copied =
                     unsafe { self.post_copy("put", put.target, &header, memory, put.length) };
                 if let Err(error) = copied {
@@ -256,8 +257,8 @@ impl<T: Transport> Inner<T> {
             unsafe { self.put_to_self(&header, memory, put.length, cost) };
             Ok(())
         } else if tiny {
-            // SAFETY: the caller guarantees that the source is valid for reads, and `tiny` that it
-            // fits.
+            // SAFETY: the caller guarantees that the source is valid for reads. `tiny` is set, so
+            // the bytes fit in a tiny fragment.
             unsafe { self.post_copy("put", put.target, &header, memory, put.length) }
         } else {
             let payload = Payload::Read {
@@ -320,8 +321,8 @@ impl<T: Transport> Inner<T> {
         debug_assert!(result.is_ok(), "this rank violated its own protocol");
     }
 
-    /// Performs the fast path of [`Self::inject`], for a short message to a peer with room; returns
-    /// `false`, without any effect, in all other cases.
+    /// Performs the fast path of [`Self::inject`], for a short message to a peer with room. In all
+    /// other cases returns `false` without any effect.
     #[inline(always)]
     pub(crate) fn inject_short(&mut self, inject: &Inject<'_>) -> bool {
         let Self {
@@ -421,7 +422,7 @@ impl<T: Transport> Inner<T> {
         head.copy_from_slice(inject.head);
         body.copy_from_slice(inject.body);
         if to_self {
-            // SAFETY: the bytes of the buffer.
+            // SAFETY: the pointer is valid for reads of the buffer's `length` bytes.
             unsafe { self.put_to_self(&header, buffer.bytes().as_ptr(), length, cost) };
             self.portals.pool.give(buffer);
             return Ok(());
@@ -580,7 +581,7 @@ impl Portals {
         let (own, window) = (self.rank, self.window);
         if let Some(link) = self.links.get(own) {
             let within = link.receive.arrive(cost, window);
-            debug_assert!(within, "it was reserved before");
+            debug_assert!(within, "the window was reserved");
         }
     }
 }

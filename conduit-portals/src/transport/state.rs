@@ -1,4 +1,5 @@
-//! The state of a rank's portals, except the transport. The lock guards both.
+//! The state of a rank's portals, except the transport. The lock guards both this state and the
+//! transport.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -38,8 +39,8 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 /// State that may be read without the lock.
 #[derive(Debug)]
 pub(crate) struct Flags {
-    /// Queues with undelivered events, and perhaps some whose mailbox was emptied since. This and
-    /// the next field are written only under the lock.
+    /// Queues with undelivered events. Queues whose mailbox was emptied since may still be
+    /// included. This field and the next are written only under the lock.
     ready: Atomic<Ready>,
     /// Queues with events that did not go through the mailbox.
     queued: Atomic<Ready>,
@@ -82,8 +83,8 @@ impl Flags {
         change(&self.ready, |ready| ready.without(bit(queue)));
     }
 
-    /// Swaps the events of a queue, whose mailbox is empty, with the empty `events`, for delivery;
-    /// returns `false` if there are no events.
+    /// Moves the events of a queue, whose mailbox must be empty, to `events`, which must be empty,
+    /// for delivery. Returns `false` if there are no events.
     #[inline]
     pub(crate) fn hand_over(
         &self,
@@ -114,7 +115,8 @@ impl Flags {
     }
 }
 
-/// Changes flags that have one writer at a time: the thread that holds the lock.
+/// Changes flags. Only the thread that holds the lock writes them, so no read-modify-write
+/// operation is needed.
 #[inline(always)]
 fn change(flags: &Atomic<Ready>, change: impl FnOnce(Ready) -> Ready) {
     flags.store(change(flags.load(Ordering::Relaxed)), Ordering::Relaxed);
@@ -136,7 +138,7 @@ pub(crate) fn first(rank: &AtomicU32) -> Option<Rank> {
 #[derive(Debug)]
 pub(crate) struct Index {
     pub(crate) list: MatchList,
-    /// `None` until the index is opened. After that, the index's queue, if it has one.
+    /// `None` until the index is opened; afterwards `Some` of the index's queue, if it has one.
     pub(crate) open: Option<Option<EqId>>,
     /// Whether the index has ever had an entry.
     pub(crate) used: bool,
@@ -157,20 +159,22 @@ pub struct PortalsCounters {
     pub unmatched: u64,
     /// Fragments that violated the protocol.
     pub protocol_errors: u64,
-    /// Window updates in separate fragments.
+    /// Window updates that were sent in separate fragments.
     pub window_updates: u64,
     /// Submissions that ended with [`Submit::Again`](conduit_core::ni::Submit::Again) because of
     /// the window at the peer.
     pub waited_for_peer: u64,
     /// Submissions that ended with `Submit::Again` because of this rank's link, tables or pools.
     pub waited_for_room: u64,
-    /// Operations by direct access.
+    /// Operations that were performed by direct access.
     pub direct: u64,
-    /// Advertisements of entries to peers.
+    /// Advertisements of entries that were sent to peers.
     pub advertised: u64,
-    /// Atomics by message, or of this rank on itself, that its network performed.
+    /// Atomics on this rank's memory that this rank's network performed, because they were received
+    /// by message or because they are this rank's own.
     pub native_for_peers: u64,
-    /// Statistics of wide windows. Promotions and demotions are this rank's, at peers.
+    /// Statistics of wide windows. The promotions and demotions are those of this rank at its
+    /// peers.
     pub lanes: ::lanes::Statistics,
 }
 
@@ -232,7 +236,8 @@ pub(crate) struct Portals {
     pub(crate) held: usize,
     /// Whether this rank has announced that it leaves.
     pub(crate) leaving: bool,
-    /// Whether memory outside of regions is not accessed any more, see `Ni::abandon`.
+    /// Whether memory outside of regions must not be accessed any more, because `Ni::abandon` was
+    /// called.
     pub(crate) abandoned: bool,
     /// Whether the progress thread makes progress instead of the rank.
     pub(crate) on_progress_thread: bool,
@@ -409,7 +414,7 @@ impl Portals {
         }
     }
 
-    /// Counts an operation as consumed: the queues hold nothing of it any more.
+    /// Counts an operation as consumed, because the queues hold nothing of it any more.
     #[inline]
     pub(crate) fn consumed(&mut self, source: Rank, cost: Cost) {
         let (own, window) = (self.rank, self.window);
@@ -430,7 +435,7 @@ impl Portals {
     #[cold]
     pub(crate) fn protocol_error(&mut self, peer: Rank) {
         self.counters.protocol_errors += 1;
-        // Only the first is kept.
+        // Only the first offender is kept.
         let _ = self.flags.protocol_error.compare_exchange(
             NOBODY,
             peer,
@@ -440,7 +445,7 @@ impl Portals {
     }
 
     /// Gives up the operations whose memory lies outside of regions. Returns the targets of those
-    /// whose memory the transport may still access.
+    /// operations whose memory the transport may still access.
     pub(crate) fn abandon_operations(&mut self) -> Vec<Rank> {
         self.abandoned = true;
         let Self {
@@ -498,8 +503,8 @@ impl Portals {
                 self.release_operation(operation);
             }
         }
-        // A peer that has left has not failed, unless it left alone and owed a response; this rank
-        // would await that response forever.
+        // A peer that has left has not failed, unless it left alone and owed a response, because
+        // this rank would await that response forever.
         let has_failed = match left {
             None => true,
             Some(Left::Unfinished) => awaited,

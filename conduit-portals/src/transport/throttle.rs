@@ -1,19 +1,20 @@
 //! Throttles progress after a submission.
 //!
 //! While one submission follows another, immediate progress would keep packets and acknowledgements
-//! from travelling together, and the reply to a single message can't have arrived yet. Polling for
-//! a reply too early pulls cache lines that the peer is about to write into Shared state and delays
-//! the writer: over libfabric's `shm` a round trip of 0.33 µs takes a tenth longer.
+//! from travelling together, and the reply to a single message can't have arrived yet. Polling too
+//! early for a reply puts cache lines that the peer is about to write into the Shared state, which
+//! delays the writer. Over libfabric's `shm`, this makes a round trip of 0.33 µs a tenth longer.
 //!
-//! The clock is read only every few polls, so a rank that polls seldom waits no longer than those
-//! polls.
+//! The clock is read only every few polls, so a rank that polls seldom has to wait for no more than
+//! that number of polls.
 
 use std::time::{Duration, Instant};
 
-/// Polls between two readings of the clock; under a backlog, one of this many polls makes progress.
+/// Number of polls between two readings of the clock. With a backlog, one in this many polls makes
+/// progress.
 const POLLS: u32 = 8;
-/// How long progress is withheld from a rank that only polls. Any time from 0.13 to 0.25 µs will
-/// do.
+/// How long progress is withheld from a rank that only polls. Any time from 0.13 to 0.25 µs is
+/// suitable.
 const DELAY: Duration = Duration::from_nanos(130);
 
 /// Decides whether a poll makes progress.
@@ -21,7 +22,8 @@ const DELAY: Duration = Duration::from_nanos(130);
 pub(crate) struct ProgressThrottle {
     /// Number of polls since progress was last made.
     polls: u32,
-    /// Whether more events are queued than the mailboxes hold, so that more are to be expected.
+    /// Whether there are queued events that did not fit in the mailboxes, in which case more are to
+    /// be expected.
     backlog: bool,
     /// The time of the first of these polls.
     first: Option<Instant>,
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(polls(true, 5), POLLS);
     }
 
-    /// A rank that repeatedly polls a few times and then computes.
+    /// Simulates a rank that repeatedly polls a few times and then computes.
     #[test]
     fn bursts_of_polls_do_not_make_it_longer() {
         let mut throttle = ProgressThrottle::default();

@@ -1,13 +1,14 @@
-//! Wide windows for the few peers that send most.
+//! Wide windows for the few peers that send the most.
 //!
 //! In a large job all windows have the minimum size, which is two of the largest messages, no
 //! matter how much a peer sends. Each rank therefore has lanes ([`lanes`]) to lend, which are wide
-//! windows here. A lane is only a number: the peer's limit is raised when it takes the offer, and
-//! lowered when the lane is recalled; the lane is returned once the messages in flight fit a window
-//! of the common size. Consumption is reported as before; these reports may lag behind without
-//! harm.
+//! windows here. A lane only changes a limit: the peer's limit is raised when it accepts the offer,
+//! and lowered when the lane is recalled. The peer returns the lane once its messages in flight fit
+//! in a window of the common size. Consumption is reported in the same way as without a lane; these
+//! reports may lag behind without harm.
 //!
-//! Traffic is counted when a report of it goes to the peer, so messages have no extra cost.
+//! A peer's traffic is counted when its consumption is reported to the peer, so single messages
+//! have no extra cost.
 
 use ::lanes::{Action, Carrier, Driver, Lane, LaneKind, Message, ROWS, State};
 use conduit_core::ni::Rank;
@@ -20,25 +21,27 @@ use super::link::Links;
 use super::state::{Portals, schedule};
 use super::window::WindowSize;
 
-/// The maximum number of messages that an honest peer can leave unanswered, or with an answer still
-/// unsent: one about a lane of its own and one about a lane of this rank.
+/// The maximum number of messages about lanes that an honest peer can have waiting for an answer
+/// here, including an answer that is not yet sent: one about a lane of its own and one about a lane
+/// of this rank.
 const MOST_QUEUED: usize = 2;
 
-/// Creates the driver; returns `None` if all windows are wider than the minimum, or no lane is
-/// wider than the windows.
+/// Creates the driver. Returns `None` if all windows are wider than the minimum, or if a lane would
+/// not be wider than a window.
 pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> Option<Driver> {
     let mut settings = config.lanes.clone();
     let is_wider = window.widened(settings.size) != window;
     if settings.slots == 0 || !is_wider || !window.is_least(config.max_managed) {
         return None;
     }
-    // One message is worth at most one sample. The cast is lossless: the value is small.
+    // The interval is at least the largest message, so that a message counts as at most one sample.
+    // The cast is lossless: `max_managed` is at most 4096 units.
     let largest = config.max_managed.div_ceil(UNIT) as u32;
     settings.interval = settings.interval.max(largest);
     Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
 }
 
-/// Describes the peers with lanes here, and those at which this rank has a lane.
+/// Lists the peers that have lanes at this rank, and the peers at which this rank has a lane.
 pub(crate) fn describe(wide: &Driver) -> String {
     let list = |place, lanes: &mut dyn Iterator<Item = Lane>| {
         let open = lanes.filter(|lane| lane.state == State::Open);
@@ -65,7 +68,7 @@ impl Carrier for Ends<'_> {
     fn send(&mut self, to: Rank, message: Message) -> bool {
         if let Some(link) = self.links.get(to) {
             if let Message::Offer { size, .. } = message {
-                // Messages sent by the lane may arrive before the answer.
+                // Messages that use the lane may arrive before the answer to the offer.
                 link.receive_size = self.base.widened(size);
             }
             link.control.push_back(Control::Lane(message));
@@ -85,7 +88,8 @@ impl Carrier for Ends<'_> {
             return;
         };
         match (kind, action) {
-            // If the peer has left, messages that it sent by the lane may still arrive.
+            // If the peer has left, messages for which it used the lane may still arrive, so the
+            // window stays wide.
             (LaneKind::Owner, Action::Close { .. }) if link.is_up() => {
                 link.receive_size = self.base
             }
@@ -108,7 +112,7 @@ impl Carrier for Ends<'_> {
 }
 
 impl Portals {
-    /// Returns the lanes, and the state that they change.
+    /// Returns the lanes' driver and the state that it changes.
     fn wide(&mut self) -> Option<(&mut Driver, Ends<'_>)> {
         let ends = Ends {
             links: &mut self.links,
@@ -167,8 +171,8 @@ impl Portals {
             .is_none_or(|(wide, mut ends)| wide.advance(&mut ends) || !wide.held().any(is_draining))
     }
 
-    /// Handles the loss of a peer, which has failed or left: nothing is awaited from it, and it
-    /// gets no lane.
+    /// Handles the loss of a peer, which has failed or left. This rank expects no more messages
+    /// about lanes from the peer, and lends it no lane.
     pub(crate) fn lanes_lost(&mut self, peer: Rank) {
         if let Some((wide, mut ends)) = self.wide() {
             wide.on_death(peer, &mut ends);

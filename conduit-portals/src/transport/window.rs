@@ -1,31 +1,32 @@
 //! Flow control, which limits how far a rank may run ahead of a peer.
 //!
-//! A rank never refuses an arrival: responses may be behind it, and refusing requests until there
-//! is room could deadlock. Instead each rank has a *window* at each peer. It limits the operations
-//! that the rank has sent and the peer has not yet *consumed*, and the units of 64 bytes that they
-//! may need there until they are delivered. An operation is consumed when the peer's queues hold
-//! nothing of it; a short put in a `mailbox`, of which each queue has one, counts as consumed. The
-//! peer reports consumption in *window updates*: with the next tiny fragment when an eighth of a
-//! window is unreported, and in a separate fragment when half of it is. A window of at least two of
-//! the largest messages therefore never stalls while the peer consumes.
+//! A rank never refuses an arrival, because responses may be behind it, and refusing requests until
+//! there is room could deadlock. Instead, each rank has a *window* at each peer. The window limits
+//! the number of operations that the rank has sent and the peer has not yet *consumed*, and the
+//! number of 64-byte units of memory that these operations may need at the peer until they are
+//! delivered. An operation is consumed when the peer's queues hold nothing of it. A short put in a
+//! queue's `mailbox` counts as consumed. The peer reports consumption in *window updates*: with the
+//! next tiny fragment when an eighth of a window is unreported, and in a separate fragment when
+//! half of the window is unreported. A window of at least two of the largest messages therefore
+//! never stalls while the peer consumes.
 //!
-//! There are several windows; the target's index selects the one that an operation uses. A rank
-//! that consumes nothing from one queue (for example no requests until its replies are sent) must
-//! not hold back traffic to another queue (for example its peers' replies). Otherwise two ranks
-//! whose requests fill each other's windows could not reply.
+//! Each rank has several windows at each peer, and the index at the target selects the one that an
+//! operation uses. A rank that consumes nothing from one queue (for example no requests until its
+//! replies are sent) must not hold back traffic to another of its queues (for example its peers'
+//! replies). Otherwise two ranks whose requests fill each other's windows could not reply.
 //!
 //! All windows of a job have one size, except that those of a few peers may be wider
-//! ([`super::wide`]). A wider window has another limit, but consumption in it is reported at the
-//! same times.
+//! ([`super::wide`]). A wider window has a higher limit, but consumption in it is reported after
+//! the same amounts.
 
 use super::buffers::UNIT;
 use super::wire::{WindowCount, WindowUpdate};
 
-/// Number of windows at each peer. Indices whose numbers are equal modulo this share one.
+/// Number of windows at each peer. Indices that are equal modulo this number share a window.
 pub(crate) const WINDOWS: usize = 4;
 
 /// The number of units in the largest window. It is bounded because 16-bit counters are compared by
-/// their difference.
+/// computing their difference.
 const MOST_UNITS: usize = 1 << 15;
 
 /// The share of a window that an operation uses.
@@ -38,7 +39,7 @@ pub(crate) struct Cost {
 }
 
 impl Cost {
-    /// Returns the cost of an operation without bytes that might have to wait at the target.
+    /// Returns the cost of an operation that needs no memory for waiting bytes at the target.
     #[inline]
     pub(crate) fn of_header(index: u8) -> Self {
         Self::of_short(index, 0)
@@ -64,8 +65,8 @@ impl Cost {
         }
     }
 
-    /// Adds the cost of another operation, if it uses the same window; returns whether it does. The
-    /// sum is within that window.
+    /// Adds the cost of another operation if both use the same window, and returns whether they do.
+    /// The sum must be within that window.
     #[inline]
     pub(crate) fn add(&mut self, other: Self) -> bool {
         let same = self.window == other.window;
@@ -89,7 +90,7 @@ impl WindowCount {
         self.units = self.units.wrapping_add(cost.units);
     }
 
-    /// Returns how much was counted since an earlier count.
+    /// Returns the difference from an earlier count.
     #[inline(always)]
     fn since(self, earlier: Self) -> Self {
         Self {
@@ -98,7 +99,8 @@ impl WindowCount {
         }
     }
 
-    /// Returns whether a window of this size with this content has room for an operation.
+    /// Returns whether a window of this size that already contains this count has room for an
+    /// operation.
     #[inline(always)]
     fn has_room(self, cost: Cost, size: WindowSize) -> bool {
         self.operations < size.operations
@@ -114,7 +116,8 @@ pub(crate) struct WindowSize {
 }
 
 impl WindowSize {
-    /// Shares `bytes` out among `peers` and their windows.
+    /// Returns the size of a window if `bytes` are divided equally among `peers` and their windows,
+    /// clamped to the permitted sizes.
     pub(crate) fn new(operations: u16, bytes: usize, max_managed: usize, peers: usize) -> Self {
         let share = bytes / (WINDOWS * peers.max(1)) / UNIT;
         Self {
@@ -123,12 +126,13 @@ impl WindowSize {
         }
     }
 
-    /// Returns the units of the smallest window that never stalls.
+    /// Returns the number of units in the smallest window that never stalls.
     fn least(max_managed: usize) -> usize {
         2 * max_managed.div_ceil(UNIT) + 2
     }
 
-    /// Returns whether the shared bytes sufficed only for the smallest windows.
+    /// Returns whether this is the smallest window, because the shared bytes sufficed for no larger
+    /// one.
     pub(crate) fn is_least(self, max_managed: usize) -> bool {
         usize::from(self.units) == Self::least(max_managed)
     }
@@ -147,7 +151,7 @@ impl WindowSize {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct SendWindow {
     sent: WindowCount,
-    /// The part of it that the peer has consumed.
+    /// The part of `sent` that the peer has consumed.
     consumed: WindowCount,
 }
 
@@ -188,7 +192,7 @@ impl SendWindows {
         let Some(window) = self.0.get_mut(usize::from(update.window)) else {
             return false;
         };
-        // Usually an update reports nothing new.
+        // Most updates report nothing new.
         if update.consumed == window.consumed {
             return true;
         }
@@ -206,7 +210,7 @@ impl SendWindows {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct ReceiveWindow {
     arrived: WindowCount,
-    /// The part of the window's count that was consumed.
+    /// The part of `arrived` that was consumed.
     consumed: WindowCount,
     /// The part of `consumed` that was reported to the peer.
     reported: WindowCount,
@@ -221,8 +225,8 @@ impl ReceiveWindow {
     }
 }
 
-/// An update is added to a fragment that goes to the peer anyway when an eighth of a window is
-/// unreported, and sent in a separate fragment when half of it is.
+/// When an eighth of a window is unreported, an update is added to the next fragment to the peer.
+/// When half of the window is unreported, the update is sent in a separate fragment.
 const PIGGYBACK: u16 = 8;
 const EXPLICIT: u16 = 2;
 
@@ -230,7 +234,7 @@ const EXPLICIT: u16 = 2;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceiveWindows {
     windows: [ReceiveWindow; WINDOWS],
-    /// A bit for each window with enough unreported for an update.
+    /// A bit for each window in which enough consumption is unreported for an update.
     unreported: u8,
     /// The number of the window that the last update reported.
     last: u8,
@@ -253,8 +257,8 @@ impl ReceiveWindows {
         window.arrived.since(window.reported).has_room(cost, size)
     }
 
-    /// Counts an operation that [has room](Self::has_room) and is consumed at once. Returns whether
-    /// half of its window is unreported.
+    /// Counts an operation for which the window [has room](Self::has_room) and that is consumed at
+    /// once. Returns whether half of its window is unreported.
     #[inline(always)]
     pub(crate) fn arrive_consumed(&mut self, cost: Cost, size: WindowSize) -> bool {
         self.windows[cost.window()].arrived.add(cost);
@@ -279,8 +283,8 @@ impl ReceiveWindows {
         self.unreported != 0
     }
 
-    /// Returns the next update: that of the next window that has one, or the last one again. Call
-    /// [`update_sent`](Self::update_sent) once it is sent.
+    /// Returns the update for the next window that has one. If no window has one, returns the last
+    /// update again. Call [`update_sent`](Self::update_sent) once the update is sent.
     #[inline]
     pub(crate) fn update(&self) -> WindowUpdate {
         if !self.has_update() {
@@ -306,7 +310,8 @@ impl ReceiveWindows {
         }
     }
 
-    /// Records that an update is sent to the peer. Returns the units that it reports.
+    /// Records that an update was sent to the peer. Returns the number of units that it newly
+    /// reports.
     #[inline]
     pub(crate) fn update_sent(&mut self, update: WindowUpdate) -> u16 {
         self.last = update.window;
@@ -327,7 +332,7 @@ impl ReceiveWindows {
         windows.any(|window| window.is_unreported(size, EXPLICIT))
     }
 
-    /// Returns the state to keep for an idle peer, or `None` while an arrival is not consumed.
+    /// Returns the state to keep for an idle peer, or `None` while any arrival is not yet consumed.
     pub(crate) fn idle(&self) -> Option<IdleWindows> {
         let mut windows = self.windows.iter();
         let all_consumed = windows.all(|window| window.arrived == window.consumed);
@@ -340,7 +345,7 @@ impl ReceiveWindows {
         self.last
     }
 
-    /// Restores the state. The inverse of [`idle`](Self::idle) and
+    /// Restores the state from the results of [`idle`](Self::idle) and
     /// [`last_updated`](Self::last_updated).
     pub(crate) fn resume(idle: &IdleWindows, last: u8, size: WindowSize) -> Self {
         let windows = idle.0.map(|[consumed, reported]| ReceiveWindow {
@@ -362,7 +367,8 @@ impl ReceiveWindows {
     }
 }
 
-/// [`ReceiveWindows`] of an idle peer: consumption, and the reported part of it.
+/// The [`ReceiveWindows`] of an idle peer, reduced to the consumed count and the reported count of
+/// each window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct IdleWindows([[WindowCount; 2]; WINDOWS]);
 
@@ -379,9 +385,10 @@ mod tests {
     }
 
     proptest! {
-        /// One rank sends, the other consumes, and sends updates when they are due or occasionally:
-        /// whatever the sizes, no window of the sender stays full once all of it was consumed,
-        /// whatever others hold; the target's count is never overrun, and the counters may wrap.
+        /// One rank sends. The other consumes, and sends updates occasionally and when they are
+        /// due. Whatever the sizes, and whatever other windows hold, no window of the sender stays
+        /// full once everything in it was consumed. The target never counts an overrun, even if the
+        /// counters wrap.
         #[test]
         fn a_window_never_stands_still(
             operations in 2_u16..300,
@@ -394,7 +401,7 @@ mod tests {
             let size = WindowSize::new(operations, bytes, max_managed, peers);
             let (mut sent, mut arrived) = (SendWindows::default(), ReceiveWindows::default());
             let mut waiting: [Vec<Cost>; WINDOWS] = Default::default();
-            // Near the wrap-around.
+            // The counters start close to the wrap-around.
             for window in 0..WINDOWS {
                 let (out, inn) = (&mut sent.0[window], &mut arrived.windows[window]);
                 for count in [&mut out.sent, &mut out.consumed, &mut inn.arrived, &mut inn.consumed,
@@ -405,8 +412,8 @@ mod tests {
             for (index, length, action) in steps {
                 let cost = Cost::of_put(index, length, max_managed);
                 if !sent.reserve(cost, size) {
-                    // Everything in this window is consumed, and nothing in the others; due updates
-                    // are sent.
+                    // Everything in this window is consumed, but nothing in the other windows.
+                    // Updates that are due are sent.
                     for cost in waiting[cost.window()].drain(..) {
                         if arrived.consume(cost, size) {
                             while arrived.is_due(size) {
@@ -460,7 +467,7 @@ mod tests {
         assert!(sent.reserve(Cost::of_header(1), size));
     }
 
-    /// An update that was not sent is returned again.
+    /// Checks that an update that was not sent is returned again.
     #[test]
     fn each_window_has_one_update() {
         let size = WindowSize::new(100, 0, 640, 1);

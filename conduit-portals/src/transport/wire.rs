@@ -18,9 +18,9 @@
 //! ```
 //!
 //! `update` is a window update ([`super::window`]) of the window whose number is in the upper half
-//! of the flags. Only tiny fragments carry one, because these arrive in order. An *operation* is
-//! the initiator's id, opaque to the target, which returns it. An *entry* ([`super::direct`]) is
-//! the target's id of a match entry, including its index.
+//! of the flags. Only tiny fragments carry an update, because they arrive in order. An *operation*
+//! is the initiator's id of an operation. The target does not interpret it, but returns it. An
+//! *entry* ([`super::direct`]) is the target's id of a match entry, including its index.
 
 use conduit_core::ni::{AtomicOp, AtomicType, MeId, MeOptions, Outcome, PtIndex, PutEvent, Rank};
 
@@ -41,15 +41,15 @@ const WITHDRAW: u8 = 10;
 const WITHDRAWN: u8 = 11;
 const LANE: u8 = 12;
 
-/// The header carries a window update.
+/// Flag: the header carries a window update.
 const WITH_UPDATE: u8 = 1;
 /// Position of the window's number in the flags.
 const WINDOW_SHIFT: u32 = 4;
-/// The initiator of a put requests a response.
+/// Flag: the initiator of a put requests a response.
 const WANTED: u8 = 2;
 
-/// Returns the bytes of a put's header; `full` must be set if the header has an offset or an
-/// operation.
+/// Returns the length of a put's header in bytes. `full` must be set if the header has an offset or
+/// an operation.
 pub(crate) const fn put_header(full: bool) -> usize {
     if full { 36 } else { 24 }
 }
@@ -74,13 +74,13 @@ pub(crate) enum Header {
     },
     /// A header with nothing but the window update that any header may carry.
     WindowUpdate,
-    /// The sender is about to end: its silence is not a failure, unless it owes a response.
+    /// The sender is about to end. Its silence is then not a failure, unless it owes a response.
     Leave(Left),
-    /// An entry that the receiver may access directly.
+    /// An advertisement of an entry that the receiver may access directly.
     Advertise(Advertisement),
-    /// The receiver must stop accessing this entry directly.
+    /// A request that the receiver stop accessing this entry directly.
     Withdraw(MeId),
-    /// The sender has stopped accessing this entry directly.
+    /// The confirmation that the sender has stopped accessing this entry directly.
     Withdrawn(MeId),
     /// A message about a wide window.
     Lane(::lanes::Message),
@@ -89,9 +89,9 @@ pub(crate) enum Header {
 /// The way in which a rank leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// The rank leaves together with all others: no response from it is awaited any more.
+    /// The rank leaves together with all other ranks, so no response from it is awaited any more.
     Finished,
-    /// The rank leaves alone: others may still await a response from it.
+    /// The rank leaves alone, so other ranks may still await a response from it.
     Unfinished,
 }
 
@@ -103,9 +103,9 @@ pub(crate) struct Advertisement {
     pub(crate) options: MeOptions,
     pub(crate) match_bits: u64,
     pub(crate) ignore_bits: u64,
-    /// The address of its first byte.
+    /// The address of the entry's first byte.
     pub(crate) remote: Remote,
-    /// Its length in bytes.
+    /// The entry's length in bytes.
     pub(crate) length: u64,
 }
 
@@ -165,14 +165,16 @@ pub(crate) struct Atomic {
     pub(crate) operation: u32,
 }
 
-/// Operations and units of 64 bytes counted in a [window](super::window); both wrap.
+/// The number of operations and the number of 64-byte units counted in a [window](super::window).
+/// Both counters wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct WindowCount {
     pub(crate) operations: u16,
     pub(crate) units: u16,
 }
 
-/// The sender's consumption in one of the receiver's windows, since start.
+/// The number of operations and units in one of the receiver's windows that the sender has consumed
+/// since start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct WindowUpdate {
     pub(crate) window: u8,
@@ -212,7 +214,7 @@ impl Bytes {
         new
     }
 
-    /// Appends a field. All fields of a header together are shorter than [`MAX_HEADER`].
+    /// Appends a field. All fields of a header together have at most [`MAX_HEADER`] bytes.
     #[inline]
     fn push<const N: usize>(&mut self, piece: [u8; N]) {
         if let Some(place) = self.bytes.get_mut(self.length..self.length + N) {
@@ -259,10 +261,11 @@ impl Reader<'_> {
     }
 }
 
-/// Bytes of a short put's header.
+/// Length of a short put's header in bytes.
 pub(crate) const SHORT_HEADER: usize = put_header(false);
 
-/// Does the same as [`Header::encode`] for a put without offset and response, the usual fragment.
+/// Does the same as [`Header::encode`] for a put without offset and response, which most fragments
+/// are.
 #[inline(always)]
 pub(crate) fn encode_short(
     index: u8,
@@ -272,7 +275,7 @@ pub(crate) fn encode_short(
 ) -> [u8; SHORT_HEADER] {
     let WindowUpdate { window, consumed } = update;
     let flags = WITH_UPDATE | window << WINDOW_SHIFT;
-    // In one word, for a single store.
+    // The fields are combined in one word, so that a single store writes them.
     let first = u64::from(SHORT_PUT)
         | u64::from(flags) << 8
         | u64::from(index) << 16
@@ -314,7 +317,8 @@ impl Header {
                 bytes
             }
             Self::Atomic(atomic) => {
-                // Operation in one byte, type in another, each less than 16.
+                // The code holds the operation in one byte and the type in another; both are less
+                // than 16.
                 let code = atomic_code(atomic.op, atomic.ty);
                 let what = (code >> 4 | code & 15) as u8;
                 let mut bytes = Bytes::new(ATOMIC, 0, atomic.index, what, update);
@@ -364,8 +368,8 @@ impl Header {
         }
     }
 
-    /// Does the same as [`Header::decode`] for a short put with a window update, the usual
-    /// fragment; returns `None` for all others.
+    /// Does the same as [`Header::decode`] for a short put with a window update, which most
+    /// fragments are. Returns `None` for all other fragments.
     #[inline(always)]
     pub(crate) fn decode_short(bytes: &[u8]) -> Option<(Put, WindowUpdate)> {
         let (word, bytes) = bytes.split_first_chunk()?;
@@ -505,7 +509,7 @@ mod tests {
         );
         prop_oneof![
             put.prop_map(|(index, match_bits, hdr_data, offset, operation)| {
-                // Half of them are short.
+                // An offset of zero makes about half of the puts short.
                 let offset = if offset % 2 == 0 { 0 } else { offset };
                 Header::Put(Put {
                     index,

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use crate::*;
 
-// Return codes. Those from 8 on depend on the version: see `Constants`.
+// Return codes. Codes from 8 on depend on the version; see `Constants`.
 pub const PTL_OK: c_int = 0;
 pub const PTL_ARG_INVALID: c_int = 1;
 pub const PTL_CT_NONE_REACHED: c_int = 2;
@@ -74,7 +74,7 @@ pub const PTL_MD_EVENT_SUCCESS_DISABLE: c_uint = 1 << 5;
 pub const PTL_MD_VOLATILE: c_uint = 1 << 6;
 pub const PTL_MD_EVENT_SEND_DISABLE: c_uint = 1 << 7;
 
-// Options of an entry. Most depend on the version: see `Constants`.
+// Options of an entry. Most options depend on the version; see `Constants`.
 pub const PTL_ME_OP_PUT: c_uint = 1 << 1;
 pub const PTL_ME_OP_GET: c_uint = 1 << 2;
 pub const PTL_ME_USE_ONCE: c_uint = 1 << 3;
@@ -120,7 +120,7 @@ pub const PTL_CSWAP_GT: ptl_op_t = 16;
 pub const PTL_MSWAP: ptl_op_t = 17;
 pub const PTL_OP_LAST: ptl_op_t = 18;
 
-// Types of their operands.
+// Types of the operands of atomic operations.
 pub const PTL_INT8_T: ptl_datatype_t = 0;
 pub const PTL_UINT8_T: ptl_datatype_t = 1;
 pub const PTL_INT16_T: ptl_datatype_t = 2;

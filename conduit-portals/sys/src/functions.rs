@@ -27,8 +27,8 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Takes each function's address from `symbol`; returns the first error for a required
-            /// function.
+            /// Takes each function's address from `symbol`. Returns the first error that `symbol`
+            /// returns for a required function.
             ///
             /// # Safety
             ///
@@ -46,7 +46,8 @@ macro_rules! functions {
                             unsafe extern "C" fn($($arg: $type),*) -> $ret,
                         >(symbol(stringify!($name))?)
                     },)*
-                    // SAFETY: same as for the required functions.
+                    // SAFETY: the caller guarantees that the address is that of this function,
+                    // whose type here is that of the header.
                     $($opt: symbol(stringify!($opt)).ok().map(|symbol| unsafe {
                         transmute::<
                             NonNull<c_void>,
@@ -91,7 +92,7 @@ macro_rules! functions {
 
 functions! {
     required {
-        /// Initialises the library; calls are counted.
+        /// Initialises the library. The library counts the calls.
         fn PtlInit() -> c_int;
 
         /// Reverts one `PtlInit`.
@@ -109,7 +110,7 @@ functions! {
         fn PtlNIStatus(ni_handle: ptl_handle_ni_t, status_register: ptl_sr_index_t,
             status: *mut ptl_sr_value_t) -> c_int;
 
-        /// Returns the interface that an object belongs to.
+        /// Returns the interface to which an object belongs.
         fn PtlNIHandle(handle: ptl_handle_any_t, ni_handle: *mut ptl_handle_ni_t) -> c_int;
 
         /// Sets the map from ranks to processes.
@@ -300,7 +301,7 @@ functions! {
         /// Ends a group of operations.
         fn PtlEndBundle(ni_handle: ptl_handle_ni_t) -> c_int;
 
-        /// Compares two handles; returns nonzero if they are the same.
+        /// Compares two handles. Returns nonzero if they are the same.
         fn PtlHandleIsEqual(handle1: ptl_handle_any_t, handle2: ptl_handle_any_t) -> c_int;
     }
 

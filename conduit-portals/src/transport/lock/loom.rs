@@ -1,5 +1,5 @@
-//! The lock under every order that the memory model allows, with fences on both sides, because the
-//! checker does not know `membarrier`.
+//! Tests of the lock under every order that the memory model allows. Both sides use fences, because
+//! the checker does not know `membarrier`.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-portals --release --lib loom`.
 

@@ -1,4 +1,4 @@
-//! The mailbox under every order that the memory model allows.
+//! Tests of the mailbox under every order that the memory model allows.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-portals --release --lib loom`.
 

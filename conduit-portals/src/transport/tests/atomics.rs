@@ -1,5 +1,5 @@
-//! Atomics by the network, from all sides at once. The fabric reads and writes in separate calls,
-//! so an atomic that a processor performs in between is lost.
+//! Tests of atomics that the network performs for all ranks at once. The fabric reads and writes in
+//! separate calls, so an atomic that a processor performs between the two is lost.
 
 use std::collections::BTreeSet;
 
@@ -88,8 +88,8 @@ impl Job {
         }
     }
 
-    /// Waits for the next end of a rank's operations; returns outcome, bytes, and the old value of
-    /// a fetching one.
+    /// Waits until the next operation of a rank ends. Returns its outcome and length, and the old
+    /// value if it fetches.
     fn end_of(&self, rank: u32) -> (Outcome, usize, Option<u64>) {
         let mut ended = None;
         for _ in 0..10_000 {
@@ -117,12 +117,14 @@ impl Job {
     }
 
     fn word(&self) -> u64 {
-        // SAFETY: the integer lies within the region, is aligned, and is not written now.
+        // SAFETY: the integer lies within the region and is aligned, and no rank accesses it at
+        // this point.
         unsafe { self.region.base.add(64).cast::<u64>().read() }
     }
 
     fn set_word(&self, value: u64) {
-        // SAFETY: the integer lies within the region, is aligned, and is not written now.
+        // SAFETY: the integer lies within the region and is aligned, and no rank accesses it at
+        // this point.
         unsafe { self.region.base.add(64).cast::<u64>().write(value) };
     }
 
@@ -131,8 +133,8 @@ impl Job {
     }
 }
 
-/// Runs atomics of peers that have imported the entry, of peers that have not, and of the owner:
-/// none is lost.
+/// Runs atomics of peers that have imported the entry, of peers that have not, and of the owner. No
+/// atomic may be lost.
 #[test]
 fn all_sides_at_once() {
     for (atomics, seed) in [
@@ -145,7 +147,8 @@ fn all_sides_at_once() {
             let job = Job::new(atomics, seed, true);
             job.set_word(1);
             let mut fetched = BTreeSet::from([1]);
-            // Each rank has several in flight, the first of them before it has imported the entry.
+            // Each rank has several atomics in flight, and submits the first of them before it has
+            // imported the entry.
             for _ in 0..20 {
                 for rank in 0..RANKS {
                     for _ in 0..3 {
@@ -202,7 +205,7 @@ fn every_operation_as_a_processor_does_it() {
                 }
             }
         }
-        // With few operations, the processor performs those of 32 bits.
+        // If the network has few operations, the processor performs those of 32 bits.
         let all = 11 * 3 * 2 * 6;
         let native = if atomics == Atomics::All {
             all

@@ -1,5 +1,5 @@
-//! Tests of connections. The peers with the most traffic get them, and nothing is lost, duplicated
-//! or reordered when connections change hands or ranks die.
+//! Tests of connections. The peers with the most traffic get connections, and nothing is lost,
+//! duplicated or reordered when connections change hands or ranks die.
 
 use std::collections::BTreeMap;
 
@@ -13,29 +13,29 @@ use crate::transport::connect::Connect;
 use crate::transport::connections::Connections;
 use crate::transport::fragment::{Failure, Fragment, FragmentHandler, Payload, Refused};
 
-/// Returns a byte of a fragment.
+/// Returns the byte at an offset of a fragment.
 fn byte(number: u32, at: usize) -> u8 {
     (number as usize).wrapping_mul(31).wrapping_add(at) as u8
 }
 
-/// The layer above, which checks the order of arrivals, and tokens.
+/// The layer above, which checks tokens and the order of arrivals.
 #[derive(Debug, Default)]
 struct Above {
-    /// For each peer and channel, the next fragments to send, to begin arriving, and to arrive
-    /// completely.
+    /// For each peer and channel, the numbers of the fragments that are next to be sent, to begin
+    /// arriving, and to arrive completely.
     sent: BTreeMap<(Rank, u8), u32>,
     begun: BTreeMap<(Rank, u8), u32>,
     came: BTreeMap<(Rank, u8), u32>,
-    /// Fragments that arrive in pieces, and their missing bytes. The list never shrinks, so places
-    /// are ids.
+    /// Fragments that arrive in pieces, each with the number of its missing bytes. The list never
+    /// shrinks, so places are ids.
     pieces: Vec<Option<(Rank, u32, usize)>>,
-    /// Peers and numbers of the fragments being read.
+    /// The numbers of the fragments being read, by peer and token.
     reading: BTreeMap<(Rank, u64), u32>,
     failed: BTreeMap<Rank, Failure>,
-    /// The handler refuses one fragment in this many, or none if this is 0.
+    /// The handler refuses one fragment in this many. If this is 0, the handler refuses none.
     refuse: u32,
     random: fastrand::Rng,
-    /// Every call that reports something.
+    /// Every call of the handler that reports something.
     log: Vec<(Rank, String)>,
 }
 
@@ -271,7 +271,8 @@ impl Ranks<Connected> {
         sum
     }
 
-    /// Checks that both ends agree at rest, and that no rank has a lane of a dead one.
+    /// Checks that the two ends of each lane agree once there is no traffic, and that no rank has a
+    /// lane with a dead rank.
     fn check_rest(&self) {
         for rank in self.live() {
             let network = &self.networks[rank as usize];
@@ -288,8 +289,8 @@ impl Ranks<Connected> {
     }
 }
 
-/// Returns settings with which connections change hands as soon as they can: after each fragment,
-/// to the heavier peer.
+/// Returns settings with which connections change hands as soon as they can, which is after each
+/// fragment, and to the peer with more traffic.
 fn restless() -> Settings {
     Settings {
         interval: 1,
@@ -305,8 +306,8 @@ fn restless() -> Settings {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// Sends up to this many fragments, while there is room. They are copied ones, or have the
-    /// given length.
+    /// Sends up to this many fragments, while there is room. The fragments have the given length,
+    /// or are copied if no length is given.
     Send(Rank, Rank, Option<u32>, u32),
     Progress(Rank),
     Fail(Rank),
@@ -340,7 +341,7 @@ fn disorder(seed: Option<u64>, connections: u16) -> Disorder {
     }
 }
 
-/// Runs all steps; the fabric checks the number of connections.
+/// Runs all steps. The fabric checks that no rank has too many connections.
 fn run(steps: impl IntoIterator<Item = Step>, seed: Option<u64>, connections: u16) -> Statistics {
     let mut ranks = Ranks::new(RANKS, &restless(), disorder(seed, connections));
     for step in steps {
@@ -360,9 +361,9 @@ fn run(steps: impl IntoIterator<Item = Step>, seed: Option<u64>, connections: u1
 }
 
 proptest! {
-    /// Even with disorder, refusals and deaths: fragments between live ranks arrive once and
-    /// complete, in order on each channel; no rank has more connections than exist, and both ends
-    /// agree at rest.
+    /// Checks that, even with disorder, refusals and deaths, fragments between live ranks arrive
+    /// once and completely, in order on each channel. No rank has more connections than exist, and
+    /// the two ends agree once there is no traffic.
     #[test]
     fn connections_change_hands_under_traffic(
         steps in prop::collection::vec(step(), 1..600),
@@ -374,7 +375,7 @@ proptest! {
 }
 
 proptest! {
-    /// The portals over connections, whose wide windows change hands too.
+    /// Runs the portals over connections. Their wide windows change hands as well.
     #[test]
     fn portals_notice_nothing(
         steps in prop::collection::vec(lanes::step(RANKS), 1..300),
@@ -390,7 +391,7 @@ proptest! {
     }
 }
 
-/// Checks that the events that the property is about do happen.
+/// Checks that connections do change hands in the traffic that the property test generates.
 #[test]
 fn restless_connections_do_change_hands() {
     let mut random = fastrand::Rng::with_seed(7);
@@ -414,7 +415,7 @@ fn restless_connections_do_change_hands() {
     );
 }
 
-/// At whatever step of a change of hands a rank dies, the others continue, and can use the
+/// Lets a rank die at each step of a change of hands. The other ranks continue, and can use the
 /// connection.
 #[test]
 fn a_death_at_any_step_frees_the_connection() {
@@ -451,8 +452,8 @@ fn a_death_at_any_step_frees_the_connection() {
     }
 }
 
-/// Much traffic between pairs, and a little between all: connections go to the pairs and stay
-/// there, until the pairs change.
+/// With much traffic between pairs and a little between all ranks, connections go to the pairs and
+/// stay there until the pairs change.
 #[test]
 fn hot_partners_get_the_connections_and_keep_them() {
     const RANKS: u32 = 12;
@@ -506,7 +507,7 @@ fn all_to_all_moves_nothing() {
     assert_eq!(ranks.statistics(), Statistics::default());
 }
 
-/// The network's calls are the same as without this layer.
+/// Checks that the network's calls are the same as without the layer of connections.
 #[test]
 fn without_connections_nothing_is_different() {
     fn log<T: Transport>(make: impl Fn(Rank, FabricTransport) -> T) -> Vec<Vec<(Rank, String)>> {
@@ -546,7 +547,7 @@ fn a_connection_whose_fragments_are_abandoned_is_given_back() {
     assert_eq!(ranks.connected(0), [1]);
     ranks.settle();
     assert!(ranks.networks[0].is_idle(1));
-    // Fragments in the connection count until they are taken.
+    // Fragments in the connection count as outstanding until they are taken.
     assert!(ranks.send(0, 1, None));
     ranks.progress(0);
     assert!(!ranks.networks[0].is_idle(1));
@@ -574,7 +575,7 @@ enum Nonsense {
     ByConnection(Vec<u8>, Vec<u8>),
 }
 
-/// Returns headers of this layer; fragments of the honest ranks are not imitated.
+/// Generates headers of this layer. Fragments of the honest ranks are not imitated.
 fn own_header() -> impl Strategy<Value = Vec<u8>> {
     let rest = prop_oneof![
         6 => Just(Vec::new()),
@@ -584,7 +585,8 @@ fn own_header() -> impl Strategy<Value = Vec<u8>> {
     (first, rest).prop_map(|(first, rest)| [vec![first], rest].concat())
 }
 
-/// Generates payloads that are often valid messages, with a generation that may be right.
+/// Generates payloads that are often valid messages about lanes, with a generation that may be the
+/// current one.
 fn lane_payload() -> impl Strategy<Value = Vec<u8>> {
     let near = (
         0_u8..8,
@@ -641,8 +643,8 @@ impl FragmentHandler for Nobody {
     }
 }
 
-/// Runs a dishonest rank 2; the other ranks send to each other and to it. Returns the reason why
-/// they gave it up, if they did.
+/// Runs a dishonest rank 2 while the other ranks send to each other and to rank 2. Returns the
+/// reason why they gave rank 2 up, if they did.
 fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
     let mut ranks = Ranks::new(3, &restless(), disorder(seed, 1));
     let mut liar = ranks.fabric.transport(2, disorder(None, 1));
@@ -688,7 +690,7 @@ fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
     assert_eq!(ranks.above[1].failed, BTreeMap::new());
     for channel in [0, 1] {
         for (from, to) in [(0, 1), (1, 0)] {
-            // All fragments of one kind may have been refused.
+            // All fragments on one channel may have been refused.
             let sent = ranks.above[from as usize].sent.get(&(to, channel));
             let sent = sent.copied().filter(|sent| *sent > 0);
             let came = ranks.above[to as usize].came.get(&(from, channel));
@@ -702,8 +704,8 @@ fn meet(all: &[Nonsense], seed: Option<u64>) -> Option<Failure> {
 }
 
 proptest! {
-    /// There is no panic; a peer that violates the protocol is given up for this reason alone, and
-    /// the others don't notice.
+    /// Checks that arbitrary messages cause no panic, that a peer is given up only for a violation
+    /// of the protocol, and that the other ranks are not affected.
     #[test]
     fn any_messages_about_lanes_are_handled(
         all in prop::collection::vec(nonsense(), 1..60),
@@ -716,7 +718,8 @@ proptest! {
 
 #[test]
 fn whoever_sends_nonsense_about_lanes_is_given_up() {
-    // Rank 0 is the lower one, so generations of questions that rank 2 begins are odd.
+    // Rank 0 is the lower of the two ranks, so the generations of questions that rank 2 begins are
+    // odd.
     let even = Message::Ask {
         generation: 2,
         weight: 1,

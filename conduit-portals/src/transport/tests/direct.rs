@@ -1,5 +1,5 @@
-//! Direct access: which entries are advertised, which operations go directly, how entries are
-//! withdrawn.
+//! Tests of direct access: which entries are advertised, which operations use direct access, and
+//! how entries are withdrawn.
 
 use conduit_core::ni::{
     Ack, EqId, Get, MatchEntry, MdId, MeEvents, MeId, Ni, NiError, Put, Region, Submit, Unlink,
@@ -11,7 +11,7 @@ use crate::transport::fragment::Failure;
 
 const BYTES: usize = 1 << 16;
 
-/// A job whose rank 0 accesses an exportable entry of rank 1, over all of a region.
+/// A job in which rank 0 accesses an exportable entry of rank 1. The entry covers a whole region.
 struct Job {
     fabric: Fabric,
     ends: Vec<End<Seq>>,
@@ -19,7 +19,7 @@ struct Job {
     md: MdId,
     region: Region,
     me: MeId,
-    // Dropped after the ends, which access it.
+    // Declared after the ends, which access it, so that it is dropped after them.
     memory: Vec<u8>,
 }
 
@@ -80,7 +80,7 @@ impl Job {
     }
 
     fn submit(&self, put: &Put) {
-        // SAFETY: the source is not written.
+        // SAFETY: the source is valid until the job is dropped, and nothing writes it meanwhile.
         assert_eq!(unsafe { self.ends[0].put(put) }, Ok(Submit::Posted));
     }
 
@@ -157,7 +157,7 @@ fn the_second_goes_directly() {
 fn operations_without_bytes_do_not_reach_the_network() {
     let job = Job::new();
     job.end_of(&job.put());
-    // At the end of the entry, where no byte fits.
+    // The offset is the end of the entry, where no byte fits.
     let nothing = Put {
         length: 0,
         remote_offset: BYTES as u64,
@@ -227,7 +227,8 @@ fn an_entry_is_withdrawn_when_nothing_is_under_way() {
     job.submit(&late);
     assert_eq!(owner.me_unlink(job.me), Ok(Unlink::InUse));
     owner.progress();
-    // The put is done now, and the withdrawal has arrived; the put's end is reported later.
+    // The put is now complete and the withdrawal has arrived, but the end of the put is reported
+    // later.
     user.progress();
     for _ in 0..3 {
         owner.progress();
@@ -331,7 +332,7 @@ fn the_memory_of_an_owner_that_has_left_is_not_accessed() {
     assert_eq!(job.ends[0].failed_peer(), None);
 }
 
-/// The caller gets the memory before the device, which may pin its pages.
+/// The caller prepares the memory before it is exposed to the device, which may pin its pages.
 #[test]
 fn a_region_is_prepared_before_it_is_exposed() {
     let disorder = Disorder {
@@ -352,7 +353,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
     assert_eq!(prepared[1], (region.base, BYTES));
     // SAFETY: the byte is the first of a new region, whose address is not known elsewhere.
     assert_eq!(unsafe { region.base.read() }, 7);
-    // The failure to expose it was detected afterwards.
+    // The region of two pieces was prepared before exposing it failed.
     assert_eq!(prepared[0].1, 2 * BYTES);
 }
 

@@ -1,4 +1,4 @@
-//! Peers that fail.
+//! Tests of peers that fail.
 
 use conduit_core::ni::{Ack, MeMemory, Ni, NiError, Outcome, Put, Submit, Unlink};
 use conduit_core::threads::Seq;
@@ -25,7 +25,7 @@ fn a_failed_peer_is_reported_and_its_operations_release_memory() {
         hdr_data: 0,
         token: 1,
     };
-    // SAFETY: the source is not written.
+    // SAFETY: the source lives as long as the ends, and nothing writes it.
     assert_eq!(unsafe { ends[0].put(&put) }, Ok(Submit::Posted));
     assert_eq!(ends[0].md_release(md), Ok(Unlink::InUse));
     assert_eq!(ends[0].failed_peer(), None);
@@ -73,7 +73,7 @@ fn fragments_that_a_failed_peer_had_begun_are_dropped() {
         let header = Header::Put(put).encode(None);
         let id = inner.portals.begin(0, header.as_slice(), 5000).unwrap();
         inner.portals.place(id, 1000, &[3; 1000]);
-        // Bytes beyond its end are discarded.
+        // Bytes beyond the end of the fragment are discarded.
         inner.portals.place(id, 4999, &[3; 1000]);
     }
     assert_eq!(ends[1].me_unlink(me), Ok(Unlink::InUse));
@@ -112,8 +112,8 @@ fn a_peer_that_has_left_has_not_failed() {
     assert_eq!(ends[0].failed_peer(), None);
 }
 
-/// A response that the peer owes never arrives, so its initiator learns of the failure; but not if
-/// all ranks finish.
+/// If a peer leaves alone while it owes a response, the response never arrives, so the initiator is
+/// told that the peer has failed. If all ranks finish, no failure is reported.
 #[test]
 fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
     for (ack, finishes, failed) in [
@@ -138,7 +138,7 @@ fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
             hdr_data: 0,
             token: 1,
         };
-        // SAFETY: the source is not written.
+        // SAFETY: the source lives as long as the ends, and nothing writes it.
         assert_eq!(unsafe { ends[1].put(&put) }, Ok(Submit::Posted));
         if finishes {
             ends[0].leave();
@@ -152,7 +152,8 @@ fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
     }
 }
 
-/// Its response has arrived; only the transport's report that everything was sent is missing.
+/// The response of the operation has arrived, and only the transport's report that all bytes were
+/// sent is missing.
 #[test]
 fn an_operation_with_a_response_ends_when_its_peer_fails() {
     let (_, ends) = job::<Seq>(2);
@@ -172,7 +173,7 @@ fn an_operation_with_a_response_ends_when_its_peer_fails() {
         hdr_data: 0,
         token: 7,
     };
-    // SAFETY: the source is not written.
+    // SAFETY: the source lives as long as the ends, and nothing writes it.
     assert_eq!(unsafe { ends[1].put(&put) }, Ok(Submit::Posted));
     {
         let mut inner = ends[1].inner();

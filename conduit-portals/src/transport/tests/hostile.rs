@@ -1,5 +1,5 @@
-//! A peer whose tags are valid sends arbitrary messages: none of them causes a panic or a write
-//! outside the entries, and the peer is reported.
+//! Tests of a peer that sends arbitrary messages with valid authentication tags. No message causes
+//! a panic or a write outside the entries, and the peer is reported.
 
 use conduit_core::ni::{Ack, Event, Get, MeEvents, MeId, MeMemory, MeOptions, Ni, Put};
 use conduit_core::threads::Seq;
@@ -18,7 +18,8 @@ enum Step {
     Poll,
 }
 
-/// Generates headers, most of them nearly valid: a kind, flags, an index and small numbers.
+/// Generates headers. Most are nearly valid and consist of a kind, flags, an index and small
+/// numbers.
 fn header() -> impl Strategy<Value = Vec<u8>> {
     let field = prop_oneof![3 => 0_u64..16, 1 => any::<u64>()];
     let near = (
@@ -35,7 +36,7 @@ fn header() -> impl Strategy<Value = Vec<u8>> {
             bytes.extend(taken.to_le_bytes());
             bytes.extend(taken.to_le_bytes());
             bytes.extend(fields.iter().flat_map(|field| field.to_le_bytes()));
-            // Often the valid length for the kind.
+            // The length is often the valid one for the kind.
             let lengths = [0, 36, 24, 32, 44, 24, 12, 8, 8, 52, 12, 12, 16];
             let length = lengths.get(usize::from(kind)).copied().unwrap_or(cut);
             bytes.resize(if cut < 10 { cut } else { length }, 0);
@@ -178,8 +179,8 @@ fn a_protocol_error_names_its_peer() {
     assert_eq!(ends[1].counters(|counters, _| counters.protocol_errors), 2);
 }
 
-/// Overruns a window: each message beyond it is a protocol error and is not delivered, so the
-/// memory that a flood can occupy is bounded.
+/// Overruns a window. Each message beyond the window is a protocol error and is not delivered, so
+/// the memory that a flood can occupy is bounded.
 #[test]
 fn a_flood_beyond_the_window_is_a_protocol_error() {
     let (_, ends) = job::<Seq>(2);

@@ -1,5 +1,5 @@
 //! Tests of wide windows. The peers that send most get them, nothing is lost or duplicated when
-//! windows change hands, and no more are promised than exist.
+//! windows change hands, and no rank lends more of them than it has.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::transport::Transport;
 use crate::transport::fragment::Failure;
 
-/// Bytes of the longest message, and of a lane's window.
+/// Length of the longest message in bytes, followed by the size of a lane's window.
 const LONGEST: usize = 1 << 10;
 const WIDE: usize = 32 << 10;
 
@@ -20,8 +20,8 @@ pub(super) struct Job<T: Transport = FabricTransport> {
     fabric: Fabric,
     ends: Vec<SoftPortals<Seq, T>>,
     queues: Vec<EqId>,
-    /// For each source and target, the number of messages sent and the numbers of those that
-    /// arrived.
+    /// For each source and target, the number of messages sent, followed by the numbers of those
+    /// that arrived.
     sent: BTreeMap<(u32, u32), u64>,
     came: BTreeMap<(u32, u32), Vec<u64>>,
 }
@@ -109,7 +109,8 @@ impl<T: Transport> Job<T> {
         }
     }
 
-    /// Returns whether a rank has a wide window at another one, according to each of the two ranks.
+    /// Returns whether `from` has a wide window at `to`, first according to `from`, then according
+    /// to `to`.
     fn is_wide(&self, from: u32, to: u32) -> (bool, bool) {
         let portals = &mut self.ends[from as usize].inner().portals;
         let base = portals.window;
@@ -126,8 +127,9 @@ impl<T: Transport> Job<T> {
         up.filter(|link| link.receive_size != base).count()
     }
 
-    /// Runs all steps. No rank lends more wide windows than it has. Messages between live ranks
-    /// arrive once, and at rest both ends agree on the lanes.
+    /// Runs all steps. Checks that no rank lends more wide windows than it has, that messages
+    /// between live ranks arrive once, and that the two ends agree on the lanes once there is no
+    /// traffic.
     pub(super) fn run(&mut self, steps: impl IntoIterator<Item = Step>, slots: u16) {
         let ranks = self.ends.len() as u32;
         let mut failed = vec![false; self.ends.len()];
@@ -165,8 +167,8 @@ impl<T: Transport> Job<T> {
     }
 }
 
-/// Returns settings with which lanes change hands as soon as they can: after each sample, to the
-/// heavier peer.
+/// Returns settings with which lanes change hands as soon as they can, which is after each sample,
+/// and to the peer with more traffic.
 pub(super) fn restless(slots: u16) -> Settings {
     Settings {
         slots,
@@ -185,7 +187,7 @@ pub(super) fn restless(slots: u16) -> Settings {
 fn whoever_sends_most_has_the_room() {
     let mut job = Job::new(3, PortalsConfig::lanes(WIDE, 4 * WIDE), Disorder::default());
     let fill = |job: &mut Job, from| (0..).take_while(|_| job.send(from, 0, LONGEST)).count();
-    // Two of the longest messages, and a little more.
+    // A window of the minimum size has room for two of the longest messages and a little more.
     assert_eq!(fill(&mut job, 1), 2);
     for (hot, cold) in [(1, 2), (2, 1)] {
         for _ in 0..4000 {
@@ -209,7 +211,7 @@ fn whoever_sends_most_has_the_room() {
     }
 }
 
-/// If the peers' shares exceed the minimum, there are no lanes.
+/// Checks that there are no lanes if the peers' shares of the memory exceed the minimum.
 #[test]
 fn small_jobs_have_no_lanes() {
     let (_, ends) = job::<Seq>(2);
@@ -218,7 +220,7 @@ fn small_jobs_have_no_lanes() {
 
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    /// Sends this many messages of a length, as far as there is room.
+    /// Sends up to this many messages of this length, while there is room.
     Send(u32, u32, usize, u32),
     Progress(u32),
     Poll(u32, u32),
@@ -237,8 +239,9 @@ pub(super) fn step(ranks: u32) -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Even with disorder and failures: messages between live ranks arrive once, those on one
-    /// channel in order; no rank lends more than it has, and at rest both ends agree on the lanes.
+    /// Checks that, even with disorder and failures, messages between live ranks arrive once, and
+    /// in order if they use the same channel. No rank lends more lanes than it has, and the two
+    /// ends agree on the lanes once there is no traffic.
     #[test]
     fn lanes_change_hands_under_traffic(
         steps in prop::collection::vec(step(4), 1..300),

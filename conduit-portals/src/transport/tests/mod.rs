@@ -4,7 +4,7 @@
 mod atomics;
 mod connections;
 mod direct;
-/// The crate of the tests also has this module, but this crate can't depend on that one.
+/// The crate `tests` contains this module as well, but this crate can't depend on that crate.
 #[expect(unreachable_pub, reason = "public in the other crate")]
 #[path = "../../../../tests/src/fabric/mod.rs"]
 mod fabric;
@@ -92,7 +92,7 @@ fn events<M: conduit_core::threads::Mode>(end: &End<M>, eq: EqId) -> Vec<String>
 fn an_adopted_region_takes_puts() {
     let (_, ends) = job::<Seq>(2);
     let own = ends[1].region_create(1 << 16).unwrap();
-    // Memory of another network.
+    // The other region belongs to another network.
     let (_, others) = job::<Seq>(1);
     let other = others[0].region_create(1 << 16).unwrap();
     // SAFETY: `others` is dropped after `ends`' last access below.
@@ -109,18 +109,18 @@ fn an_adopted_region_takes_puts() {
         remote_offset: 100,
         ..put_to_1(md, 5000)
     };
-    // SAFETY: the source is not written.
+    // SAFETY: the source lives until the put has ended, and nothing writes it.
     let _ = unsafe { ends[0].put(&put) }.unwrap();
     assert_eq!(events(&ends[1], eq).len(), 1);
     assert_eq!(events(&ends[0], completions).len(), 1);
-    // SAFETY: the region's bytes, which are not written now.
+    // SAFETY: the bytes are those of the region, and are not written at this point.
     let written = unsafe { std::slice::from_raw_parts(other.base, 5200) };
     assert!(written[100..5100].iter().all(|byte| *byte == 9));
     assert_eq!((written[99], written[5100]), (0, 0));
     drop(ends);
 }
 
-/// Has threads of two ranks send to each other and poll, all at once.
+/// Lets threads of two ranks send to each other and poll at the same time.
 #[test]
 fn threads_share_an_end() {
     const EACH: u64 = 2000;
@@ -177,7 +177,8 @@ fn threads_share_an_end() {
     });
 }
 
-/// The response to a put means that the target has it, not that the source may be reused.
+/// Checks that the response to a put means that the target has the bytes, but not that the source
+/// may be reused.
 #[test]
 fn a_response_that_overtakes_leaves_the_source_in_use() {
     use super::wire::Header;
@@ -189,7 +190,7 @@ fn a_response_that_overtakes_leaves_the_source_in_use() {
     // SAFETY: the bytes live as long as the ends.
     let md = unsafe { ends[0].md_bind(bytes.as_ptr().cast_mut(), 5000, completions) }.unwrap();
     let put = put_to_1(md, 5000);
-    // SAFETY: the source is not written.
+    // SAFETY: the source lives until the put has ended, and nothing writes it.
     let _ = unsafe { ends[0].put(&put) }.unwrap();
     // The first operation's id is 0.
     let response = Header::Response {

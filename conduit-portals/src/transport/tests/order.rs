@@ -1,4 +1,5 @@
-//! Short puts arrive in the order in which they were sent, through a queue or its mailbox.
+//! Tests that short puts arrive in the order in which they were sent, whether through a queue or
+//! through its mailbox.
 
 use std::cell::RefCell;
 
@@ -71,8 +72,8 @@ proptest! {
                 }
                 Step::Progress => ends[1].progress(),
                 Step::Ready => {
-                    // The first call may only report earlier arrivals. The second has received
-                    // everything sent, and knows what was consumed.
+                    // The first call may report only earlier arrivals. The second call has received
+                    // everything that was sent, and takes into account what was consumed.
                     ends[1].ready();
                     let is_ready = ends[1].ready().intersects(Ready::queue(eq));
                     prop_assert_eq!(is_ready, arrived.borrow().len() as u64 != sent);
@@ -81,7 +82,7 @@ proptest! {
                 Step::Panic => drop(take(1, true)),
             }
         }
-        // Everything has arrived after this, and no arrival is ever lost.
+        // After this progress, everything has arrived, and nothing may be lost.
         ends[1].progress();
         while ends[1].ready().intersects(Ready::queue(eq)) {
             take(3, false);

@@ -24,7 +24,7 @@ struct Counting {
     calls: AtomicUsize,
     woken: AtomicUsize,
     datagrams: AtomicUsize,
-    /// Returns `None` after this many calls.
+    /// `progress` returns `None` after this many calls.
     most_calls: usize,
     reports: SyncSender<&'static str>,
 }
@@ -78,7 +78,7 @@ fn waiter(counting: &Counting) -> Arc<dyn Wait> {
     Arc::new(Waiter(counting.socket.lock().try_clone().unwrap().into()))
 }
 
-/// Creates both sides in one thread. A period of zero is over at once.
+/// Creates both sides in one thread. A period of zero ends immediately.
 fn sides(counting: &Arc<Counting>, period: Duration) -> (ProgressThread, Thread) {
     ProgressThread::new(Arc::clone(counting) as _, waiter(counting), period).unwrap()
 }
@@ -142,12 +142,12 @@ fn a_rank_that_waits_for_packets_is_left_alone_and_is_not_away_afterwards() {
 fn a_rank_that_sleeps_is_woken_by_a_packet_whenever_it_came() {
     let (counting, _reports) = counting(usize::MAX);
     let (progress_thread, thread) = sides(&counting, LONG);
-    // Before arming.
+    // A packet arrives before arming.
     send_to(&counting);
     progress_thread.arm();
     thread.round(thread.progress_count());
     assert_eq!(counting.woken.load(Ordering::Relaxed), 1);
-    // After arming.
+    // A packet arrives after arming.
     counting.progress();
     progress_thread.arm();
     std::thread::scope(|scope| {
@@ -202,7 +202,8 @@ fn arming_interrupts_a_sleep_and_so_does_dropping() {
     assert_eq!(Arc::strong_count(&counting), 1);
 }
 
-/// Otherwise a rank that has received anything would never sleep.
+/// Checks that packets received before arming wake nobody; otherwise a rank that has received
+/// anything would never sleep.
 #[test]
 fn what_was_received_before_arming_wakes_nobody() {
     let (_, mut ends) = job::<Seq>(2);
@@ -220,7 +221,7 @@ fn what_was_received_before_arming_wakes_nobody() {
     let md = unsafe { ends[0].md_bind(byte.as_ptr().cast_mut(), 1, eq) }.unwrap();
     let would_wake = || ends[1].waiter.wait(None, Some(Duration::ZERO));
     for _ in 0..3 {
-        // SAFETY: the source is not written.
+        // SAFETY: the source outlives all puts, and nothing writes it.
         let _ = unsafe { ends[0].put(&put_to_1(md, 1)) }.unwrap();
         ends[0].progress();
         assert!(would_wake());
