@@ -1,6 +1,6 @@
-//! Measures the time of a fragment between two processes that share memory, compared with a bare
-//! word that travels there and back, in threads on two processors. On an idle system: `cargo bench
-//! -p pgas-conduit-shm --bench fragments`.
+//! Measures the time that a fragment takes between two processes that share memory, and compares it
+//! with that of a bare word that travels there and back. The two sides are threads on two
+//! processors. Run on an idle system with `cargo bench -p pgas-conduit-shm --bench fragments`.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 const ROUNDS: u64 = 20_000;
 const REPEATS: usize = 15;
 
-/// Pins this thread, one of two, to its own processor before either continues.
+/// Pins this thread to a processor of its own. Neither of the two threads continues before both are
+/// pinned.
 fn pin(cpu: usize, both: &Barrier) {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -26,7 +27,7 @@ fn pin(cpu: usize, both: &Barrier) {
     both.wait();
 }
 
-/// Takes a fragment and counts it.
+/// Counts the fragments that it takes, and records the peer that has joined.
 #[derive(Default)]
 struct Counter(u64, Option<Rank>);
 
@@ -64,7 +65,8 @@ fn start() -> Local {
     Local::start(&LocalConfig::default()).expect("starts")
 }
 
-/// Connects a client to a server; returns their numbers for each other.
+/// Connects a client to a server. Returns the client's number for the server and the server's
+/// number for the client.
 fn meet(client: &mut Local, server: &mut Local) -> (Rank, Rank) {
     let number = client.connect(server.address()).expect("an address");
     let payload = Payload::Copied(&[]);
@@ -116,7 +118,7 @@ fn bare() -> f64 {
 fn fragments(bytes: usize, others: usize) -> f64 {
     let (mut a, mut b) = (start(), start());
     let (to_b, to_a) = meet(&mut a, &mut b);
-    // These are additional peers that `b` watches.
+    // The other processes are additional peers that `b` watches.
     let mut idle = Vec::new();
     for _ in 0..others {
         let mut other = start();

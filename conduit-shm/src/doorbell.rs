@@ -9,10 +9,10 @@
 //!   mark, for a sleeper that has checked its memory but not yet announced its sleep.
 //!
 //! A processor may perform a load before its earlier store is visible to others, so the load may
-//! miss a sleeper that has just checked its rings and found nothing. Preventing that would take a
-//! full fence per message, which waits until all stores have left the processor and so costs more
-//! than the message. Instead, the sleeper never sleeps longer than [`MAX_SLEEP`] at a stretch: a
-//! lost wake-up, which is rare, costs at most that much.
+//! miss a sleeper that has just checked its rings and found nothing. Preventing this would take a
+//! full fence for each message. A full fence waits until all stores have left the processor, and so
+//! costs more than the message. Instead, the sleeper never sleeps longer than [`MAX_SLEEP`] at a
+//! stretch: a lost wake-up, which is rare, costs at most that much.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) const MAX_SLEEP: Duration = Duration::from_millis(1);
 /// The words of one sleeper, in shared memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Doorbell<'a> {
-    /// 1 while the owner sleeps or is about to; the futex word.
+    /// 1 while the owner sleeps or is about to sleep. This is the futex word.
     pub(crate) sleeping: &'a AtomicU32,
     /// 1 from a notification until the owner's next attempt to sleep.
     pub(crate) notified: &'a AtomicU32,
@@ -37,7 +37,8 @@ impl Doorbell<'_> {
     pub(crate) fn announce(self) -> bool {
         self.sleeping.store(1, Ordering::Relaxed);
         // SYNC (doorbell): the announcement comes before the check of `notified` and of the rings.
-        // The ringing side has no fence; the module documentation says which wake-ups may be lost.
+        // The ringing side has no fence, so wake-ups may be lost, as the module documentation
+        // describes.
         fence(Ordering::SeqCst);
         // SYNC (mark): pairs with the release in `notify`, so that the notifier's earlier stores
         // are seen.
@@ -59,8 +60,8 @@ impl Doorbell<'_> {
     /// the owner's futex.
     #[inline]
     pub(crate) fn notify(self) -> bool {
-        // Usually the owner is awake: both words are then only read, so their line stays in this
-        // processor's cache.
+        // Usually the owner is awake and already marked. Both words are then only read, so their
+        // line stays in this processor's cache.
         if self.notified.load(Ordering::Relaxed) == 0 {
             // SYNC (mark): the caller's earlier stores come before the mark. Pairs with the swap in
             // `announce`.
@@ -69,7 +70,7 @@ impl Doorbell<'_> {
         self.sleeping.load(Ordering::Relaxed) != 0 && self.take_sleeper()
     }
 
-    /// Clears `sleeping`. Returns `true` to exactly one of several concurrent callers; that one
+    /// Clears `sleeping`. Returns `true` to exactly one of several concurrent callers; that caller
     /// must make the system call.
     #[cold]
     fn take_sleeper(self) -> bool {

@@ -7,31 +7,32 @@
 //!
 //! The types are those of the reference library (github.com/sandialabs/portals4), on systems with
 //! 64-bit pointers. Portals 4.3 renumbered return codes and options without renaming the library,
-//! so constants come in two groups:
+//! so there are two groups of constants:
 //!
 //! - the constants in this crate's root have the same value in all versions;
-//! - those of [`Constants`] depend on the version. [`Library::constants`] returns the right ones.
+//! - the constants in [`Constants`] depend on the version; [`Library::constants`] returns those of
+//!   the loaded library.
 //!
-//! [`Library::version`] distinguishes the versions by `PtlAbort`, which is new in 4.3. This is
-//! correct for libraries built from the source until September 2023, or as of September 2024. In
-//! between, the numbers had already changed, but `PtlAbort` was missing, as it still is from the
-//! client of the library's processing engine (`--enable-ppe`). Such a library is mistaken for an
-//! older one. [`Library::self_test`] detects this, once an interface is open.
+//! [`Library::version`] distinguishes the versions by the function `PtlAbort`, which is new in 4.3.
+//! This is correct for libraries built from sources up to September 2023 or from September 2024 on.
+//! In between, the numbers had already changed, but `PtlAbort` was missing; it is still missing
+//! from the client of the library's processing engine (`--enable-ppe`). Such a library is mistaken
+//! for an older one. [`Library::self_test`] detects this mistake once an interface is open.
 //!
 //! BXI's libraries have the same functions, but different numbers, and handles and structures of
 //! different sizes. They are refused.
 //!
 //! # Safety
 //!
-//! This crate is the raw interface: the caller is responsible for everything behind a pointer. It
-//! has no policy and no state. Types, constants and functions have the names of the specification,
-//! which documents them.
+//! This crate is the raw interface, so the caller is responsible for everything behind a pointer.
+//! The crate has no policy and no state. Types, constants and functions have the names of the
+//! specification, which documents them.
 
 #![allow(non_camel_case_types)]
 #![allow(non_snake_case)]
 // Fields and constants have the names of the specification, which documents them.
 #![allow(missing_docs)]
-// As specified by Portals.
+// The specification of Portals determines the numbers of arguments.
 #![allow(clippy::too_many_arguments)]
 
 // Other pointer widths have other layouts, which were not verified here.

@@ -22,7 +22,7 @@ const OF_BXI: &str = "PtlToStr";
 /// The reason why libportals can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The system's loader refuses it, usually because it does not exist.
+    /// The system's loader can't load the library, usually because the library does not exist.
     #[error("libportals can't be loaded from {library}: {reason}")]
     NotLoaded {
         /// The name of the library.
@@ -51,7 +51,7 @@ pub enum LoadError {
 
 /// A usable libportals.
 ///
-/// It is never unloaded, because its own threads run in it.
+/// The library is never unloaded, because its own threads run in it.
 #[derive(Clone)]
 pub struct Library {
     pub(crate) functions: Functions,
@@ -68,8 +68,8 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads libportals. `path` is a file, or a name for the system's loader to look for; `None` is
-    /// `libportals.so.4`. None of its functions are called.
+    /// Loads libportals. `path` is a file, or a name for the system's loader to look for; `None`
+    /// stands for `libportals.so.4`. This call calls none of the library's functions.
     ///
     /// # Errors
     ///
@@ -111,8 +111,8 @@ struct Handle<'a> {
 
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
-        // SAFETY: the library is responsible for its constructors, like every linked library;
-        // nothing of it is in use when it is unloaded.
+        // SAFETY: loading runs the library's constructors, for which the library is responsible, as
+        // every linked library is. Nothing of the library is in use when it is unloaded.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let library = opened.map_err(|error| LoadError::NotLoaded {
             library: path.display().to_string(),
@@ -130,8 +130,9 @@ impl<'a> Handle<'a> {
                 library: self.path.display().to_string(),
             });
         }
-        // SAFETY: these are the functions of those names, and a library that has them all, but no
-        // function of BXI's, is the reference library or compatible with it.
+        // SAFETY: `symbol` returns the addresses of the functions with these names. A library that
+        // has all of them, but no function of BXI's, is the reference library or compatible with
+        // it, so the functions have the declared types.
         unsafe { Functions::find(|name| self.symbol(name)) }
     }
 
@@ -140,7 +141,7 @@ impl<'a> Handle<'a> {
             library: self.path.display().to_string(),
             function: name,
         };
-        // SAFETY: only an address, which is not read here.
+        // SAFETY: the symbol is used only as an address, which is not read here.
         let symbol = unsafe { self.library.get::<*mut c_void>(name) };
         NonNull::new(symbol.map_err(|_| no_function())?.into_raw()).ok_or_else(no_function)
     }
@@ -148,14 +149,15 @@ impl<'a> Handle<'a> {
     /// Returns the file that the library was loaded from.
     fn file(&self) -> Option<PathBuf> {
         let symbol = self.symbol("PtlInit").ok()?;
-        // SAFETY: integers and pointers only.
+        // SAFETY: the structure contains only integers and pointers, for which zero bytes are
+        // valid.
         let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-        // SAFETY: any address may be queried.
+        // SAFETY: `dladdr` accepts any address, and `found` is a live local variable.
         let known = unsafe { libc::dladdr(symbol.as_ptr(), &mut found) } != 0;
         if !known || found.dli_fname.is_null() {
             return None;
         }
-        // SAFETY: the loader's own string, which lives as long as the library.
+        // SAFETY: `dli_fname` is a string of the loader that lives as long as the library.
         let name = unsafe { CStr::from_ptr(found.dli_fname) };
         Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
     }

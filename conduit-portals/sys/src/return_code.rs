@@ -1,4 +1,4 @@
-//! Return codes of functions, by name.
+//! The names of the functions' return codes.
 
 use std::ffi::c_int;
 

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::*;
 
-/// Time that a step may take. A message to oneself takes microseconds.
+/// The time that a step may take. A message from an interface to itself takes microseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The reason why a library has failed [`Library::self_test`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelfTestError {
-    /// It was built from source between two versions.
+    /// The library was built from a source between two versions.
     #[error(
         "{library} was taken for Portals version {version}, but {difference}; the reference \
          library until September 2023, or as of September 2024, is required"
@@ -20,7 +20,7 @@ pub enum SelfTestError {
     OtherConstants {
         /// The loaded library.
         library: String,
-        /// Its assumed version.
+        /// The library's assumed version.
         version: Version,
         /// The difference from that version.
         difference: &'static str,
@@ -32,7 +32,7 @@ pub enum SelfTestError {
         library: String,
         /// The function that failed.
         function: &'static str,
-        /// Its result, or the missing event.
+        /// The function's result, or the event that is missing.
         reason: String,
     },
 }
@@ -47,14 +47,14 @@ impl<F: Fn()> Drop for Undo<F> {
 }
 
 impl Library {
-    /// Checks that [`Library::version`] is right: it checks return codes by allocating a table
-    /// entry twice, and options by a put from the interface to itself, whose offset an entry with
-    /// `PTL_ME_MANAGE_LOCAL` has to ignore. It releases everything that it creates, except three
-    /// bytes.
+    /// Checks that [`Library::version`] is right. The test checks return codes by allocating a
+    /// table entry twice. It checks options by a put from the interface to itself, because an entry
+    /// with `PTL_ME_MANAGE_LOCAL` has to ignore the put's offset. It releases everything that it
+    /// creates, except three bytes.
     ///
-    /// The interface should not send to itself otherwise: if the reference library is built with
-    /// both shared memory and UDP, it crashes when an interface sends to itself after it has
-    /// received from itself.
+    /// The interface should not send to itself for other purposes. If the reference library is
+    /// built with both shared memory and UDP, it crashes when an interface sends to itself after it
+    /// has received from itself.
     ///
     /// # Errors
     ///
@@ -63,8 +63,8 @@ impl Library {
     ///
     /// # Safety
     ///
-    /// `ni` must be an open interface of this library, with matching. If it is a logical one, it
-    /// must have its map.
+    /// `ni` must be an open interface of this library, with matching. If the interface uses logical
+    /// addresses, its map must be set.
     pub unsafe fn self_test(&self, ni: ptl_handle_ni_t) -> Result<(), SelfTestError> {
         let constants = self.constants();
         let mut queue = PTL_EQ_NONE;
@@ -76,23 +76,24 @@ impl Library {
         let _queue = Undo(|| _ = unsafe { self.PtlEQFree(queue) });
 
         let mut index = 0;
-        // SAFETY: same as for `PtlEQAlloc`.
+        // SAFETY: the interface is open, and the pointers are to live local variables.
         let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, PTL_PT_ANY, &mut index) };
         self.succeeded("PtlPTAlloc", made)?;
         // SAFETY: the index was just made, and `Undo` runs after its last use.
         let _index = Undo(|| _ = unsafe { self.PtlPTFree(ni, index) });
         let mut same = 0;
-        // SAFETY: same as for `PtlEQAlloc`.
+        // SAFETY: the interface is open, and the pointers are to live local variables.
         let made = unsafe { self.PtlPTAlloc(ni, 0, PTL_EQ_NONE, index, &mut same) };
         if made != constants.PTL_PT_IN_USE {
             return Err(self.differs("its return codes have other numbers"));
         }
 
         let mut own = ptl_process_t::from_rank(0);
-        // SAFETY: same as for `PtlEQAlloc`.
+        // SAFETY: the interface is open, and the pointers are to live local variables.
         let found = unsafe { self.PtlGetId(ni, &mut own) };
         self.succeeded("PtlGetId", found)?;
-        // Never freed: a library that has not acknowledged a put may still write.
+        // The memory is never freed, because a library that has not acknowledged a put may still
+        // write to it.
         let target = Box::leak(Box::new([0_u8; 2])).as_mut_ptr();
         let source: *mut u8 = Box::leak(Box::new(1));
         let entry = ptl_me_t {
@@ -108,7 +109,8 @@ impl Library {
         };
         let mut entry_handle = PTL_INVALID_HANDLE;
         let (list, user) = (PTL_PRIORITY_LIST, std::ptr::null_mut());
-        // SAFETY: same as for `PtlEQAlloc`. The entry's memory is leaked, so it stays valid.
+        // SAFETY: the interface is open, and the pointers are to live local variables. The entry's
+        // memory is leaked, so it stays valid.
         let made = unsafe { self.PtlMEAppend(ni, index, &entry, list, user, &mut entry_handle) };
         self.succeeded("PtlMEAppend", made)?;
         let _entry = Undo(|| {
@@ -127,14 +129,16 @@ impl Library {
             ct_handle: PTL_CT_NONE,
         };
         let mut memory_handle = PTL_INVALID_HANDLE;
-        // SAFETY: same as for `PtlEQAlloc`. The descriptor's memory is leaked, so it stays valid.
+        // SAFETY: the interface is open, and the pointers are to live local variables. The
+        // descriptor's memory is leaked, so it stays valid.
         let made = unsafe { self.PtlMDBind(ni, &memory, &mut memory_handle) };
         self.succeeded("PtlMDBind", made)?;
         // SAFETY: the descriptor was just bound, and `Undo` runs after its last use.
         let _memory = Undo(|| _ = unsafe { self.PtlMDRelease(memory_handle) });
 
         let ack = PTL_ACK_REQ;
-        // SAFETY: same as for `PtlEQAlloc`; the source's memory stays valid.
+        // SAFETY: the descriptor and the index belong to the open interface, and the source's
+        // memory is leaked, so it stays valid.
         let put = unsafe { self.PtlPut(memory_handle, 0, 1, ack, own, index, 0, 1, user, 0) };
         self.succeeded("PtlPut", put)?;
         let offset = self.acknowledged_offset(queue)?;
@@ -152,7 +156,8 @@ impl Library {
         while Instant::now() < end {
             let mut event = ptl_event_t::default();
             let mut which = 0;
-            // SAFETY: a queue of `self_test`, and variables.
+            // SAFETY: `queue` is the open queue that `self_test` has made, and the pointers are to
+            // live local variables.
             let polled = unsafe { self.PtlEQPoll(&queue, 1, 100, &mut event, &mut which) };
             if polled == PTL_EQ_EMPTY {
                 continue;

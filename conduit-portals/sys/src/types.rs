@@ -32,7 +32,8 @@ pub type ptl_handle_md_t = ptl_handle_any_t;
 pub type ptl_handle_le_t = ptl_handle_any_t;
 pub type ptl_handle_me_t = ptl_handle_any_t;
 
-/// A process by its physical id. In C it is the unnamed structure in [`ptl_process_t`].
+/// A process, identified by its physical id. In C, this is the unnamed structure in
+/// [`ptl_process_t`].
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ptl_process_phys_t {
@@ -40,7 +41,8 @@ pub struct ptl_process_phys_t {
     pub pid: ptl_pid_t,
 }
 
-/// A process: its rank on a logical interface, its physical id on a physical one.
+/// A process, identified by its rank on a logical interface and by its physical id on a physical
+/// interface.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union ptl_process_t {
@@ -49,13 +51,13 @@ pub union ptl_process_t {
 }
 
 impl ptl_process_t {
-    /// Creates the process with this rank. All bytes have a value, because they are passed to the
-    /// library.
+    /// Creates the value for the process with this rank. All bytes are initialised, because they
+    /// are passed to the library.
     pub const fn from_rank(rank: ptl_rank_t) -> Self {
         Self::from_phys(rank, 0)
     }
 
-    /// Creates the process with this physical id.
+    /// Creates the value for the process with this physical id.
     pub const fn from_phys(nid: ptl_nid_t, pid: ptl_pid_t) -> Self {
         Self {
             phys: ptl_process_phys_t { nid, pid },
@@ -163,7 +165,8 @@ pub struct ptl_event_t {
 /// An event with all bytes zero, as space for the library to write to.
 impl Default for ptl_event_t {
     fn default() -> Self {
-        // SAFETY: integers and pointers only.
+        // SAFETY: the structure contains only integers and pointers, for which zero bytes are
+        // valid.
         unsafe { std::mem::zeroed() }
     }
 }

@@ -3,13 +3,13 @@
 use std::ffi::{c_int, c_uint};
 use std::fmt;
 
-/// A version of the interface, as far as its constants differ.
+/// A version of the interface. Versions with the same constants are not distinguished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
-    /// 4.0, and all versions before 4.3.
+    /// Version 4.0, and all other versions before 4.3.
     V4_0,
-    /// 4.3: without `PTL_INTERRUPTED` and `PTL_ME_ACK_DISABLE`, whose numbers were reassigned to
-    /// the constants after them.
+    /// Version 4.3. It lacks `PTL_INTERRUPTED` and `PTL_ME_ACK_DISABLE`, whose numbers were
+    /// reassigned to the constants that follow them.
     V4_3,
 }
 
@@ -32,18 +32,19 @@ impl fmt::Display for Version {
     }
 }
 
-/// Defines a structure with a field for each constant, and its two values. `=` joins the constant's
-/// name for match entries to the one for list entries.
+/// Defines a structure with a field for each constant, and the structure's two values. `=` joins a
+/// constant's name for match entries to its name for list entries.
 macro_rules! constants {
     ($($name:ident $(= $same:ident)?: $type:ty = $old:expr, $new:expr;)*) => {
-        /// Constants whose values depend on the version; `None` if a version lacks the constant.
+        /// Constants whose values depend on the version. An optional constant is `None` if the
+        /// version lacks it.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub struct Constants {
             $(pub $name: $type, $(pub $same: $type,)?)*
         }
 
         impl Constants {
-            /// The constants before 4.3.
+            /// The constants of all versions before 4.3.
             pub const V4_0: Self = Self {
                 $($name: $old, $($same: $old,)?)*
             };
@@ -67,7 +68,7 @@ constants! {
     PTL_PT_EQ_NEEDED: c_int = 14, 13;
     PTL_PT_IN_USE: c_int = 15, 14;
     PTL_ABORTED: Option<c_int> = None, Some(15);
-    // 4.3's header defines it like this, although `PTL_ABORTED` comes last there.
+    // The header of 4.3 defines this value, although `PTL_ABORTED` is the last code there.
     PTL_STATUS_LAST: c_int = 16, 15;
 
     // Options of a table entry.

@@ -1,5 +1,5 @@
 //! Compares the constants with the numbers that a C compiler gets from the reference library's
-//! header, as it was from 2016 until September 2023, and as it is since September 2024.
+//! header, as it was from 2016 until September 2023, and as it has been since September 2024.
 
 use portals4_sys::*;
 

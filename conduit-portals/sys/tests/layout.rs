@@ -1,6 +1,6 @@
 //! Compares the structures with the numbers that a C compiler for x86-64 gets from the reference
-//! library's header. They are the same in both versions. The fields' types have the same size and
-//! alignment on all 64-bit systems.
+//! library's header. The numbers are the same in both versions. The fields' types have the same
+//! size and alignment on all 64-bit systems.
 
 use std::mem::offset_of;
 

@@ -1,4 +1,4 @@
-//! Tests of loading: existing, missing and different libraries.
+//! Tests of loading libportals and libraries that are missing or different.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,7 @@ pub(crate) fn build(name: &str, text: &str) -> PathBuf {
     library
 }
 
-/// Returns the text of functions that return their number in the list.
+/// Returns the C text of functions, each of which returns its number in the list.
 pub(crate) fn functions<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for (number, name) in names.into_iter().enumerate() {
@@ -131,7 +131,8 @@ fn libc_is_refused() {
     assert!(matches!(error, LoadError::NoFunction { .. }), "{error}");
 }
 
-/// Checks incomplete libraries, like Portals 3.3 or a partial build.
+/// Checks that incomplete libraries are refused, for example those of Portals 3.3 or a partial
+/// build.
 #[test]
 fn each_function_has_to_be_there() {
     for missing in ["PtlInit", "PtlNIInit", "PtlPTAlloc", "PtlHandleIsEqual"] {

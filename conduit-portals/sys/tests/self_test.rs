@@ -1,5 +1,5 @@
-//! Tests of the self-test, with a library that supports only what it needs: one entry, and a put to
-//! it.
+//! Tests of the self-test, with a library that supports only what the self-test needs, which is one
+//! entry and a put to that entry.
 
 use portals4_sys::*;
 

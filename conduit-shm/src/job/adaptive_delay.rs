@@ -18,16 +18,18 @@
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A reply that is found within fewer than this many polls after the first counts as just missed.
+/// A reply that is found fewer than this many polls after the first poll counts as just missed.
 const CLOSE: u32 = 4;
-/// After this many late replies in a row, every late reply counts as just missed.
+/// After this many consecutive late replies, every late reply counts as just missed.
 const ALL: u32 = 8;
-/// The number of parts of a step. The adaptation counts in parts because one step too many costs
-/// only its own time, whereas one too few costs much more.
+/// The number of parts in a step. The adaptation counts in parts, so that the delay shrinks more
+/// slowly than it grows, because one step too many costs only its own time, whereas one step too
+/// few costs much more.
 const PARTS: u32 = 8;
 /// The number of parts added for a reply that was just missed. One part is removed for each reply
 /// that had arrived, so one reply in about this many is missed. On Zen 4, a round trip took 159 to
-/// 171 ns with values from 4 to 24, 180 ns and more with 32, and 170 ns with whole steps.
+/// 171 ns with values from 4 to 24, 180 ns and more with 32, and 170 ns if the delay was counted in
+/// whole steps.
 const STEP: u32 = 12;
 /// The maximum number of steps, of about a nanosecond each. A delay gains nothing for replies that
 /// take longer.
@@ -36,7 +38,7 @@ const MOST: u32 = 128;
 /// maximum number of steps was too few.
 const GIVEN_UP: u32 = 1 << 12;
 
-/// A flag, set in the count of polls once the reply has been seen.
+/// A flag that is set in the count of polls once the reply has been seen.
 const SEEN: u32 = 1 << 31;
 
 /// The state that adapts one thread's delay to the replies that it gets.
@@ -47,11 +49,11 @@ pub(super) struct AdaptiveDelay {
     /// The current delay, in parts of steps.
     parts: AtomicU32,
     /// The number of polls since the last offer, up to the one that saw the reply, possibly with
-    /// [`SEEN`]. It stays 0 if the reply had arrived before the first poll.
+    /// [`SEEN`]. The number stays 0 if the reply had arrived before the first poll.
     polls: AtomicU32,
     /// The number of consecutive replies that took at least [`CLOSE`] polls after the first.
     late: AtomicU32,
-    /// The number of coming replies to await without a delay.
+    /// The number of further replies to await without a delay.
     given_up: AtomicU32,
 }
 
@@ -86,7 +88,8 @@ impl AdaptiveDelay {
         self.polls.load(Ordering::Relaxed) & !SEEN
     }
 
-    /// Notes that the reply was seen, so that further polls before it is taken don't count.
+    /// Records that the reply was seen, so that further polls before the reply is taken don't
+    /// count.
     #[inline(always)]
     pub(super) fn seen(&self) {
         let polls = self.polls.load(Ordering::Relaxed);
@@ -104,7 +107,7 @@ impl AdaptiveDelay {
         polls == 0
     }
 
-    /// Adapts the delay. Called when the reply is taken.
+    /// Adapts the delay. Must be called when the reply is taken.
     #[inline(always)]
     pub(super) fn end(&self) {
         let polls = self.polls.load(Ordering::Relaxed) & !SEEN;
@@ -260,7 +263,8 @@ mod tests {
             assert_eq!(delay.steps(), 0);
         }
     }
-    /// A composite network checks again before it polls.
+    /// Checks that further looks at a reply that was already seen don't count, because a composite
+    /// network checks again before it polls.
     #[test]
     fn looks_at_a_reply_that_was_seen_do_not_count() {
         let delay = AdaptiveDelay::new(true);

@@ -1,16 +1,16 @@
 //! Receive coalescing: decides when to poll again a ring that receives a flood.
 //!
-//! A target that keeps up with a flood causes false sharing: it reads each line just as its sender
-//! writes the next one, its processor prefetches further lines, and the two processors wait for
-//! each other. If the target lets messages gather, each costs a fraction of the time: on Zen 4,
-//! bare loops over messages of 1 KiB took 20 instead of 140 ns per message. The target therefore
-//! pauses between polls of such a ring. If messages have arrived by the end of a pause, the next
-//! pause is twice as long, so no pause is much longer than the flood has lasted. If none have
-//! arrived, the pauses end.
+//! A target that keeps up with a flood causes false sharing. It reads each cache line just as the
+//! sender writes the next one, its processor prefetches further lines, and so the two processors
+//! wait for each other. If the target lets messages gather, each message takes a fraction of the
+//! time. On Zen 4, bare loops over messages of 1 KiB took 20 instead of 140 ns per message. The
+//! target therefore pauses between polls of such a ring. If messages have arrived by the end of a
+//! pause, the next pause is twice as long, so no pause is much longer than the flood has lasted. If
+//! none have arrived, the pauses end.
 //!
 //! A flood goes in one direction. If this rank has itself sent a message during the flood, another
 //! rank may be waiting for that message's effects, so there is no pause. Stores into windows are
-//! not counted as messages; a pause may delay their effects once.
+//! not counted as messages, so a pause may delay their effects once.
 //!
 //! `CONDUIT_SHM_COALESCING` sets the longest pause; 0 turns coalescing off.
 
@@ -26,11 +26,11 @@ const SHORTEST: Duration = Duration::from_nanos(125);
 #[derive(Debug, Default)]
 pub(super) struct Coalescing {
     /// The number of polls that have found a message of several slots since this rank last sent a
-    /// message, or since a pause ended with an empty ring.
+    /// message or a pause last ended with an empty ring.
     streak: u8,
     length: Duration,
     until: Option<Instant>,
-    /// Whether a pause is over, and the ring has not been polled since.
+    /// Whether a pause has ended and the ring has not been polled since.
     over: bool,
     /// The number of messages that this rank had sent when the streak began.
     sent: u32,
@@ -91,7 +91,7 @@ impl Coalescing {
         false
     }
 
-    /// Notes that a poll found nothing.
+    /// Records that a poll found nothing.
     #[inline(always)]
     pub(super) fn in_vain(&mut self) {
         if self.over {

@@ -1,4 +1,4 @@
-//! Delivery of completions, which is the last step of an operation, at its initiator.
+//! Delivery of completions at the initiator, which is the last step of an operation.
 
 use std::ptr;
 

@@ -18,14 +18,14 @@ pub struct ShmConfig {
     pub queue_bytes: usize,
     /// Whether to ask the system to back regions with huge pages.
     pub huge_pages: bool,
-    /// Whether peers' regions can be reached by stores and loads
-    /// ([`Ni::window`](conduit_core::ni::Ni::window)). If not, everything goes through messages, as
-    /// it does in a network between hosts.
+    /// Whether peers' regions can be accessed by loads and stores
+    /// ([`Ni::window`](conduit_core::ni::Ni::window)). If not, all data travel in messages, as in a
+    /// network between hosts.
     pub windows: bool,
-    /// The size in bytes of the largest inject, which travels inside a queue. With 0, there are no
-    /// injects.
+    /// The size in bytes of the largest inject, which travels inside a queue. If this is 0, there
+    /// are no injects.
     pub inject_size: usize,
-    /// The size in bytes up to which puts and the replies of gets travel inside a queue, too.
+    /// The size in bytes up to which puts and the replies to gets also travel inside a queue.
     pub inline_size: usize,
     /// The size in bytes of the largest put or get to an entry.
     pub max_message: usize,
@@ -34,15 +34,15 @@ pub struct ShmConfig {
     /// The number of staging pieces for puts and gets on memory that peers cannot map. Each holds
     /// one message of the largest size.
     pub staging_pieces: usize,
-    /// With more ranks than this, an event queue is one ring for all sources. Otherwise, it has a
-    /// ring for each source, which is faster but takes more memory.
+    /// In a job with more ranks than this, each event queue is one ring for all sources. Otherwise,
+    /// it has a ring for each source, which is faster but takes more memory.
     pub shared_ring_above: u32,
     /// The number of rings that this rank lends to the sources that send the most, if each of its
     /// event queues is one ring for all sources. A rank in which several threads use the network at
     /// once lends none. Ranks may have different values.
     pub lane_rings: u32,
-    /// For tests: the approximate number of messages after which a source has to give back such a
-    /// ring, or 0 for never. Ranks may have different values.
+    /// For tests: the approximate number of messages after which a source has to give back a lent
+    /// ring. If this is 0, sources never have to. Ranks may have different values.
     pub lane_force_switch: u32,
     /// The number of bytes to which the rings of an event queue may together grow beyond the
     /// requested size, so that a flood can use more memory than a core's cache holds. Ignored if a
@@ -54,8 +54,8 @@ pub struct ShmConfig {
     /// Whether this rank offers the slots of its requests for their replies. Ranks may have
     /// different values.
     pub reply_slots: bool,
-    /// Whether this rank delays its first poll for a reply in such a slot. Ranks may have different
-    /// values.
+    /// Whether this rank delays its first poll for a reply in an offered slot. Ranks may have
+    /// different values.
     pub adaptive_delay: bool,
 }
 

@@ -19,7 +19,7 @@ use super::receive::{DeferredEvents, Inbound, Message, PollBudget, Queue, Source
 use super::{Shm, staging};
 
 /// A batch of similar messages of a run. They have the same frame, length, source and match bits as
-/// the first one, so the checks made on the first hold for all of them.
+/// the first message, so the checks made on it hold for all of them.
 struct PutBatch<'r> {
     ring: &'r Consumer<RingView>,
     slots: SlotRun,
@@ -43,8 +43,8 @@ impl PutBatch<'_> {
             return None;
         }
         let slot = self.ring.peek_run(&self.slots)?;
-        // The header is read only now that `peek_run` has found the next message: reading further
-        // would take away a line that its sender is writing.
+        // The header is read only now that `peek_run` has found the next message. Reading further
+        // ahead would take a cache line away from the sender that is writing it.
         let slot = self.ring.slots().address(slot);
         // SAFETY: the slot is the first of a message that was found committed and has not been
         // released. It is aligned to 64 bytes, and any bits are a valid `Compact`. The header is
@@ -67,8 +67,8 @@ impl PutBatch<'_> {
             offset,
             length,
             requested: length,
-            // SAFETY: the payload lies within the message, because frame and length are those of
-            // the first message, which was checked. The message is not overwritten before it is
+            // SAFETY: the payload lies within the message, because its frame and length equal those
+            // of the first message, which were checked. The message is not overwritten before it is
             // released.
             data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
@@ -145,14 +145,14 @@ impl<M: Mode> Shm<M> {
             .list
             .lock()
             .end_run(&run);
-        // The release orders this thread's accesses to the entry's memory before the load in
+        // SYNC: the release orders this thread's accesses to the entry's memory before the load in
         // `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         most - left
     }
 
-    /// Returns the run of entries that a message to this index may begin to fill, and the sources
-    /// from which that run accepts messages.
+    /// Begins a run on the list of this index. Returns the run and the sources from which it
+    /// accepts messages.
     #[inline]
     fn begin_run(
         &self,
@@ -167,7 +167,7 @@ impl<M: Mode> Shm<M> {
         }
         let mut list = found.list.lock();
         let run = list.begin_run()?;
-        // Stored under the list's lock, for the reason given in `find`.
+        // The mark is stored under the list's lock, for the reason given in `find`.
         let me = run.id.me(index);
         queue.delivering.store(mark(me.0), Ordering::Relaxed);
         let all = Sources::of(only_source, self.size);
@@ -213,8 +213,9 @@ impl<M: Mode> Shm<M> {
             },
             Location::Process(address) => {
                 let this = process_memory::this();
-                // SAFETY: the payload is valid for the reason given for a managed entry. The caller
-                // that appended the entry guarantees that the address is valid.
+                // SAFETY: the payload stays valid until the slots are released and the completion
+                // is posted, as for a managed entry. The caller that appended the entry guarantees
+                // that the address is valid.
                 if unsafe { process_memory::write(this, address, payload, hit.length) }.is_err() {
                     hit.outcome = Outcome::OutOfRange;
                     hit.length = 0;

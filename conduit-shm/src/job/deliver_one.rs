@@ -61,8 +61,8 @@ impl<M: Mode> Shm<M> {
             return false;
         }
         inbox.next = behind;
-        // The next poll publishes the head, so that the effects of this message need not wait for
-        // that.
+        // The head is not published here but by the next poll, so that the effects of this message
+        // need not wait for its publication.
         if head.1.slots() > 1 {
             self.coalesce(inbound, sent);
         }
@@ -70,8 +70,8 @@ impl<M: Mode> Shm<M> {
         true
     }
 
-    /// Delivers the last of several messages. Not inlined, so that the loop over messages has the
-    /// registers to itself.
+    /// Delivers the last of several messages. This is not inlined, so that the loop over messages
+    /// has the registers to itself.
     #[inline(never)]
     pub(super) fn deliver_last<S: Sink>(
         &self,
@@ -97,7 +97,7 @@ impl<M: Mode> Shm<M> {
         sink: &mut S,
     ) -> bool {
         let slot = inbound.ring.slots().address(slot);
-        // A reply may be written into an offered slot during delivery, so that slot is copied.
+        // A reply may be written into an offered slot during delivery, so such a slot is copied.
         let copy: Slot;
         let (from, guard) = match frame.kind {
             PUT_COMPACT => (slot.cast_const(), None),
@@ -112,7 +112,8 @@ impl<M: Mode> Shm<M> {
                 // instruction would have no effect, because the line has already been read. SAFETY:
                 // `last` is the slot's last word, which is aligned. The sender writes the slot
                 // again only once the head has passed it and any reply has been taken. Neither can
-                // happen before `begin`: until then nothing is released and no reply is written.
+                // happen before `begin`, because until then nothing is released and no reply is
+                // written.
                 unsafe {
                     let last = slot.add(SLOT - size_of::<u32>()).cast::<u32>();
                     last.write_volatile(last.read_volatile());
@@ -177,7 +178,7 @@ impl<M: Mode> Shm<M> {
             let Some(hit) = list.accept_fast(source, header.match_bits, length) else {
                 return false;
             };
-            // Stored under the list's lock, for the reason given in `find`.
+            // The mark is stored under the list's lock, for the reason given in `find`.
             let me = hit.id.me(frame.index);
             queue.delivering.store(mark(me.0), Ordering::Relaxed);
             hit

@@ -17,8 +17,8 @@ const NONE: u32 = u32::MAX;
 /// The process of a rank.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// The process's id in this process's namespace, or 0 if it has none. Once the process has
-    /// ended, another one may get the same id.
+    /// The process's id in the namespace of this process, or 0 if it has none there. Once the
+    /// process has ended, another process may get the same id.
     pub(super) number: Pid,
     /// A descriptor that is readable once the process has ended. `None` for this process itself,
     /// and if the system does not support such descriptors.
@@ -91,7 +91,7 @@ impl Failures {
     }
 }
 
-/// Returns the processes that have ended, with one system call.
+/// Returns the ranks of the processes that have ended. Makes one system call.
 fn ended(processes: &[Process]) -> Vec<Rank> {
     let (ranks, mut asked): (Vec<Rank>, Vec<_>) = (0..)
         .zip(processes)

@@ -37,8 +37,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Delivers a get. Room for the reply is reserved first, so nothing is left half done if there
-    /// is no room. The reply leaves before the event is raised.
+    /// Delivers a get. Room for the reply is reserved first, so that nothing is left half done if
+    /// there is no room. The reply is sent before the event is raised.
     pub(super) fn take_get<S: Sink + ?Sized>(
         &self,
         number: usize,
@@ -149,8 +149,8 @@ impl<M: Mode> Shm<M> {
                     let address = self.own().at(offset);
                     let is_aligned = address.addr().is_multiple_of(ty.size());
                     // SAFETY: the address is aligned and lies within the entry, which lies in a
-                    // region. A program that uses atomics on the entry guarantees that all
-                    // concurrent accesses are atomic.
+                    // region. The contract of atomics requires the program to make all concurrent
+                    // accesses to the integer atomic.
                     is_aligned.then(|| unsafe { apply_atomic(address, op, ty, operand, comparand) })
                 }
                 // SAFETY: the caller that appended the entry guarantees that the address is valid.

@@ -1,10 +1,10 @@
-//! Handover of a rank's memory to its peers: over a socket, each peer asks the rank for the file
+//! Handover of a rank's memory to its peers. Each peer asks the rank over a socket for the file
 //! descriptor of that memory.
 //!
 //! The alternative would be to open another process's file through `/proc`, but this requires
-//! permission to inspect that process. That permission is missing between sibling user namespaces
-//! (unprivileged containers, one for each rank) and where tracing is forbidden. Handing over a
-//! descriptor (`SCM_RIGHTS`) does not require it.
+//! permission to inspect that process. Processes lack that permission between sibling user
+//! namespaces (unprivileged containers, one for each rank) and where tracing is forbidden. Handing
+//! over a descriptor (`SCM_RIGHTS`) requires no such permission.
 //!
 //! The socket has an abstract name, which leaves no file behind. Any process in the network
 //! namespace can use such a name, so a connection proves nothing about the peer. Therefore both
@@ -34,7 +34,7 @@ use super::failure::Process;
 /// How long to keep asking a peer that does not answer. If the peer has ended, the connection is
 /// refused at once.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-/// How long one connection may keep the others waiting. An honest peer that was too slow asks
+/// How long one connection may keep the others waiting. An honest peer that was too slow connects
 /// again.
 const REQUEST: Duration = Duration::from_secs(1);
 /// The pause between two attempts.
@@ -93,8 +93,8 @@ impl Address {
     }
 }
 
-/// A server that hands over this rank's memory to all peers that know the secret. It runs in its
-/// own thread until it is dropped.
+/// A server that hands over this rank's memory to all peers that know the secret. The server runs
+/// in its own thread until it is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     listener: Arc<UnixListener>,
@@ -103,8 +103,8 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start(memory: OwnedFd) -> io::Result<(Self, Address)> {
-        // The rank continues without it: valgrind and system call filters may not support such
-        // descriptors.
+        // If there is no descriptor, the rank continues without it, because valgrind and system
+        // call filters may not support process descriptors.
         let process = pidfd_open(getpid(), PidfdFlags::empty())
             .inspect_err(|error| tracing::warn!(%error, "cannot open a process descriptor; peers will not notice the end of this rank"));
         Self::handing_over(memory, process.ok())
@@ -119,7 +119,7 @@ impl Server {
                 loop {
                     let served = match listener.accept() {
                         Ok((peer, _)) => answer(&peer, &address, &memory, process.as_ref()),
-                        // The listener was shut down.
+                        // The error means that the listener was shut down.
                         Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
                         Err(error) => {
                             thread::sleep(PAUSE);
@@ -143,7 +143,7 @@ impl Drop for Server {
         // This also fails the connections that are still pending.
         let stopped = rustix::net::shutdown(&*self.listener, rustix::net::Shutdown::Both);
         if let (Ok(()), Some(thread)) = (stopped, self.thread.take()) {
-            // An error means that the thread has panicked, so it has ended too.
+            // An error means that the thread has panicked, so in that case it has ended as well.
             let _ = thread.join();
         }
     }
@@ -294,7 +294,8 @@ mod tests {
         }
     }
 
-    /// The process descriptor is missing, as under valgrind.
+    /// Checks that memory is handed over if the process descriptor is missing, as it is under
+    /// valgrind.
     #[test]
     fn memory_is_handed_over_also_without_a_descriptor_of_the_process() {
         let memory = file_of(b"memory").into();
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn strangers_are_given_nothing_and_stop_nobody() {
         let (server, address) = server();
-        // One peer sends nothing, one sends the wrong secret, one disconnects.
+        // One peer sends nothing, one sends the wrong secret, and one disconnects.
         let _silent = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         let mut liar = UnixStream::connect_addr(&address.socket().unwrap()).unwrap();
         liar.write_all(&address.answer).unwrap();

@@ -1,5 +1,5 @@
-//! Lanes: with more ranks than the limit up to which each source has an exclusive ring, a rank
-//! lends a few exclusive rings to the sources that send the most.
+//! Lanes, which are exclusive rings that a rank lends to the sources that send the most. They exist
+//! only in jobs with more ranks than the limit up to which each source has an exclusive ring.
 //!
 //! The crate `lanes` decides which source gets a lane and when that changes (`docs/lanes.md`); this
 //! module carries these decisions out. A rank *lends* rings (`::lanes::LaneKind::Owner`) and
@@ -7,23 +7,23 @@
 //! with the same number.
 //!
 //! * **Counting**: messages in shared rings are sampled ([`Shm::note_traffic`]). Traffic in lanes
-//!   is read from the rings' positions when a round begins and when it ends. Traffic in lanes alone
-//!   makes up rounds, too.
+//!   is read from the rings' positions when a round begins and when it ends. Rounds also pass if
+//!   there is traffic only in lanes.
 //! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. If there
 //!   is no room for such a message, it waits in this module, where it blocks nothing.
-//! * **Into the lane** ([`LanesState::way`]): the source switches in each queue separately, with
-//!   the first message after the offer. An announcement ([`LANE_OPENED`]) is the last message in
-//!   the shared ring; the owner polls the lane once it has received it.
+//! * **Into the lane** ([`LanesState::way`]): the source switches to the lane in each queue
+//!   separately, with the first message after the offer. An announcement ([`LANE_OPENED`]) is the
+//!   last message in the shared ring; the owner polls the lane once it has received it.
 //! * **Back to the shared ring**: sends return `Again` until the owner has freed everything in the
-//!   queue's lane; then the source uses the shared ring again. The lane is given back when the
+//!   queue's lane. Then the source uses the shared ring again. The lane is given back when the
 //!   source has left it in all queues, so its next holder [continues](Producer::resume) at the
 //!   owner's position.
 //!
 //! Everything else is done in [`Shm::tend_lanes`], which a poll calls when this rank's activations
 //! word asks for it. As long as nothing changes, lanes cost a poll nothing.
 //!
-//! No rank lends if several threads use the network at once: if a thread has chosen its ring but
-//! not yet reserved a slot there, later messages of the same rank, through another ring, could
+//! No rank lends lanes if several threads use the network at once. If a thread had chosen its ring
+//! but not yet reserved a slot there, later messages of the same rank through another ring could
 //! overtake its message.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ use super::{Peer, Shm, ShmConfig};
 /// traffic, even the largest possible weight has decayed to nothing.
 const MISSED: u64 = 128;
 
-/// A pointer to the ring to send through, which can be exchanged. If it is null, the ring has to be
+/// A replaceable pointer to the ring to send through. If the pointer is null, the ring has to be
 /// looked up.
 #[derive(Debug, Default)]
 pub(super) struct Way(AtomicPtr<Producer<RingView>>);
@@ -56,7 +56,7 @@ pub(super) struct Way(AtomicPtr<Producer<RingView>>);
 impl Way {
     #[inline(always)]
     pub(super) fn get(&self) -> Option<&Producer<RingView>> {
-        // SYNC (way): pairs with the release in `set`.
+        // SYNC (way): this acquire pairs with the release in `set`.
         let producer = self.0.load(Ordering::Acquire);
         // SAFETY: the pointer is null, or the caller of `set` guarantees that the producer lives as
         // long as `self`. Only shared references to a producer exist.
@@ -80,9 +80,10 @@ impl Way {
 pub(super) struct ShmLanes<M: Mode> {
     /// The number of lanes that this rank lends.
     count: u16,
-    /// `None` unless each queue is one ring for all sources.
+    /// The lanes' state, or `None` unless each queue is one ring for all sources.
     state: Option<M::Lock<LanesState>>,
-    /// The rank of a dead peer, plus 1, or 0 if no peer is dead. Stored before the state is locked.
+    /// The rank of a dead peer, plus 1, or 0 if no peer is dead. This field is stored before the
+    /// state is locked.
     dead: AtomicU32,
 }
 
@@ -91,7 +92,7 @@ pub(super) struct ShmLanes<M: Mode> {
 struct Lent {
     holder: Option<Rank>,
     /// The queues in which the holder has announced the lane, as a bit set. Only these queues poll
-    /// it.
+    /// the lane.
     announced: u32,
     /// The number of slots that were received through the lane and are not yet part of any weight.
     fresh: u64,
@@ -103,7 +104,8 @@ struct Held {
     peer: Rank,
     /// The lane's number at the peer.
     place: u16,
-    /// The lane's outlet in each queue. The rings themselves count the fragments in flight.
+    /// The lane's outlet in each queue. The outlets don't count messages in flight, because the
+    /// rings do.
     outlets: [Outlet; QUEUES],
     /// The lane's ring in each queue in which the lane was announced.
     rings: [Option<Arc<Producer<RingView>>>; QUEUES],
@@ -116,12 +118,12 @@ struct LanesState {
     lent: Box<[Lent]>,
     /// The lanes that this rank holds, by slot.
     held: Box<[Option<Held>]>,
-    /// This rank's ends of all lanes that it has ever used, by peer, number and queue.
+    /// This rank's ends of all lanes that it has ever used, indexed by peer, number and queue.
     ends: BTreeMap<(Rank, u16, u8), Arc<Producer<RingView>>>,
     /// Whether the traffic in lanes has to be read, because a round begins or ends.
     is_due: bool,
-    /// Whether a peer has died. Its messages may stay in a ring forever, so rings are not lent
-    /// again.
+    /// Whether a peer has died. Messages of a dead peer may stay in a ring forever, so rings are
+    /// not lent again.
     is_over: bool,
 }
 
@@ -170,8 +172,8 @@ impl<M: Mode> ShmLanes<M> {
         state.map_or_else(Statistics::default, |state| state.driver.statistics)
     }
 
-    /// Returns whether messages to a peer go through a lane, and whether messages from it come
-    /// through one.
+    /// Returns whether messages to a peer go through a lane, and whether messages from that peer
+    /// come through a lane.
     pub(super) fn with(&self, peer: Rank) -> (bool, bool) {
         let Some(state) = self.state.as_ref().and_then(|state| state.try_lock()) else {
             return (false, false);
@@ -202,7 +204,7 @@ impl LanesState {
         })
     }
 
-    /// Splits the state into the driver, which decides about lanes, and the rings, which it
+    /// Splits the state into the driver, which decides about lanes, and the rings, which the driver
     /// changes.
     fn rings<'a, M: Mode>(&'a mut self, shm: &'a Shm<M>) -> (&'a mut Driver, Rings<'a, M>) {
         let (lent, held) = (&mut self.lent, &mut self.held);
@@ -277,8 +279,8 @@ impl LanesState {
     }
 
     /// Makes up for the rounds that would have passed if traffic in lanes ended rounds. Only
-    /// messages in shared rings end a round, so without this, old traffic in lanes would count as
-    /// recent.
+    /// messages in shared rings do so, and without this correction old traffic in lanes would count
+    /// as recent.
     fn catch_up<M: Mode>(&mut self, shm: &Shm<M>) {
         let interval = u64::from(self.driver.settings.interval);
         let samples = |lent: &Lent| lent.fresh / interval;
@@ -318,8 +320,8 @@ impl<M: Mode> Carrier for Rings<'_, M> {
 
     fn act(&mut self, kind: LaneKind, action: Action) {
         let (slot, peer) = match action {
-            // These actions need nothing: the driver sends messages itself, and the rings exist
-            // already.
+            // These actions require nothing here, because the driver sends messages itself and the
+            // rings exist already.
             Action::Send { .. } | Action::Connect { .. } => return,
             Action::Open { slot, peer, .. }
             | Action::Drain { slot, peer }
@@ -430,9 +432,9 @@ impl<M: Mode> Shm<M> {
         verdict.ok().map(|()| Taken::Done)
     }
 
-    /// Handles an announcement: the source's next message to this queue comes through its lane. If
-    /// no message follows an announcement, the end of the lane may overtake it; it is then ignored.
-    /// Returns `None` if it is malformed.
+    /// Handles an announcement, which says that the source's next message to this queue comes
+    /// through its lane. If no message follows the announcement, the end of the lane may overtake
+    /// it, and the announcement is then ignored. Returns `None` if the announcement is malformed.
     #[cold]
     pub(super) fn take_lane_opened(
         &self,
@@ -451,8 +453,8 @@ impl<M: Mode> Shm<M> {
         Some(Taken::Done)
     }
 
-    /// Does the pending work on lanes, in the queue `number`, which the caller has locked, and in
-    /// all others.
+    /// Does the pending work on lanes in the queue `number`, which the caller has locked, and in
+    /// all other queues.
     pub(super) fn tend_lanes(&self, number: usize, inbox: &mut Inbox) {
         let Some(state) = &self.lanes.state else {
             return;
@@ -528,8 +530,8 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Notes a peer's death. From now on, nothing waits for that peer, and lanes no longer change
-    /// hands.
+    /// Records a peer's death. From then on, nothing waits for that peer, and lanes no longer
+    /// change hands.
     pub(super) fn end_lanes(&self, dead: Rank) {
         let Some(state) = &self.lanes.state else {
             return;

@@ -20,12 +20,12 @@ use super::config::ShmConfig;
 
 /// The first word of every mapping.
 pub(super) const MAGIC: u64 = 0x4d48_535f_5544_4e43;
-/// The layout version. Must change with any change of this file or of [`super::message`].
+/// The layout version. It must be changed whenever this file or [`super::message`] is changed.
 pub(super) const VERSION: u32 = 6;
 
 /// The number of event queues available to the network's user.
 pub(super) const USER_QUEUES: usize = 16;
-/// The queue of indices that were opened without one.
+/// The queue of indices that were opened without a queue.
 pub(super) const INTERNAL_QUEUE: usize = USER_QUEUES;
 /// The number of all queues of a rank.
 pub(super) const QUEUES: usize = USER_QUEUES + 1;
@@ -37,9 +37,10 @@ pub(super) const PAGE: usize = 4096;
 /// The size of a huge page.
 pub(super) const HUGE_PAGE: usize = 2 << 20;
 
-/// A value of [`Control::state`]: the owner uses the network.
+/// A value of [`Control::state`], which means that the owner uses the network.
 pub(super) const STATE_OPEN: u32 = 1;
-/// A value of [`Control::state`]: the owner has left normally, so its process may end.
+/// A value of [`Control::state`], which means that the owner has left normally, so its process may
+/// end.
 pub(super) const STATE_CLOSED: u32 = 2;
 
 /// An event queue as its senders see it.
@@ -52,8 +53,8 @@ pub(super) struct QueueEntry {
     pub(super) offset: AtomicU64,
     /// The base-2 logarithm of the number of slots of each ring of one source.
     pub(super) shift: AtomicU32,
-    /// The base-2 logarithm of the number of slots of such a ring's first part. A ring of all
-    /// sources has only this part.
+    /// The base-2 logarithm of the number of slots in the first part of a ring of one source. A
+    /// ring of all sources has only this part.
     pub(super) part: AtomicU32,
     /// The number of rings.
     pub(super) rings: AtomicU32,
@@ -87,21 +88,23 @@ pub(super) struct Control {
     /// The owner's [`settings_hash`].
     pub(super) settings: AtomicU64,
     pub(super) state: AtomicU32,
-    /// The number of regions that can be looked up. Stored last, with release ordering.
+    /// The number of regions that can be looked up. This field is stored last, with release
+    /// ordering.
     pub(super) region_count: AtomicU32,
-    /// The number of bytes that the owner may come to touch. Ranks add up these numbers before they
-    /// reserve memory.
+    /// The number of bytes that the owner may touch in the course of the job. Ranks add up these
+    /// numbers before they reserve memory.
     pub(super) promised: AtomicU64,
     /// The [control group](crate::memory::Memory::group_id) in which these bytes count.
     pub(super) memory_group: AtomicU64,
-    /// Alone on its cache line, because every sender reads it with every message.
+    /// The doorbell, which has a cache line of its own, because every sender reads it with every
+    /// message.
     pub(super) doorbell: CachePadded<DoorbellWords>,
     /// For each portal table index, the number of its queue plus 1, or 0 while the index is not
-    /// open. Stored with release ordering.
+    /// open. The numbers are stored with release ordering.
     pub(super) pt: CachePadded<[AtomicU32; PT_INDICES]>,
     /// [`ACTIVATIONS`] from the moment when a rank activates a ring or signals the owner until the
-    /// owner has noticed, otherwise 0. Alone on its cache line, because the owner reads it
-    /// constantly.
+    /// owner has noticed, otherwise 0. This word has a cache line of its own, because the owner
+    /// reads it constantly.
     pub(super) activations: CachePadded<AtomicU64>,
     pub(super) queues: [QueueEntry; QUEUES],
     pub(super) regions: [RegionEntry; REGIONS],
@@ -110,8 +113,8 @@ pub(super) struct Control {
 impl Control {
     /// Announces that a source is going to send through a ring of a queue.
     pub(super) fn announce(&self, queue: &QueueEntry, ring: usize) {
-        // SYNC (activations): the bit comes before the word in `signal`, and the word comes before
-        // the messages. Pairs with the swap in `Shm::activate_all`.
+        // SYNC (activations): the bit is stored before the word in `signal`, and the word before
+        // the messages. This release pairs with the swap in `Shm::activate_all`.
         queue.used.fetch_or(1 << (ring % 64), Ordering::Release);
         self.signal();
     }
@@ -126,8 +129,8 @@ impl Control {
 /// pending work on lanes.
 pub(super) const ACTIVATIONS: u64 = 1;
 
-/// The state of one piece, alone on its cache line: 0 if the piece is free, 1 if it is in use. The
-/// initiator takes the piece; the target of a put or the initiator of a get frees it.
+/// The state of one staging piece, on a cache line of its own: 0 if the piece is free, 1 if it is
+/// in use. The initiator takes the piece. The target of a put, or the initiator of a get, frees it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct PieceState(pub(super) AtomicU32);

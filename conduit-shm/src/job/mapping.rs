@@ -11,11 +11,11 @@ use crate::ring::{Extent, RingControl, RingView};
 
 use super::layout::{Control, HUGE_PAGE, Layout, PieceState, QueueEntry, ring_start, ring_stride};
 
-/// A mapping of `layout.total` bytes of a rank's memory; unmapped when dropped.
+/// A mapping of `layout.total` bytes of a rank's memory. Dropping the value unmaps the memory.
 ///
-/// The file behind it has that size from the start and cannot shrink (its seal is checked before a
-/// peer's file is mapped), so no access within the mapping raises SIGBUS. Untouched pages cost
-/// nothing.
+/// The mapped file has that size from the start and cannot shrink (the seal of a peer's file is
+/// checked before the file is mapped), so no access within the mapping raises SIGBUS. Untouched
+/// pages cost nothing.
 #[derive(Debug)]
 pub(super) struct Mapping {
     base: NonNull<u8>,
@@ -60,7 +60,7 @@ impl Mapping {
         let base = match mapped {
             Ok(base) => base,
             Err(error) => {
-                // SAFETY: this is the reservation made above, into which nothing refers.
+                // SAFETY: this is the reservation made above, and no pointers into it exist.
                 unsafe { rustix::mm::munmap(start, reserved)? };
                 return Err(error);
             }
@@ -79,7 +79,8 @@ impl Mapping {
             layout: layout.clone(),
         };
         if huge_pages {
-            // Only advice: if the system has no huge pages for shared memory, small ones are used.
+            // This is only advice. If the system has no huge pages for shared memory, small pages
+            // are used.
             let len = layout.total - layout.region_offset;
             // SAFETY: the range lies within the mapping, and the advice changes no contents.
             let advised = unsafe {
@@ -115,8 +116,8 @@ impl Mapping {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// Returns the address of `len` bytes that a peer has specified by their offset, or `None` if
-    /// they don't lie in staging or regions.
+    /// Returns the address of `len` bytes at an offset that a peer has specified, or `None` if the
+    /// bytes don't lie in the staging pieces or regions.
     #[inline]
     pub(super) fn range(&self, offset: u64, len: usize) -> Option<*mut u8> {
         let end = offset.checked_add(len as u64)?;
@@ -151,8 +152,8 @@ impl Mapping {
         index: usize,
         shared: bool,
     ) -> Option<(RingView, Extent)> {
-        // SYNC (queue): pairs with the release store in `make_queue`: a thread that sees the offset
-        // sees the extent, too.
+        // SYNC (queue): this acquire pairs with the release store in `make_queue`, so a thread that
+        // sees the offset also sees the extent.
         let offset = queue.offset.load(Ordering::Acquire);
         let (shift, part) = (&queue.shift, &queue.part);
         let (shift, part) = (shift.load(Ordering::Relaxed), part.load(Ordering::Relaxed));

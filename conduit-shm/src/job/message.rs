@@ -7,7 +7,7 @@
 //! | 12 | source u32 | |
 //! | 16 | match bits u64 | |
 //! | 24 | header data u64 | |
-//! | 32 | *payload of a compact put*, or of 64 ([`before_payload`]) | remote offset u64 |
+//! | 32 | *payload of a compact put*, here or at 64 ([`before_payload`]) | remote offset u64 |
 //! | 40 | | token u64 |
 //! | 48 | | reference u64: an offset into the initiator's mapping |
 //! | 56 | | md u32 |
@@ -18,8 +18,7 @@
 //! | kind | uses |
 //! |---|---|
 //! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
-//! | [`PUT_REPLY_SLOT`] | the same, in one slot into which the reply, a [`PUT_COMPACT`], may be
-//! written |
+//! | [`PUT_REPLY_SLOT`] | same, in one slot into which the reply (a [`PUT_COMPACT`]) may be written |
 //! | [`PUT`] | payload in the slots |
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |
@@ -47,15 +46,16 @@ pub(super) const PUT_REPLY_SLOT: u8 = 9;
 pub(super) const LANE: u8 = 10;
 pub(super) const LANE_OPENED: u8 = 11;
 
-/// A flag: the target must post an [`ACK`].
+/// A flag that tells the target to post an [`ACK`].
 pub(super) const WANT_ACK: u8 = 1;
-/// A flag: the target must post a [`SEND`].
+/// A flag that tells the target to post a [`SEND`].
 pub(super) const WANT_SEND: u8 = 2;
-/// A flag: the reference is that of the initiator's staging piece with the number `piece`.
+/// A flag that says that the reference is the offset of the initiator's staging piece with the
+/// number `piece`.
 pub(super) const STAGED: u8 = 4;
-/// A flag: the get's data travels in the reply.
+/// A flag that says that the get's data travel in the reply.
 pub(super) const REPLY_INLINE: u8 = 8;
-/// A flag: the initiator wants the atomic's old value.
+/// A flag that says that the initiator wants the atomic's old value.
 pub(super) const FETCH: u8 = 16;
 
 /// A number that stands for no memory descriptor.
@@ -71,7 +71,7 @@ pub(super) const FULL: usize = size_of::<Header>();
 #[repr(C, align(64))]
 pub(super) struct Header {
     pub(super) tag: u32,
-    /// The frame with which the message is committed. [`Header::read`] leaves it 0.
+    /// The frame with which the message is committed. [`Header::read`] leaves this field 0.
     pub(super) frame: Frame,
     pub(super) length: u32,
     pub(super) source: u32,
@@ -108,15 +108,16 @@ const _: () = {
     assert!(offset_of!(Header, length) == WORD && offset_of!(Header, remote_offset) == COMPACT);
 };
 
-/// Returns the number of slots of a message with `header` bytes before `payload` bytes.
+/// Returns the number of slots that a message needs for `header` bytes followed by `payload` bytes.
 #[inline]
 pub(super) const fn slots_for(header: usize, payload: usize) -> u32 {
     (header + payload).div_ceil(SLOT) as u32
 }
 
-/// Returns the number of bytes before the payload of a compact message with `payload` bytes of it.
-/// If the message needs no additional slot for it, the payload begins in the second slot, so that
-/// copies move whole cache lines; otherwise, it begins behind the header.
+/// Returns the number of bytes that precede a payload of `payload` bytes in a compact message. A
+/// payload that doesn't fit in the first slot begins in the second slot if the message needs no
+/// additional slot for this, so that copies move whole cache lines. Otherwise, the payload begins
+/// right after the header.
 #[inline(always)]
 pub(super) const fn before_payload(payload: usize) -> usize {
     if payload > SLOT - COMPACT && slots_for(SLOT, payload) == slots_for(COMPACT, payload) {
@@ -139,7 +140,7 @@ impl Header {
         unsafe { ptr::copy_nonoverlapping(from.add(WORD), slot.add(WORD), FULL - WORD) }
     }
 
-    /// Reads a full header; the ring's word is left 0.
+    /// Reads a full header. The ring's word is left 0.
     ///
     /// # Safety
     /// `slot` must be the first slot of a message that was found committed and is not yet released.
@@ -154,7 +155,7 @@ impl Header {
         header
     }
 
-    /// Reads a compact header; the other fields are 0.
+    /// Reads a compact header. The fields that only a full header has are left 0.
     ///
     /// # Safety
     /// Same as [`Self::read`].
@@ -162,15 +163,16 @@ impl Header {
     pub(super) unsafe fn read_compact(slot: *const u8) -> Self {
         let mut header = Self::default();
         let to: *mut u8 = ptr::from_mut(&mut header).cast();
-        // SAFETY: the 24 bytes lie within both the slot and the header. The other conditions are
-        // those in `read`.
+        // SAFETY: the 24 bytes lie within both the slot and the header, and every bit pattern is a
+        // valid header. The slot is not written before its release: a message into whose slot a
+        // reply may be written is read from a copy.
         unsafe { ptr::copy_nonoverlapping(slot.add(WORD), to.add(WORD), COMPACT - WORD) }
         header
     }
 }
 
 impl Compact {
-    /// Returns whether length, source and match bits are the same.
+    /// Returns whether both headers have the same length, source and match bits.
     #[inline(always)]
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (self.length, self.source, self.match_bits)
@@ -226,7 +228,7 @@ mod tests {
             flags: 11,
         };
         let mut slot = Slot([0xff_u8; SLOT]);
-        // SAFETY: the slot is a local variable.
+        // SAFETY: the slot is a live local variable that only this test uses.
         let read = unsafe {
             header.write(slot.0.as_mut_ptr());
             Header::read(slot.0.as_ptr())
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(read, header);
         assert_eq!(slot.0[..WORD], [0xff; WORD]);
         let mut slot = Slot([0xff_u8; SLOT]);
-        // SAFETY: the slot is a local variable.
+        // SAFETY: the slot is a live local variable that only this test uses.
         let read = unsafe {
             Compact::write(slot.0.as_mut_ptr(), 1, 2, 3, 4);
             Header::read_compact(slot.0.as_ptr())

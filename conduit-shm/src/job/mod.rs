@@ -7,7 +7,7 @@
 //! Every rank has one anonymous file, mapped by all ranks, which holds its event queues, staging
 //! pieces and regions (`layout`). To send a message, a rank reserves slots in a ring of the
 //! target's queue and writes to them (`crate::ring`, `send`). The message is matched when the
-//! target polls that queue (`receive`, [`conduit_portals::matching`]). Completions come back the
+//! target polls that queue (`receive`, [`conduit_portals::matching`]). Completions come back in the
 //! same way.
 //!
 //! **Guarantees.** No process ever waits for another's lock. Nothing has a name in a file system,
@@ -86,7 +86,7 @@ use statistics::Counters;
 pub struct Shm<M: Mode> {
     rank: Rank,
     size: u32,
-    /// Becomes invalid in a forked child, which must not use the network.
+    /// Shows whether this process is a forked child, which must not use the network.
     standing: Standing,
     config: ShmConfig,
     /// Whether each queue is one ring for all sources.
@@ -95,12 +95,12 @@ pub struct Shm<M: Mode> {
     limits: Limits,
     reach: Reach,
     unreachable: Reach,
-    /// All ranks as this one sees them, by rank, including this one.
+    /// All ranks as this rank sees them, including this rank itself, indexed by rank.
     peers: Box<[Peer]>,
     queues: Box<[OnceLock<Queue<M>>]>,
     /// The portal table.
     indices: Box<[Index<M>]>,
-    /// The number of linked match entries, over all indices.
+    /// The number of linked match entries of all indices together.
     entries: AtomicU32,
     descriptors: Descriptors<M>,
     staging: Staging,
@@ -108,7 +108,7 @@ pub struct Shm<M: Mode> {
     abandoned: M::Lock<bool>,
     allocated: M::Lock<Allocated>,
     failures: Failures,
-    /// The ranks' processes, by rank.
+    /// The ranks' processes, indexed by rank.
     processes: Box<[Process]>,
     ready_table: ReadyTable,
     reply_slots: ReplySlots,
@@ -120,10 +120,10 @@ pub struct Shm<M: Mode> {
     mode: PhantomData<M>,
 }
 
-/// A rank as this one sees it.
+/// A rank as this rank sees it.
 struct Peer {
     mapping: Arc<Mapping>,
-    /// This rank's ends of the rings to each of the peer's queues, except lanes. Each is created
+    /// This rank's end of the ring to each of the peer's queues, except lanes. Each end is created
     /// when it is first used.
     producers: Box<[OnceLock<Arc<Producer<RingView>>>]>,
     /// The ring for the next message to each of the peer's queues.
@@ -155,7 +155,7 @@ struct Index<M: Mode> {
     /// The number of the queue that receives the index's messages, plus 1, or 0 while the index is
     /// not open.
     queue: AtomicU8,
-    /// Held while the list is read or changed, never while events are delivered.
+    /// The lock is held while the list is read or changed, but never while events are delivered.
     list: M::Lock<MatchList>,
 }
 
@@ -166,7 +166,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns whether messages to a peer go through a ring that only this rank fills, and whether
-    /// messages from it come through a ring that only the peer fills.
+    /// messages from that peer come through a ring that only the peer fills.
     pub fn own_rings(&self, peer: Rank) -> (bool, bool) {
         match self.shared_rings {
             true => self.lanes.with(peer),
@@ -181,7 +181,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns the number of messages sent so far. Messages are not counted if several threads may
-    /// send at once, because all of these would write to one cache line.
+    /// send at once, because all these threads would write to one cache line.
     #[inline(always)]
     fn sent(&self) -> u32 {
         self.sent.load(Ordering::Relaxed)

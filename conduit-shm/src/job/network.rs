@@ -12,8 +12,8 @@ use conduit_core::threads::{Lock, Mode};
 use super::Shm;
 use super::layout::{INTERNAL_QUEUE, STATE_CLOSED, USER_QUEUES};
 
-/// The maximum number of messages that one call of [`Ni::progress`] handles. Further ones wait for
-/// the next call.
+/// The maximum number of messages that one call of [`Ni::progress`] handles. Further messages wait
+/// for the next call.
 const INTERNAL_LIMIT: u32 = 64;
 
 impl<M: Mode> Ni for Shm<M> {

@@ -1,5 +1,5 @@
-//! Access to any memory of a peer's process, by cross-memory attach, which takes one copy and one
-//! system call.
+//! Access to any memory of a peer's process by cross-memory attach. Each access takes one copy and
+//! one system call.
 
 use std::io;
 
@@ -23,9 +23,9 @@ impl<M: Mode> Shm<M> {
         const OPERATION: &str = "memory_write";
         let process = self.process(OPERATION, target)?;
         // Unlike a read, a write cannot be undone. Between this check and the write, the process
-        // could still end and its id be reused. However, the system assigns ids cyclically, so as
-        // many processes as there are ids would have to be created in the meantime. There is no
-        // system call that writes by process descriptor under the same rules.
+        // could still end and its id could be reused. However, the system assigns ids cyclically,
+        // so as many processes as there are ids would have to be created in the meantime. There is
+        // no system call that writes by process descriptor under the same rules.
         still_runs(OPERATION, target, process)?;
         // SAFETY: the caller guarantees that `source` is valid for reads of `len` bytes.
         let written = unsafe { process_memory::write(process.number, address, source, len) };
@@ -68,8 +68,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Checks that a peer's process still runs, which shows that the process id has been its own up to
-/// now. After the process's end, any other process may get the id.
+/// Checks that a peer's process still runs. If so, its process id cannot have been reused; once the
+/// process has ended, any other process may get the id.
 fn still_runs(operation: &'static str, target: Rank, process: &Process) -> Result<(), NiError> {
     match process.has_ended() {
         false => Ok(()),
@@ -109,7 +109,7 @@ mod tests {
         // SAFETY: `back` is valid for writes of `back.len()` bytes.
         unsafe { world[0].memory_read(back.as_mut_ptr(), 1, address, back.len()) }.unwrap();
         assert_eq!(back, ours);
-        // SAFETY: the length is 0.
+        // SAFETY: the length is 0, so no memory is accessed.
         unsafe { world[0].memory_write(1, 16, ours.as_ptr(), 0) }.unwrap();
     }
 

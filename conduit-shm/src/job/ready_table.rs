@@ -1,11 +1,12 @@
 //! The ready table: a flat array that says, for each ring, which word will show its next message. A
-//! rank finds the rings with work by one load of the word and one comparison for each.
+//! rank finds the rings with work by loading the word of each entry and comparing its tag.
 //!
 //! An entry consists of the word in which the ring's next message will be published, and of the tag
 //! that publishes it. The thread that has locked the ring's queue writes the entry after each poll
 //! that took something; the entry for a reply is also written when a slot is offered. Any thread
 //! may read an entry without a lock. A reader in another thread may see the two fields from
-//! different moments and wrongly take a ring for idle or busy once; its next read is right.
+//! different moments and wrongly take a ring for idle or busy once. Its next read returns the right
+//! answer.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -37,7 +38,7 @@ struct ReadyEntry {
 }
 
 impl ReadyEntry {
-    /// Creates an entry that must be polled in any case, for no queue.
+    /// Creates an entry for no queue. The entry counts as one that must be polled in any case.
     fn new() -> Self {
         Self {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),
@@ -50,8 +51,9 @@ impl ReadyEntry {
     #[inline(always)]
     fn found(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Relaxed);
-        // SAFETY: `word` points to `ALWAYS`, to a word in a ring of this rank or of a peer, or to
-        // one in this rank's first page. All of these stay mapped as long as the network lives.
+        // SAFETY: `word` points to `ALWAYS`, to a word in a ring of this rank or of a peer, or to a
+        // word in the first page of this rank's memory. All these words stay mapped as long as the
+        // network lives.
         let found = unsafe { (*word).load(Ordering::Relaxed) };
         (tag_in(found) == self.tag.load(Ordering::Relaxed)).then_some(found)
     }
@@ -72,13 +74,14 @@ impl ReadyEntry {
 pub(super) struct ReadyTable {
     entries: Box<[ReadyEntry]>,
     used: AtomicUsize,
-    /// The entry for a reply (`super::reply_slots`), whose frame says to which queue it belongs.
+    /// The entry for a reply (`super::reply_slots`). The reply's frame says to which queue the
+    /// reply belongs.
     reply: ReadyEntry,
 }
 
 impl ReadyTable {
-    /// Creates a table with room for `rings` rings, for a reply and for activations. A reply and
-    /// activations are not awaited yet.
+    /// Creates a table with room for `rings` rings, for a reply and for activations. At first,
+    /// neither a reply nor activations are awaited.
     pub(super) fn new(rings: usize) -> Self {
         let ready_table = Self {
             entries: (0..=ACTIVATIONS + rings)
@@ -103,7 +106,7 @@ impl ReadyTable {
         Some(place as u32)
     }
 
-    /// Makes the entry wait for nothing.
+    /// Makes an entry wait for nothing, so that its ring is not polled.
     pub(super) fn clear(&self, place: usize) {
         self.set(place, Some((&ALWAYS, NEVER)));
     }

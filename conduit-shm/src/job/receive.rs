@@ -27,8 +27,7 @@ use super::ready_table::ReadyTable;
 /// bound is necessary because messages that raise no event don't count against the caller's limit.
 const BATCH: u32 = 64;
 
-/// One in this many replies is not the last thing that its poll does: that poll reads the rings,
-/// too.
+/// After one in this many replies, the poll that took the reply also reads the rings.
 const ANSWERS: u32 = 16;
 
 /// An event queue, with the rings that lead to it.
@@ -49,11 +48,11 @@ pub(super) struct Inbox {
     pub(super) deferred: DeferredEvents,
     /// The queue's bit in the ready table.
     ready: Ready,
-    /// The number of replies taken (`super::reply_slots`).
+    /// The number of replies taken from slots (`super::reply_slots`).
     replies: u32,
 }
 
-/// The consumer's state of one ring.
+/// The state of one ring at its consumer.
 #[derive(Debug)]
 pub(super) struct Inbound {
     /// The only source, or `None` for a ring of all sources.
@@ -91,7 +90,7 @@ impl Inbound {
         }
     }
 
-    /// Returns whether a visit would find nothing to do.
+    /// Returns whether [`Shm::visit`] would find nothing to do.
     #[inline]
     fn is_idle(&self) -> bool {
         self.place.is_none() || (self.watched && !self.ring.is_ready())
@@ -206,7 +205,7 @@ impl Inbox {
     }
 }
 
-/// Events that follow one that was already delivered.
+/// Events that are due after an event that was already delivered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct DeferredEvents {
     unlinked: Option<u64>,
@@ -228,7 +227,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Creates the range that contains only `only`, or all `size` ranks if it is `None`.
+    /// Creates the range that contains only `only`, or all `size` ranks if `only` is `None`.
     pub(super) fn of(only: Option<Rank>, size: u32) -> Self {
         let (first, count) = only.map_or((0, size), |source| (source, 1));
         Self { first, count }
@@ -278,7 +277,7 @@ impl<S: Sink + ?Sized> PollBudget<'_, S> {
         self.sink.event(event);
     }
 
-    /// Delivers deferred events; returns `false` if the limit is reached.
+    /// Delivers deferred events. Returns `false` if the limit is reached.
     #[inline]
     fn settle(&mut self, deferred: &mut DeferredEvents) -> bool {
         if let Some(tag) = deferred.unlinked.filter(|_| self.count < self.limit) {
@@ -325,7 +324,7 @@ impl Message {
 }
 
 impl<M: Mode> Shm<M> {
-    /// See [`conduit_core::ni::Ni::poll`].
+    /// Implements [`conduit_core::ni::Ni::poll`].
     ///
     /// This is not inlined, so that a single stack frame leads from here to the sink, which is
     /// inlined.
@@ -394,8 +393,8 @@ impl<M: Mode> Shm<M> {
         budget.count
     }
 
-    /// Watches a ring from which something was taken. While the ring has other work, makes sure
-    /// instead that it is polled in any case.
+    /// Watches a ring from which something was taken. If the ring has other work, makes sure
+    /// instead that the ring is polled in any case.
     #[inline(always)]
     pub(super) fn watch(&self, inbound: &mut Inbound, deferred: &DeferredEvents) {
         let awaited = inbound.awaited().filter(|_| !deferred.is_pending());
@@ -419,7 +418,7 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Returns whether another rank has activated a ring, or signalled this one, since the last
+    /// Returns whether another rank has activated a ring or signalled this rank since the last
     /// check.
     #[inline]
     pub(super) fn has_activations(&self) -> bool {
@@ -427,12 +426,12 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Adds activated rings to those that are polled, in the queue `number`, which the caller has
-    /// locked, and in all others.
+    /// locked, and in all other queues.
     #[cold]
     fn activate_all(&self, number: usize, inbox: &mut Inbox) {
         let control = self.own().control();
-        // SYNC (activations): a thread that sees the word sees the bits that were set before it.
-        // Pairs with the releases in `Control::announce`.
+        // SYNC (activations): the acquire pairs with the releases in `Control::announce`, so a
+        // thread that sees the word also sees the bits that were set before it.
         control.activations.swap(0, Ordering::AcqRel);
         self.tend_lanes(number, inbox);
         self.activate(number, inbox);
@@ -460,8 +459,9 @@ impl<M: Mode> Shm<M> {
         }
     }
 
-    /// Notes that all of a ring's messages have been taken and that at least one of them was large.
-    /// `sent` is the number of messages that this rank had sent when it began to take them.
+    /// Records that all of a ring's messages have been taken and that at least one of them was
+    /// large. `sent` is the number of messages that this rank had sent when it began to take these
+    /// messages.
     #[inline(always)]
     pub(super) fn coalesce(&self, inbound: &mut Inbound, sent: u32) {
         let longest = self.config.max_coalescing;
@@ -486,7 +486,7 @@ impl<M: Mode> Shm<M> {
         pauses
     }
 
-    /// Takes the messages of a ring; returns `false` if the limit is reached.
+    /// Takes the messages of a ring. Returns `false` if the limit is reached.
     #[inline]
     fn visit<S: Sink>(
         &self,
@@ -520,8 +520,7 @@ impl<M: Mode> Shm<M> {
                 Some(head)
                     if head.1.kind == PUT_REPLY_SLOT
                         || !inbound.ring.is_followed(head.1)
-                        // This is the next message to be sampled, and `deliver_last` does the
-                        // sampling.
+                        // The next message has to be sampled, and `deliver_last` does the sampling.
                         || inbound.sampler.left() == 1 =>
                 {
                     self.deliver_last(number, queue, inbound, head, budget.sink)
@@ -539,8 +538,8 @@ impl<M: Mode> Shm<M> {
             budget.count += delivered;
             left -= delivered;
             if !inbound.ring.is_ready() {
-                // If messages were taken, the head is published only by the next poll, so that
-                // their effects need not wait for it.
+                // If messages were taken, the head is published only by the next poll, so that the
+                // messages' effects need not wait for its publication.
                 if left == BATCH {
                     inbound.ring.publish();
                     inbound.coalescing.in_vain();
@@ -724,17 +723,18 @@ impl<M: Mode> Shm<M> {
         Some(hit)
     }
 
-    /// Ends what [`Self::find`] began, and defers the events of an entry that has left its list.
+    /// Ends the delivery that [`Self::find`] began, and defers the events of an entry that has left
+    /// its list.
     #[inline]
     pub(super) fn found(&self, queue: &Queue<M>, hit: &Hit, deferred: &mut DeferredEvents) {
-        // The release orders this thread's accesses to the entry's memory before the load in
+        // SYNC: the release orders this thread's accesses to the entry's memory before the load in
         // `me_unlink` that finds no mark.
         queue.delivering.store(0, Ordering::Release);
         if hit.unlinked && hit.events.contains(MeEvents::LINK) {
             deferred.unlinked = Some(hit.tag);
             if hit.location == Location::Managed {
-                // The entry has no more messages in delivery: they are delivered one after the
-                // other, and this one was the entry's last.
+                // No other message of the entry is in delivery, because messages are delivered one
+                // after the other and this one was the entry's last.
                 deferred.free = Some(hit.tag);
             }
         }

@@ -1,4 +1,4 @@
-//! Reply slots, by which a short reply comes back in the slot of its request.
+//! Reply slots, which are slots of requests in which short replies come back.
 //!
 //! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers
 //! that slot for the reply. While the target delivers the message, the first short reply that the
@@ -7,10 +7,10 @@
 //! its polls read only one additional word, no matter how many peers it has. A rank offers slots
 //! less often if replies come by other paths or not at all.
 //!
-//! Other modules call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] to send, [`Shm::reply_ready`]
-//! and [`Shm::take_reply`] to poll, and hold a [`ReplySlotGuard`] while they deliver a message.
-//! `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Slots are offered only if one thread at a time
-//! uses the network.
+//! Other modules call [`Shm::offer_slot`] and [`Shm::reply_in_slot`] to send, and
+//! [`Shm::reply_ready`] and [`Shm::take_reply`] to poll. They hold a [`ReplySlotGuard`] while they
+//! deliver a message. `CONDUIT_SHM_REPLY_SLOTS` turns the offers off. Slots are offered only if one
+//! thread at a time uses the network.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -35,8 +35,8 @@ const NOBODY: Rank = Rank::MAX;
 /// The number of messages to send without an offer when the last offer's slot may still get a
 /// reply.
 const MIN_INTERVAL: u32 = 16;
-/// With each offer that got no reply, the number of messages to send without an offer doubles, up
-/// to two to this power.
+/// With each consecutive offer that gets no reply, the number of messages to send without an offer
+/// doubles, up to two to the power of this number.
 const MAX_MISSES: u32 = 12;
 
 /// The state of the slot that this rank offers, and of the slot that is offered to this rank.
@@ -88,8 +88,8 @@ impl ReplySlots {
         self.target_rank.load(Ordering::Relaxed) != NOBODY
     }
 
-    /// Notes that the message at the head of a ring is about to be delivered. The message counts as
-    /// offering its slot until the guard ends.
+    /// Records that the message at the head of a ring is about to be delivered. The message counts
+    /// as offering its slot until the guard ends.
     #[inline(always)]
     pub(super) fn begin<'r>(
         &'r self,
@@ -116,7 +116,7 @@ pub(super) struct ReplySlotGuard<'r> {
 }
 
 impl ReplySlotGuard<'_> {
-    /// Ends the delivery normally: the sink has returned.
+    /// Ends the delivery normally, once the sink has returned.
     #[inline(always)]
     pub(super) fn end(self) {
         self.reply_slots.requester.store(NOBODY, Ordering::Relaxed);
@@ -136,8 +136,8 @@ impl Drop for ReplySlotGuard<'_> {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Offers a message's slot to `target` if an offer is due, and returns whether it did. The slot
-    /// must have been reserved and not yet committed.
+    /// Offers a message's slot to `target` if an offer is due. Returns whether the slot was
+    /// offered. The slot must have been reserved and not yet committed.
     #[inline(always)]
     pub(super) fn offer_slot(&self, target: Rank, producer: &Producer<RingView>) -> bool {
         let slots = &self.reply_slots;
@@ -169,8 +169,8 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns whether this rank may make an offer although the last one seems to be open. If a
-    /// reply may still come, or the offer went unanswered, returns `false` and pauses the offers;
-    /// in the second case also ends the open one.
+    /// reply may still come, returns `false` and pauses the offers. If the offer went unanswered,
+    /// does the same and also ends the open offer.
     #[inline(never)]
     fn may_offer_again(&self) -> bool {
         let reply_slots = &self.reply_slots;
@@ -224,10 +224,10 @@ impl<M: Mode> Shm<M> {
         };
         reply_slots.requester.store(NOBODY, Ordering::Relaxed);
         let slot = reply_slots.slot.load(Ordering::Relaxed);
-        // SAFETY: `slot` is the slot of the message being delivered, in this rank's mapping. It is
-        // not released while the `ReplySlotGuard` lives, and `requester` shows that the guard is
-        // alive. The message has already been copied, so nothing else refers to the slot. Header
-        // and payload fit into it, and the word is aligned.
+        // SAFETY: `slot` is the slot of the message being delivered, in this rank's mapping. The
+        // slot is not released while the `ReplySlotGuard` lives, and `requester` shows that the
+        // guard is alive. The message has already been copied, so nothing else refers to the slot.
+        // Header and payload fit into it, and the word is aligned.
         let word = unsafe {
             self.write_compact(slot, inject);
             &*slot.cast::<AtomicU64>()
@@ -244,8 +244,8 @@ impl<M: Mode> Shm<M> {
         !M::PARALLEL && self.ready_table.reply().is_some()
     }
 
-    /// Returns the queue to poll for a reply that has arrived, or none. If this rank has nothing
-    /// else to do (`is_idle`), delays the first poll after an offer.
+    /// Returns the queue to poll for a reply that has arrived, or [`Ready::NONE`] if none has. If
+    /// this rank has nothing else to do (`is_idle`), delays the first poll after an offer.
     #[inline(always)]
     pub(super) fn reply_ready(&self, is_idle: bool) -> Ready {
         let slots = &self.reply_slots;
@@ -263,7 +263,7 @@ impl<M: Mode> Shm<M> {
         self.queue_of(frame).map_or(Ready::ALL, ready_of)
     }
 
-    /// Returns the number of the queue that a reply with this frame belongs to. A reply is a
+    /// Returns the number of the queue to which a reply with this frame belongs. A reply is a
     /// compact put of one slot to an open index; anything else is the peer's fault.
     #[inline(always)]
     fn queue_of(&self, frame: Frame) -> Option<usize> {
@@ -317,7 +317,7 @@ impl<M: Mode> Shm<M> {
         Some(self.deliver_reply_generally(number, queue, inbox, slot, frame, source, sink))
     }
 
-    /// Ends the offer if the word looks like a reply but the ring has meanwhile ruled out a reply.
+    /// Ends the offer if the word looks like a reply but the ring has since ruled out a reply.
     #[cold]
     fn miss_reply(&self) {
         if self.offering_producer().is_none_or(Producer::has_no_reply) {

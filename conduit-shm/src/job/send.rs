@@ -1,4 +1,4 @@
-//! The initiator's half of every operation, which makes the checks, reserves slots in the target's
+//! The initiator's half of every operation: it checks the arguments, reserves slots in the target's
 //! queue and writes the message.
 //!
 //! | operation | how the bytes travel |
@@ -42,7 +42,7 @@ fn frame(slots: u32, kind: u8, index: PtIndex) -> Frame {
 
 impl<M: Mode> Shm<M> {
     /// Returns the ring for a peer's queue, or `None` if the peer has no such queue yet or this
-    /// rank is leaving a lane there.
+    /// rank is leaving a lane of that queue.
     #[inline]
     pub(super) fn producer(&self, to: Rank, queue: usize) -> Option<&Producer<RingView>> {
         let way = self.peers.get(to as usize)?.ways.get(queue)?;
@@ -83,7 +83,7 @@ impl<M: Mode> Shm<M> {
     }
 
     /// Returns the peer and the ring for one of its indices, or `None` while that index is not open
-    /// or this rank is leaving a lane there.
+    /// or this rank is leaving a lane of its queue.
     #[inline]
     fn route(
         &self,
@@ -109,8 +109,8 @@ impl<M: Mode> Shm<M> {
     fn find_ring(&self, to: Rank, index: PtIndex) -> Option<&Producer<RingView>> {
         let peer = self.peers.get(to as usize)?;
         let index = usize::from(index.0);
-        // SYNC (pt): pairs with the release store in `open_index`: a queue is published before an
-        // index leads to it.
+        // SYNC (pt): the acquire pairs with the release store in `open_index`, because a queue is
+        // published before an index leads to it.
         let queue = peer
             .mapping
             .control()
@@ -239,7 +239,8 @@ impl<M: Mode> Shm<M> {
         if put.length <= self.config.inline_size {
             return Ok(self.put_inline(put, &route, header, source));
         }
-        // A managed entry hands out the bytes in place, and they must be aligned to 16 bytes there.
+        // A managed entry hands out the bytes in place, so they must be aligned to 16 bytes in the
+        // region.
         let own = self.own();
         if let Some(offset) = own.region_offset_of(source, put.length)
             && source.addr().is_multiple_of(16)
@@ -303,8 +304,8 @@ impl<M: Mode> Shm<M> {
         })
     }
 
-    /// Posts a put whose source is copied before the call returns. Its local completion is raised
-    /// here, because the source is then free.
+    /// Posts a put whose source is copied before the call returns. The local completion is raised
+    /// here, because the source is free once it has been copied.
     #[inline]
     fn put_copied(
         &self,
@@ -336,7 +337,7 @@ impl<M: Mode> Shm<M> {
         Submit::Posted
     }
 
-    /// Raises [`conduit_core::ni::Event::Send`] at this rank; returns `false` if this rank's own
+    /// Raises [`conduit_core::ni::Event::Send`] at this rank. Returns `false` if this rank's own
     /// queue has no room.
     #[inline]
     fn post_send(&self, put: &Put, eq: EqId) -> bool {
@@ -354,7 +355,7 @@ impl<M: Mode> Shm<M> {
         self.post(&Route { peer, producer }, &header)
     }
 
-    /// Posts a message of one slot; returns `false` if there is no room.
+    /// Posts a message of one slot. Returns `false` if there is no room.
     #[inline]
     fn post(&self, route: &Route<'_>, header: &Header) -> bool {
         let Some(reserved) = route.producer.reserve(1) else {
@@ -384,7 +385,7 @@ impl<M: Mode> Shm<M> {
         Some(self.post(&Route { peer, producer }, header))
     }
 
-    /// Posts a message of one slot through the given ring to the rank `to`; returns `false` if
+    /// Posts a message of one slot through the given ring to the rank `to`. Returns `false` if
     /// there is no room.
     pub(super) fn post_by(&self, to: Rank, producer: &Producer<RingView>, header: &Header) -> bool {
         let peer = &self.peers[to as usize];
@@ -464,8 +465,9 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Checks a part of a message, which `at` other bytes of the message precede. Returns whether no
-/// slot that begins within the part begins with a reserved tag or with less than a word of it.
+/// Checks a part of a message that follows `at` other bytes of the message. Returns `false` if any
+/// slot that begins within the part begins with a reserved tag or with less than one whole word of
+/// the part.
 #[inline]
 fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     let Some(behind) = bytes.get(at.next_multiple_of(SLOT) - at..) else {
@@ -479,8 +481,9 @@ fn is_clean(bytes: &[u8], at: usize, reserved_tags: ReservedTags) -> bool {
     !slots.iter().any(|slot| begins(slot)) && !begins(rest)
 }
 
-/// Copies the few words of a head. A call of `memcpy` would cost more, and loads wider than the
-/// stores that wrote the words would wait until those stores have left the store buffer.
+/// Copies the few words of a head one by one. A call of `memcpy` would cost more. Its loads may be
+/// wider than the stores that wrote the words, and would then wait until those stores have left the
+/// store buffer.
 ///
 /// # Safety
 /// `to` must be valid for writes of `head.len()` bytes, which must not overlap with `head`.
@@ -531,8 +534,8 @@ mod tests {
                 Some(reserved_tags.is_in(u64::from_ne_bytes(*word)))
             };
             let mut slots = (SLOT..message.len()).step_by(SLOT);
-            // If a slot begins with less than a word of the message, or with bytes of the head and
-            // of the body, the check may be too strict.
+            // If a slot begins with less than a word of the message, or with bytes from both the
+            // head and the body, the check may be too strict.
             if plain {
                 prop_assert!(slots.all(|slot| begins(slot) == Some(false)));
             } else {

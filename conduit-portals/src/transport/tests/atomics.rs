@@ -113,7 +113,7 @@ impl Job {
                 return ended;
             }
         }
-        panic!("nothing has ended");
+        panic!("no operation has ended");
     }
 
     fn word(&self) -> u64 {
