@@ -1,7 +1,7 @@
 //! Networks of processes that share the memory of a host. [`job`] is the network between the ranks
 //! of a job, which a launcher starts together; [`peers`] is a network of processes that come and
-//! go. Both send through the rings in the module `ring`. The first matches messages with
-//! [`conduit_portals::matching`]; the second leaves matching to the layer above.
+//! go. Both networks send through the rings in the module `ring`. [`job`] matches messages with
+//! [`conduit_portals::matching`]; [`peers`] leaves matching to the layer above.
 
 mod doorbell;
 #[cfg(not(loom))]

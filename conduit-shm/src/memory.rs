@@ -1,4 +1,4 @@
-//! The amount of memory that is available: on the machine, and in the control group by which a
+//! The amount of memory that is available on the machine and in the control group by which a
 //! container or batch system limits this process.
 //!
 //! The system allocates pages of shared memory at the first touch. A process that reserved more
@@ -30,8 +30,8 @@ const UNLIMITED: Pool = Pool {
 /// The pools that limit this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// The machine's pool, or that of a control group around [`Memory::group`] that has less
-    /// [room](Pool::room).
+    /// The machine's pool, or the pool of a control group around [`Memory::group`] if that pool has
+    /// less [room](Pool::room).
     pub machine: Pool,
     /// The pool of the innermost control group that has a limit.
     pub group: Pool,
@@ -79,7 +79,7 @@ impl Memory {
 }
 
 /// Returns the size in bytes of the largest file that this process can create. Creating a larger
-/// one would kill the process (`SIGXFSZ`).
+/// file would kill the process (`SIGXFSZ`).
 pub(crate) fn largest_file() -> u64 {
     getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
 }
@@ -133,8 +133,8 @@ impl Version {
             });
             found.map_or(0, |(_, value)| value.trim().parse().unwrap_or(0))
         };
-        // The kernel reclaims page cache when needed, so it counts as available. In version 1, a
-        // number larger than any memory means no limit.
+        // The kernel reclaims the page cache when needed, so the page cache counts as available. In
+        // version 1, a number larger than any memory means no limit.
         let files: u64 = field("inactive_file") + field("active_file");
         (limit < 1 << 62).then(|| Pool {
             available: limit.saturating_sub(used.saturating_sub(files)),

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Returns the credentials of the process at the other end of a Unix socket, which has connected to
-/// this process or listens there. The ids are translated to this process's namespaces.
+/// Returns the credentials of the process at the other end of a Unix socket. That process has
+/// connected to this process or listens on the socket's name. The ids are translated to this
+/// process's namespaces.
 pub(crate) fn credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
     let mut found = libc::ucred {
         pid: 0,

@@ -1,14 +1,16 @@
-//! A record of which of many rings have messages, for a consumer that polls only a few of them:
-//! words in shared memory and their protocol, without the system calls.
+//! A record of which of many rings have messages, for a consumer that polls only a few of the
+//! rings. This module contains the words in shared memory and their protocol, without the system
+//! calls.
 //!
-//! A process has a ring from each of its peers. It *watches* a few of them: it polls these, and
-//! their producers merely publish. For the other rings it has a [`ReadySet`] (a bit for each peer
-//! and a word that summarises them) and a word that says whether the process sleeps. The producer
-//! of an unwatched ring sets its bit after publishing, and wakes a sleeper.
+//! A process has a ring from each of its peers. The process *watches* a few of these rings, which
+//! means that it polls them and that their producers merely publish. For the other rings, it has a
+//! [`ReadySet`] (a bit for each peer and a word that summarises the bits) and a word that says
+//! whether the process sleeps. The producer of an unwatched ring sets its bit after publishing, and
+//! wakes a sleeper.
 //!
 //! Each side stores one word and then loads another word, which the other side stores. The pairs of
-//! words are a record and `watched`, a bit and `sleeping`, a ring's head and `waiting`. Full fences
-//! between the two accesses ensure that at least one side sees the other's store (Dekker's
+//! words are a record and `watched`, a bit and `sleeping`, and a ring's head and `waiting`. Full
+//! fences between the two accesses ensure that at least one side sees the other's store (Dekker's
 //! algorithm). Hence no wake-up is lost, and a sleeper needs no time limit.
 
 use conduit_portals::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -19,7 +21,7 @@ const BITS: u32 = 64;
 /// The words of one consumer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadySet<'a> {
-    /// 1 while the owner sleeps or is about to.
+    /// 1 while the owner sleeps or is about to sleep.
     pub(crate) sleeping: &'a AtomicU32,
     /// Bit `w % 64` says that word `w` may have bits set.
     pub(crate) summary: &'a AtomicU64,
@@ -33,8 +35,8 @@ impl ReadySet<'_> {
     /// it has published in the ring. Returns whether the caller must wake the owner.
     #[inline]
     pub(crate) fn notify(self, watched: &AtomicU32, number: u32) -> bool {
-        // SYNC (watch): the record is stored before `watched` is loaded. Pairs with the fence in
-        // `unwatch`, `announce` or `take`, after which the owner checks the ring.
+        // SYNC (watch): the record is stored before `watched` is loaded. This fence pairs with the
+        // fence in `unwatch`, `announce` or `take`, after which the owner checks the ring.
         fence(Ordering::SeqCst);
         watched.load(Ordering::Relaxed) == 0 && self.set(number)
     }
@@ -46,18 +48,18 @@ impl ReadySet<'_> {
         let Some(word) = self.words.get(index as usize) else {
             return false;
         };
-        // If the bit is set, the owner has yet to take it, and will then check the ring. (The fence
-        // before this load is in `notify` or `has_waiter`.)
+        // If the bit is set, the owner has yet to take it, and will check the ring after that. The
+        // fence that must precede this load is in `notify` or `has_waiter`.
         if word.load(Ordering::Relaxed) & bit != 0 {
             return false;
         }
-        // SYNC (ready): whoever sees the bit sees everything that was published before it. Pairs
-        // with `take`.
+        // SYNC (ready): this release pairs with the acquire in `take`, so an owner that sees the
+        // bit sees everything that was published before it.
         word.fetch_or(bit, Ordering::Release);
         self.summary
             .fetch_or(1 << (index % BITS), Ordering::Release);
-        // SYNC (sleep): the bit is set before `sleeping` is loaded. Pairs with the fence in
-        // `announce`.
+        // SYNC (sleep): the bit is set before `sleeping` is loaded. This fence pairs with the fence
+        // in `announce`.
         fence(Ordering::SeqCst);
         // If several producers find the owner asleep, only one of them wakes it.
         self.sleeping.load(Ordering::Relaxed) != 0 && self.sleeping.swap(0, Ordering::Relaxed) != 0
@@ -69,10 +71,10 @@ impl ReadySet<'_> {
         self.summary.load(Ordering::Relaxed) == 0
     }
 
-    /// Takes all bits that are set. Called by the owner.
+    /// Takes all bits that are set. Only the owner may call this method.
     pub(crate) fn take(self, mut each: impl FnMut(u32)) {
-        // SYNC (ready): pairs with the release in `set`. A producer that sets its bit after the
-        // word was taken sets the summary again.
+        // SYNC (ready): this acquire pairs with the release in `set`. A producer that sets its bit
+        // after the word was taken sets the summary again.
         let summary = self.summary.swap(0, Ordering::Acquire);
         for (index, word) in (0..).zip(self.words) {
             if summary & 1 << (index % BITS) == 0 || word.load(Ordering::Relaxed) == 0 {
@@ -89,18 +91,19 @@ impl ReadySet<'_> {
         }
     }
 
-    /// Clears a bit that was set by mistake. Called by the owner. This is necessary because the
-    /// producer does not notify again while its bit is set.
+    /// Clears a bit that was set by mistake. This is necessary because the producer does not notify
+    /// again while its bit is set. Only the owner may call this method.
     pub(crate) fn clear(self, number: u32) {
         if let Some(word) = self.words.get((number / BITS) as usize) {
             word.fetch_and(!(1 << (number % BITS)), Ordering::AcqRel);
         }
     }
 
-    /// Announces that the owner is about to sleep. Called when the owner watches no ring and has
-    /// [asked for room](ask_for_room) in every ring in which it needs some. After the announcement,
-    /// the owner must not sleep if the set is not [empty](Self::is_empty), if a ring that it
-    /// watched has messages, or if a ring that was full has room.
+    /// Announces that the owner is about to sleep. Before the announcement, the owner must have
+    /// stopped watching all rings and [asked for room](ask_for_room) in every ring in which it
+    /// needs room. After the announcement, the owner must not sleep if the set is not
+    /// [empty](Self::is_empty), if a ring that it watched has messages, or if a ring that was full
+    /// has room.
     pub(crate) fn announce(self) {
         self.sleeping.store(1, Ordering::Relaxed);
         // SYNC (sleep, watch, room): the earlier stores come before the checks that the owner makes
@@ -114,16 +117,16 @@ impl ReadySet<'_> {
     }
 }
 
-/// Marks a ring as polled from now on. Called by its consumer.
+/// Marks a ring as polled from now on. Only the ring's consumer may call this function.
 pub(crate) fn watch(watched: &AtomicU32) {
     watched.store(1, Ordering::Relaxed);
 }
 
-/// Marks a ring as no longer polled. Called by its consumer, which must check the ring once more
-/// after this call or after [`ReadySet::announce`].
+/// Marks a ring as no longer polled. Only the ring's consumer may call this function, and it must
+/// check the ring once more after this call or after [`ReadySet::announce`].
 pub(crate) fn unwatch(watched: &AtomicU32) {
     watched.store(0, Ordering::Relaxed);
-    // SYNC (watch): pairs with the fence in `notify`.
+    // SYNC (watch): this fence pairs with the fence in `notify`.
     fence(Ordering::SeqCst);
 }
 
@@ -133,11 +136,11 @@ pub(crate) fn ask_for_room(waiting: &AtomicU32) {
     waiting.store(1, Ordering::Relaxed);
 }
 
-/// Returns whether a ring's producer waits for room, so that its bit has to be
+/// Returns whether a ring's producer waits for room, in which case the bit for the ring has to be
 /// [set](ReadySet::set). The consumer calls this after it has published the head.
 pub(crate) fn has_waiter(waiting: &AtomicU32) -> bool {
-    // SYNC (room): the head is stored before `waiting` is loaded. Pairs with the fence in
-    // `announce`.
+    // SYNC (room): the head is stored before `waiting` is loaded. This fence pairs with the fence
+    // in `announce`.
     fence(Ordering::SeqCst);
     waiting.load(Ordering::Relaxed) != 0 && waiting.swap(0, Ordering::Relaxed) != 0
 }
@@ -217,7 +220,7 @@ mod loom {
             let mut found = [0; 2];
             words.take(&mut found);
             producer.join().unwrap();
-            // The producer has ended, so this must find its last record.
+            // The producer has ended, so the second call must find its last record.
             words.take(&mut found);
             assert_eq!(found, [0, 2]);
         });

@@ -7,9 +7,9 @@ use rustix::io;
 
 use crate::memory::largest_file;
 
-/// Creates a file of `bytes` bytes, all zero. The file vanishes with the last process that holds or
-/// maps it. A holder can change its contents, but neither its size nor its seals, and cannot
-/// execute it.
+/// Creates a file of `bytes` bytes, which are all zero. The file vanishes with the last process
+/// that holds or maps it. A holder can change the file's contents, but neither its size nor its
+/// seals, and cannot execute the file.
 pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
     if bytes as u64 > largest_file() {
         return Err(io::Errno::FBIG);
@@ -19,7 +19,7 @@ pub(crate) fn create(name: &str, bytes: usize) -> io::Result<OwnedFd> {
         rustix::fs::memfd_create(name, flags)
     };
     let fd = match create(MemfdFlags::NOEXEC_SEAL) {
-        // Linux before 6.3.
+        // Linux before 6.3 does not know this flag.
         Err(io::Errno::INVAL) => create(MemfdFlags::empty())?,
         created => created?,
     };

@@ -18,7 +18,7 @@
 //! | kind | uses |
 //! |---|---|
 //! | [`PUT_COMPACT`] | remote offset 0, no completion from the target |
-//! | [`PUT_REPLY_SLOT`] | same, in one slot into which the reply (a [`PUT_COMPACT`]) may be written |
+//! | [`PUT_REPLY_SLOT`] | a compact put in one slot, into which the reply may be written |
 //! | [`PUT`] | payload in the slots |
 //! | [`PUT_REFERENCE`] | payload at the reference |
 //! | [`GET`] | header data: offset within the initiator's descriptor; reference: where to write, unless [`REPLY_INLINE`] |

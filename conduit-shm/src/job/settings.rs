@@ -1,4 +1,4 @@
-//! The user's settings for shared memory; the rest of its [configuration](super::ShmConfig) follows
+//! The user's settings for shared memory. The rest of the [configuration](super::ShmConfig) follows
 //! from the engine's settings.
 
 use settings::ValueKind;

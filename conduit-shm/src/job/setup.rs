@@ -22,14 +22,14 @@ use super::receive::{Inbound, Inbox, Queue, mark};
 const QUIET_SLOTS: usize = 256;
 /// The maximum number of slots of a ring.
 const MOST_SLOTS: usize = 1 << 30;
-/// The maximum factor by which a ring has more slots than requested, for floods. It is bounded
-/// because some queues see no floods.
+/// The maximum factor by which a ring has more slots than requested, to have room for floods. The
+/// factor is bounded because some queues see no floods.
 const MOST_TIMES: usize = 16;
 /// The maximum number of rings of a queue among which the room for floods is divided. With more
 /// rings, each gets as much as with this many.
 const FEW_RINGS: usize = 16;
 /// Room for floods is created only while at most one part in this many of the memory is reserved,
-/// because ranks that start later need memory, too.
+/// because ranks that start later also need memory.
 const LUXURY: u64 = 4;
 /// The maximum number of match entries that can be linked at once.
 pub(super) const ENTRIES: u32 = 4096;
@@ -65,8 +65,8 @@ pub(super) fn ready_of(number: usize) -> Ready {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Returns the number of rings of a queue: one for each source, or one for all sources and
-    /// those that this rank lends.
+    /// Returns the number of rings of a queue: one for each source, or one for all sources plus the
+    /// rings that this rank lends.
     pub(super) fn rings(&self) -> usize {
         match self.shared_rings {
             true => 1 + self.lanes.count(),
@@ -113,8 +113,8 @@ impl<M: Mode> Shm<M> {
         let entry = &own.control().regions[id as usize];
         entry.offset.store(offset as u64, Ordering::Relaxed);
         entry.len.store(rounded as u64, Ordering::Relaxed);
-        // SYNC (region): the entry is written before the count includes it. Pairs with the load in
-        // `find_window`.
+        // SYNC (region): the entry is written before the count includes it. This release pairs with
+        // the load in `find_window`.
         own.control().region_count.store(id + 1, Ordering::Release);
         Ok(Region {
             id: RegionId(id),
@@ -123,7 +123,7 @@ impl<M: Mode> Shm<M> {
         })
     }
 
-    /// Adds `bytes` to the sum of what all ranks may come to touch. Fails if all ranks together
+    /// Adds `bytes` to the number of bytes that this rank may touch. Fails if all ranks together
     /// would then reserve more than one part in `part` of the memory.
     pub(super) fn reserve_memory(
         &self,
@@ -139,8 +139,8 @@ impl<M: Mode> Shm<M> {
         } = Memory::read();
         let own = self.own().control();
         own.memory_group.store(group_id, Ordering::SeqCst);
-        // The bytes are added before the sums are computed, so that of two ranks that reserve at
-        // once, at least one sees the other's bytes.
+        // The bytes are added before the sums are computed, so that if two ranks reserve at once,
+        // at least one of them sees the other's bytes.
         own.promised.fetch_add(bytes, Ordering::SeqCst);
         let promised = |counts: &dyn Fn(&Control) -> bool| {
             let all = self.peers.iter().map(|peer| peer.mapping.control());
@@ -178,7 +178,8 @@ impl<M: Mode> Shm<M> {
         }
         let mapping = &self.peers.get(peer as usize)?.mapping;
         let control = mapping.control();
-        // SYNC (region): pairs with the store in `create_region`.
+        // SYNC (region): this acquire pairs with the store in `create_region`, so the entry is
+        // complete.
         if region.0 >= control.region_count.load(Ordering::Acquire) {
             return None;
         }
@@ -199,7 +200,7 @@ impl<M: Mode> Shm<M> {
         Ok(EqId(number))
     }
 
-    /// Creates the queue of indices that were opened without one. This is part of the start.
+    /// Creates the queue of indices that were opened without a queue. This is part of the start.
     pub(super) fn create_quiet_queue(&self) -> Result<(), NiError> {
         self.make_queue(&mut self.allocated.lock(), INTERNAL_QUEUE, QUIET_SLOTS)
     }
@@ -235,16 +236,17 @@ impl<M: Mode> Shm<M> {
             });
         };
         // A ring's share of the room for floods (see `crate::ring`) is small enough that all
-        // possible queues fit. It does not shrink further with more than `FEW_RINGS` rings, because
-        // it is only address space until a flood comes.
+        // possible queues fit. The share does not shrink further with more than `FEW_RINGS` rings,
+        // because it is only address space until a flood comes.
         let sharers = rings.min(FEW_RINGS);
         let share = (self.config.flood_bytes / sharers / SLOT)
             .min(each / (2 * USER_QUEUES))
             .min(MOST_TIMES * capacity);
         let part = capacity.trailing_zeros();
         let mut shift = share.checked_ilog2().unwrap_or(0).max(part);
-        // The rings fit into the room, because each has at most `each` slots: the capacity does,
-        // and a ring gets more than the capacity only if that is a small part of `each`.
+        // The rings fit into the room, because each of them has at most `each` slots. The capacity
+        // is at most `each`, and a ring gets more slots than the capacity only if these are a small
+        // part of `each`.
         let bytes =
             |rings, shift| ring_start(rings, shift, part, self.shared_rings).unwrap_or(room);
         let mut needed = bytes(rings, shift);
@@ -266,7 +268,8 @@ impl<M: Mode> Shm<M> {
         entry.shift.store(shift, Ordering::Relaxed);
         entry.part.store(part, Ordering::Relaxed);
         entry.rings.store(rings as u32, Ordering::Relaxed);
-        // SYNC (queue): pairs with the load in `Mapping::ring`.
+        // SYNC (queue): this release pairs with the load in `Mapping::ring`, so a rank that sees
+        // the offset sees the other fields.
         entry.offset.store(offset as u64, Ordering::Release);
         let inbound = (0..rings).map(|ring| {
             let (view, extent) = own.ring(entry, ring, self.shared_rings)?;
@@ -330,7 +333,7 @@ impl<M: Mode> Shm<M> {
                 value: u64::from(index.0),
             });
         }
-        // SYNC (pt): pairs with the load in `route`.
+        // SYNC (pt): this release pairs with the load in `find_ring`.
         self.own().control().pt[usize::from(index.0)].store(u32::from(queue), Ordering::Release);
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! Staging pieces, which are parts of a rank's own memory for messages whose source or destination
-//! peers cannot map.
+//! Staging pieces, which are parts of a rank's own memory. They serve messages whose source or
+//! destination is in memory that peers cannot map.
 //!
 //! A put that is too long to travel in a queue is copied into a piece. The target reads the piece
-//! and frees it by a store into the piece's state, so no message is needed for that. A get's piece
-//! is written by the target and freed by the initiator.
+//! and frees it by a store into the piece's state, so freeing takes no message. A get's piece is
+//! written by the target and freed by the initiator.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -27,8 +27,8 @@ impl Staging {
                 piece = 0;
             }
             let state = own.piece_state(piece)?;
-            // SYNC (piece): the last user's accesses to the piece come before those of this user.
-            // Pairs with `give_back`.
+            // SYNC (piece): this acquire pairs with the release in `give_back`, so the last user's
+            // accesses to the piece come before those of this user.
             if state.load(Ordering::Relaxed) == 0
                 && state
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
@@ -53,8 +53,8 @@ pub(super) fn offset(owner: &Mapping, piece: u16) -> usize {
 pub(super) fn give_back(owner: &Mapping, piece: u16) -> bool {
     match owner.piece_state(usize::from(piece)) {
         Some(state) => {
-            // SYNC (piece): this user's accesses to the piece come before those of the next user.
-            // Pairs with the acquire in `Staging::take`.
+            // SYNC (piece): this release pairs with the acquire in `Staging::take`, so this user's
+            // accesses to the piece come before those of the next user.
             state.store(0, Ordering::Release);
             true
         }

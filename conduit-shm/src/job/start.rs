@@ -28,11 +28,11 @@ use super::{Index, Peer, Shm, ShmConfig, ShmError};
 use crate::sealed_file;
 use conduit_portals::matching::{DESCRIPTORS, Descriptors, MatchList, PT_INDICES};
 
-/// The ranks of a host that this rank has met: its own memory, and that of each other rank from
-/// which it could get it.
+/// The ranks of a host that this rank has met. Holds this rank's own memory, and the memory of each
+/// other rank that has handed its memory over.
 ///
-/// The first half of [`Shm::start`], for callers that have another network for ranks that cannot
-/// share memory.
+/// A meeting is the first half of [`Shm::start`], for callers that have another network for ranks
+/// that cannot share memory.
 #[derive(Debug)]
 pub struct Meeting {
     rank: Rank,
@@ -60,12 +60,12 @@ struct Met {
 }
 
 impl Meeting {
-    /// Meets the ranks that should share memory with this one. Every rank of the job must call this
-    /// with the same settings. `ranks` must include the calling rank.
+    /// Meets the ranks that should share memory with this rank. Every rank of the job must call
+    /// this function with the same settings. `ranks` must include the calling rank.
     ///
     /// # Errors
-    /// The error names the rank that failed and the reason. If one rank fails, all do, unless
-    /// `bootstrap` itself fails. A memory handover that fails is not an error: see
+    /// The error names the rank that failed and the reason. If one rank fails, all ranks do, unless
+    /// `bootstrap` itself fails. A memory handover that fails is not an error; see
     /// [`Meeting::strangers`].
     pub fn hold(
         bootstrap: &mut dyn Bootstrap,
@@ -83,8 +83,8 @@ impl Meeting {
             Err(error) => format!("failed={error}"),
         };
         let infos = bootstrap.allgather(info.as_bytes())?;
-        // The server lives until all ranks have asked, even if this rank fails to meet the others,
-        // so that they report the true reason.
+        // The server lives until all ranks have asked, even if this rank fails to meet the other
+        // ranks, so that those ranks report the true reason.
         let (_server, met) = match prepared {
             Ok((own, server, info)) => {
                 let met = meet(rank, ranks, config, own, &info, &infos);
@@ -147,13 +147,13 @@ impl Meeting {
 }
 
 impl<M: Mode> Shm<M> {
-    /// Starts the network among all ranks of a job, all of which must call this together, with the
-    /// same settings.
+    /// Starts the network among all ranks of a job. All of them must call this function together
+    /// and with the same settings.
     ///
     /// All ranks must run on this host, in one network namespace.
     ///
     /// # Errors
-    /// The error names the rank that failed and the reason. If one rank fails, all do, unless
+    /// The error names the rank that failed and the reason. If one rank fails, all ranks do, unless
     /// `bootstrap` itself fails.
     pub fn start(bootstrap: &mut dyn Bootstrap, config: &ShmConfig) -> Result<Self, ShmError> {
         let ranks: Vec<Rank> = (0..bootstrap.size()).collect();
@@ -245,7 +245,7 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Creates a whole world within this process, for tests: each rank can be moved to its own thread
+/// Creates a whole world within this process, for tests. Each rank can be moved to its own thread
 /// if the mode allows that, or one thread can drive all ranks in turn.
 ///
 /// # Errors
@@ -313,7 +313,7 @@ fn meet(
         compare(rank, info, peer, &theirs)?;
         addresses.push((peer, theirs.address));
     }
-    // The rotation spreads the load: not every rank asks the same rank first.
+    // The rotation spreads the load, because otherwise every rank would ask the same rank first.
     let behind = addresses.partition_point(|(peer, _)| *peer < rank);
     addresses.rotate_left(behind);
     let this = Met {

@@ -1,4 +1,4 @@
-//! The counters of a rank: dropped messages, malformed messages and lanes.
+//! The counters of a rank, which count dropped messages, malformed messages and events of lanes.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -58,7 +58,7 @@ impl Counters {
     pub(super) fn note_bad(&self, peer: Option<Rank>) {
         self.bad_messages.fetch_add(1, Ordering::Relaxed);
         let peer = peer.unwrap_or(NONE);
-        // The exchange fails if a peer is already noted, so the first one is kept.
+        // The exchange fails if a peer is already recorded, so the first one is kept.
         let _ = self
             .bad_peer
             .compare_exchange(NONE, peer, Ordering::Relaxed, Ordering::Relaxed);

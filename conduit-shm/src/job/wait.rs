@@ -1,5 +1,5 @@
-//! Functions that sleep until a message comes and that wake sleepers. The protocol is in
-//! [`crate::doorbell`].
+//! Functions that sleep until a message comes, and functions that wake sleepers.
+//! [`crate::doorbell`] describes the protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -78,8 +78,8 @@ impl<M: Mode> Shm<M> {
                 tv_sec: 0,
                 tv_nsec: stretch.as_nanos() as i64,
             };
-            // The result does not matter, because the caller checks again no matter whether the
-            // wait was woken, interrupted, timed out or never began.
+            // The result does not matter, because the caller checks again, no matter whether the
+            // wait was woken, was interrupted, timed out or never began.
             let _ = futex::wait(
                 doorbell(own).sleeping,
                 futex::Flags::empty(),
@@ -87,8 +87,8 @@ impl<M: Mode> Shm<M> {
                 Some(&timeout),
             );
         }
-        // The last thread out clears the word. If that removes the announcement of a thread that is
-        // about to sleep, that thread returns early.
+        // The last thread that leaves clears the word. If this removes the announcement of a thread
+        // that is about to sleep, that thread returns early.
         if self.waiting.fetch_sub(1, Ordering::AcqRel) == 1 {
             doorbell(own).retire();
         }

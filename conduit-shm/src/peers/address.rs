@@ -1,11 +1,11 @@
-//! Addresses of processes, which consist of the host and the name of a socket there.
+//! Addresses of processes. An address consists of the host and the name of a socket on that host.
 //!
 //! ```text
 //! host: u64, little-endian | user id, '.', name
 //! ```
 //!
 //! The text form is `<host in hexadecimal>/<user>.<name>`. The socket's name is
-//! `conduit-na.<user>.<name>` in the abstract namespace, which leaves nothing behind.
+//! `conduit-na.<user>.<name>` in the abstract namespace, in which a socket leaves nothing behind.
 
 use conduit_portals::transport::open::{ConnectError, MAX_ADDRESS};
 
@@ -25,7 +25,7 @@ pub(super) fn encode(host: u64, user: u32, name: &str) -> Box<[u8]> {
     [&host.to_le_bytes()[..], socket.as_bytes()].concat().into()
 }
 
-/// Checks an address. Returns the host and the name that identifies the socket there.
+/// Checks an address. Returns the host, and the name that identifies the socket on that host.
 pub(super) fn decode(address: &[u8]) -> Result<(u64, &str), ConnectError> {
     let wrong = ConnectError::Malformed;
     let (host, socket) = address

@@ -2,21 +2,21 @@
 
 use super::LocalError;
 
-/// The limits and sizes of a [`Local`](super::Local). Processes may have different ones.
+/// The limits and sizes of a [`Local`](super::Local). Processes may have different configurations.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalConfig {
-    /// The name by which others reach this process: 1 to [`MAX_NAME`] characters of
-    /// `[A-Za-z0-9._-]`. With `None`, a random name is chosen. Only one process of a user can have
-    /// a given name at a time.
+    /// The name by which others reach this process. It must have 1 to [`MAX_NAME`] characters of
+    /// `[A-Za-z0-9._-]`. If it is `None`, a random name is chosen. Only one process of a user can
+    /// have a given name at a time.
     pub name: Option<String>,
-    /// The size in bytes of a ring: a power of two from [`MIN_RING`] to [`MAX_RING`]. Each pair of
-    /// peers has four rings. The process that connects decides their size.
+    /// The size in bytes of a ring, which must be a power of two from [`MIN_RING`] to [`MAX_RING`].
+    /// Each pair of peers has four rings. The process that connects decides their size.
     pub ring: usize,
     /// The maximum number of peers that have numbers at once, from 1 to [`MAX_PEERS`].
     pub max_peers: u32,
-    /// Whether this process may copy memory of its peers by cross-memory attach, and they may copy
-    /// its memory. Where the system lets only a process's parents attach to it (Yama), this setting
-    /// lets all processes of the user attach.
+    /// Whether this process and its peers may copy each other's memory by cross-memory attach.
+    /// Where the system lets only a process's parents attach to it (Yama), this setting lets all
+    /// processes of the user attach.
     pub copy: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Copies between this process's memory and that of peers, which the system makes (cross-memory
+//! Copies between this process's memory and that of its peers. The system makes them (cross-memory
 //! attach).
 
 use std::io;
@@ -26,7 +26,8 @@ pub(super) fn try_copying(socket: impl AsFd, terms: &Terms) -> Copying {
     }
     let mut word = 0u64;
     let into = (&raw mut word).cast();
-    // SAFETY: `word` is a local variable, so it is valid for writes of its size.
+    // SAFETY: `into` points to the live local variable `word`, so it is valid for writes of its
+    // size.
     let read = unsafe { process_memory::read(into, process, terms.probe, size_of_val(&word)) };
     match read.is_ok() && word == terms.probe_value {
         true => Copying::Of(process),
@@ -38,8 +39,8 @@ impl Local {
     /// Returns the process of a peer. Fails if the peer's memory cannot be copied.
     ///
     /// The process has not ended, because its socket is open. It could still end between this check
-    /// and the copy, and its id be reused. However, the system assigns ids cyclically, so as many
-    /// processes as there are ids would have to be created in the meantime.
+    /// and the copy, and its id could be reused. However, the system assigns ids cyclically, so as
+    /// many processes as there are ids would have to be created in the meantime.
     pub(super) fn process_of(&self, peer: Rank) -> io::Result<Pid> {
         let session = self.peers.session(peer);
         let session = session.ok_or(io::ErrorKind::NotConnected)?;

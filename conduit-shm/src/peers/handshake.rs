@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Either side may send through the rings once it has the other's front page. If two processes
-//! connect to each other at once, the attempt of the one with the smaller address wins, provided
-//! that its Hello has been sent. Neither side accepts a fragment before that is settled.
+//! connect to each other at once, the attempt of the process with the smaller address wins,
+//! provided that its Hello has been sent. Neither side accepts a fragment before this is settled.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -94,7 +94,7 @@ impl Local {
         }
     }
 
-    /// Notes that a session could not be opened. The next pass reports the failure.
+    /// Records that a session could not be opened. The next pass reports the failure.
     fn fail(&mut self, number: Rank, failure: Failure) {
         if let Some(peer) = self.peers.get_mut(number) {
             peer.state = PeerState::Failing(failure);
@@ -102,7 +102,7 @@ impl Local {
         }
     }
 
-    /// Continues an attempt as far as currently possible.
+    /// Continues an attempt as far as is currently possible.
     fn go_on(&mut self, number: Rank, mut attempt: Box<Attempt>) {
         match self.try_go_on(number, &mut attempt) {
             Ok(is_sent) => {
@@ -176,8 +176,7 @@ impl Local {
             match std::mem::replace(&mut peer.state, PeerState::Idle) {
                 PeerState::Connecting(attempt) if !attempt.is_sent => self.go_on(number, attempt),
                 PeerState::Open(mut session) if session.is_welcome_due => {
-                    // An error is ignored here, because if the peer is gone, its socket will show
-                    // that.
+                    // An error is ignored here, because the socket will show if the peer is gone.
                     session.is_welcome_due = self.welcome(number, &session.socket) == Ok(false);
                     if session.is_welcome_due {
                         self.retrying.push(number);
@@ -233,7 +232,7 @@ impl Local {
             Ok(Packet::Refused(Refusal::Duplicate)) if attempt.duplicates < MAX_DUPLICATES => {
                 let duplicates = attempt.duplicates + 1;
                 self.forget(number);
-                // Accepts the peer's own attempt, which arrived before the peer refused this
+                // Accepts the peer's own attempt, which arrived before the peer's refusal of this
                 // process's attempt.
                 self.accept(handler);
                 if (self.peers.get(number))
@@ -255,8 +254,8 @@ impl Local {
     /// Starts using a session.
     fn open(&mut self, number: Rank, session: Session) {
         self.set_state(number, PeerState::Open(Box::new(session)));
-        // The peer may already have sent something, and its bit may have been taken before the
-        // session was open.
+        // The peer may already have sent something, and its bit in the front page may have been
+        // taken before the session was open.
         self.mark_pending(number);
     }
 
@@ -303,8 +302,8 @@ impl Local {
         self.spare.is_some()
     }
 
-    /// Leaves further connections in the backlog: they cannot be served, and the listener would
-    /// wake this process constantly.
+    /// Leaves further connections in the backlog, because they cannot be served and the listener
+    /// would otherwise wake this process constantly.
     fn pause_listener(&mut self) {
         if let Some(listener) = &self.listener {
             self.is_listener_paused = epoll::delete(&*self.epoll, listener).is_ok();
@@ -439,8 +438,8 @@ impl Local {
     /// attempt.
     fn is_ours_first(&self, number: Rank, theirs: &[u8]) -> bool {
         match self.peers.get(number).map(|peer| &peer.state) {
-            // The attempt does not count if it was to reach an earlier process at that address,
-            // which has hung up.
+            // This process's attempt does not count if it was addressed to an earlier process at
+            // that address, which has hung up.
             Some(PeerState::Connecting(attempt)) => {
                 attempt.is_sent && *self.address < *theirs && !is_hung_up(&attempt.socket)
             }
@@ -448,7 +447,7 @@ impl Local {
         }
     }
 
-    /// Ends the existing relation with a peer that begins a new session.
+    /// Ends the existing session or attempt with a peer that begins a new session.
     fn make_way(&mut self, number: Rank, handler: &mut impl FragmentHandler) {
         // The socket may show how the session ended.
         self.look_at_session(number, handler);

@@ -1,5 +1,5 @@
-//! The memory that processes share: the front page of each process, and the memory of each pair of
-//! peers.
+//! The memory that processes share, which is the front page of each process and the memory of each
+//! pair of peers.
 //!
 //! A *front page* shows its process which rings have records ([`ReadySet`]). All of the process's
 //! peers map it. A *pair* consists of four rings, one in each direction for each channel:
@@ -25,9 +25,9 @@ use super::config::{MAX_PEERS, MAX_RING, MIN_RING};
 
 /// The first word of a pair.
 const PAIR_MAGIC: u64 = 0x5249_4150_5f41_4e43;
-/// The layout version. Must change with any change of this file or of [`super::record`].
+/// The layout version. It must be changed whenever this file or [`super::record`] is changed.
 const VERSION: u32 = 1;
-/// The offset of a pair's slots. File sizes are multiples of it.
+/// The offset of a pair's slots. File sizes are multiples of this number.
 const PAGE: usize = 4096;
 /// The base-2 logarithm of the number of slots of a ring that are used while the consumer keeps up.
 const PART: u32 = 6;
@@ -39,13 +39,13 @@ pub(super) const COMMANDS: usize = 0;
 /// The channel of fragments that are read when there is room.
 pub(super) const DATA: usize = 1;
 
-/// The words of a front page. All peers can write to them, so a new peer must not rely on their
-/// values.
+/// The words of a front page. All peers can write to these words, so a new peer must not rely on
+/// their values.
 #[derive(Debug)]
 #[repr(C)]
 struct FrontWords {
     sleeping: CachePadded<AtomicU32>,
-    /// Alone on its cache line, because the owner polls it.
+    /// The summary of the bits, which has a cache line of its own, because the owner polls it.
     summary: CachePadded<AtomicU64>,
 }
 
@@ -54,9 +54,9 @@ struct FrontWords {
 #[repr(C)]
 pub(super) struct Way {
     rings: [RingControl; CHANNELS],
-    /// Is 1 while the consumer polls these rings. See [`crate::ready_set`].
+    /// 1 while the consumer polls these rings; see [`crate::ready_set`].
     pub(super) watched: CachePadded<AtomicU32>,
-    /// Is 1 while the producer waits for room.
+    /// 1 while the producer waits for room.
     pub(super) waiting: CachePadded<AtomicU32>,
 }
 
@@ -91,7 +91,8 @@ struct Mapping {
 }
 
 // SAFETY: the pointer refers to memory shared between processes, which is accessed only through
-// atomics or by the ring's protocol. Neither depends on the thread.
+// atomics or according to the ring's protocol. Neither depends on the thread that accesses the
+// memory.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -153,7 +154,7 @@ pub(super) enum Unfit {
     System(io::Errno),
 }
 
-/// A front page, this process's own or a peer's.
+/// A front page, which is this process's own or a peer's.
 #[derive(Debug)]
 pub(super) struct FrontPage {
     mapping: Mapping,
@@ -197,8 +198,8 @@ impl FrontPage {
     #[inline]
     pub(super) fn ready_set(&self) -> ReadySet<'_> {
         let words = self.words();
-        // SAFETY: `bytes` has made room for this many words behind `FrontWords`. They are aligned
-        // and atomics.
+        // SAFETY: `bytes` has made room for this many words behind `FrontWords`. The words are
+        // aligned, and they are atomics.
         let bits = unsafe {
             let first = self.mapping.at::<AtomicU64>(size_of::<FrontWords>());
             std::slice::from_raw_parts(first.as_ptr(), self.peers as usize / 64)
@@ -316,7 +317,7 @@ impl Pair {
         let control = &way.rings[channel];
         let before = usize::from(is_second) * CHANNELS + channel;
         // SAFETY: `bytes` has made room for the slots of four rings behind the first page, and the
-        // caller guarantees that the view is not used after the mapping.
+        // caller guarantees that the view is not used after the mapping has been dropped.
         unsafe {
             let slots = self.mapping.at(PAGE + before * (SLOT << self.shift));
             RingView::new(NonNull::from(control), slots)

@@ -4,14 +4,14 @@
 //! A process is reached by the abstract name of a Unix socket (`address`). The connecting process
 //! hands over a file with four rings. Each side hands over its *front page*, which shows which of
 //! its peers have sent something (`memory`, `handshake`). From then on, records go through the
-//! rings (`record`, `session`), and the socket has two tasks: packets on it wake a sleeping peer,
-//! and its end of file shows that the peer is gone.
+//! rings (`record`, `session`). The socket then has two tasks: packets on the socket wake a
+//! sleeping peer, and its end of file shows that the peer is gone.
 //!
 //! **Guarantees.** Nothing has a name in a file system, so a process leaves nothing behind, no
 //! matter how it ends. The kernel attests that both sides belong to the same user; other users are
-//! refused. Everything that a peer sends or writes is checked: a peer can neither make this process
-//! access memory outside of the rings nor make it wait. A faulty peer can only end the session,
-//! delay wake-ups, or change a record while it is being handed over.
+//! refused. Everything that a peer sends or writes is checked, so a peer can neither make this
+//! process access memory outside of the rings nor make it wait. A faulty peer can only end the
+//! session, delay wake-ups, or change a record while it is being handed over.
 //!
 //! **Costs.** A session takes one descriptor, two mappings and about 1 KiB of private memory on
 //! each side, and 132 KiB of shared address space. A process polls the rings of the few peers that
@@ -59,7 +59,7 @@ pub struct Local {
     /// The size in bytes of each ring of the pairs that this process creates.
     ring: usize,
     /// A word in its own allocation, which a peer copies to find out whether it can copy this
-    /// process's memory. `None` if peers must not copy it.
+    /// process's memory. `None` if peers must not copy this process's memory.
     probe: Option<Box<u64>>,
     /// The socket on which peers connect, or `None` after
     /// [`leave`](conduit_portals::transport::open::OpenTransport::leave).
@@ -74,18 +74,18 @@ pub struct Local {
     front: FrontPage,
     front_file: OwnedFd,
     peers: Peers,
-    /// Accepted connections on which no Hello has arrived yet, oldest first, with their
-    /// generations.
+    /// Accepted connections on which no Hello has arrived yet, with their generations. The oldest
+    /// connection comes first.
     strangers: VecDeque<(u32, OwnedFd)>,
     /// The generation of the latest socket. A socket's events carry its generation, so that stale
     /// events can be recognised.
     generation: u32,
     watched: Vec<Watched>,
-    /// Peers to drain in the next pass, besides the watched ones.
+    /// Peers to drain in the next pass, besides the watched peers.
     pending: Vec<Rank>,
     /// Peers to which queued fragments have yet to be written.
     sending: Vec<Rank>,
-    /// Peers whose ring had no room for a record, until it has room again.
+    /// Peers whose ring had no room for a record and is not known to have room again.
     wanting: Vec<Rank>,
     /// Peers whose handshake could not continue and is to be retried.
     retrying: Vec<Rank>,

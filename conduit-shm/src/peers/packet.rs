@@ -4,12 +4,13 @@
 //! magic: u32 | version: u16 | kind: u16 | fields, little-endian
 //! ```
 //!
-//! These eight bytes, and [`Packet::Refused`], are the same in all versions.
+//! The first eight bytes, and [`Packet::Refused`], have the same format in all versions.
 
 use conduit_portals::transport::open::MAX_ADDRESS;
 
 const MAGIC: u32 = 0x4c4e_4443;
-/// The protocol version. Must change with any change of this file or of the order of descriptors.
+/// The protocol version. It must be changed whenever this file or the order of descriptors is
+/// changed.
 const VERSION: u16 = 2;
 const LEAD: usize = 8;
 /// The maximum size in bytes of a packet.
@@ -30,7 +31,7 @@ pub(super) struct Terms {
     /// The number of peers for which the sender's front page has bits.
     pub(super) peers: u32,
     /// The address of a word by which the receiver tests whether it can copy the sender's memory,
-    /// or 0 if it must not.
+    /// or 0 if the receiver must not copy it.
     pub(super) probe: u64,
     /// The value of that word.
     pub(super) probe_value: u64,
@@ -62,7 +63,7 @@ pub(super) enum Packet<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Refusal {
-    /// The process connects, too, and its own attempt takes precedence.
+    /// The process is itself connecting to the sender, and its own attempt takes precedence.
     Duplicate = 1,
     /// The process uses another version of the protocol.
     Version,
@@ -112,7 +113,7 @@ pub(super) enum Unreadable {
 }
 
 impl<'a> Packet<'a> {
-    /// Encodes the packet into up to [`MAX_PACKET`] bytes. Returns its length.
+    /// Encodes the packet into up to [`MAX_PACKET`] bytes. Returns the packet's length.
     pub(super) fn encode(&self, into: &mut [u8; MAX_PACKET]) -> usize {
         let mut writer = Writer { into, at: 0 };
         writer.put(&MAGIC.to_le_bytes());

@@ -1,4 +1,4 @@
-//! The passes, in which this process takes what its peers have sent.
+//! The passes, in which this process takes the records and packets that its peers have sent.
 
 use std::mem::MaybeUninit;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{Local, address};
 
 /// The maximum number of peers whose rings are polled.
 const MAX_WATCHED: usize = 8;
-/// After this many passes without a record, a watched peer may make way for another one.
+/// After this many passes without a record, a watched peer may make way for another peer.
 const IDLE_PASSES: u32 = 64;
 /// The sockets are checked in every pass whose number is a multiple of this.
 const LOOK_INTERVAL: u32 = 256;
@@ -31,7 +31,7 @@ const PACKETS: u32 = 16;
 
 /// The event data of the listener.
 pub(super) const LISTENER: EventData = EventData::new_u64(u64::MAX);
-/// A number that stands for connections that have not sent a Hello yet. No peer has it.
+/// A number that stands for connections that have not sent a Hello yet. No peer has this number.
 const STRANGER: u32 = u32::MAX - 1;
 
 /// Returns the event data of a peer's socket.
@@ -53,7 +53,7 @@ pub(super) struct Watched {
 }
 
 /// The shortest interval between checks of the front page. Users of this network sleep for a few
-/// seconds at most, so a process that mostly sleeps makes these checks, too.
+/// seconds at most, so even a process that mostly sleeps makes these checks.
 const CHECK: Duration = Duration::from_millis(250);
 
 /// The state of the passes: buffers, and the times of the last checks.
@@ -65,7 +65,7 @@ pub(super) struct Found {
     numbers: Vec<Rank>,
     /// The time of the last check for overlooked records, by the coarse clock.
     checked: Duration,
-    /// The peers whose records that check found to be overlooked.
+    /// The peers for which the last check found overlooked records.
     overlooked: Vec<Rank>,
     /// The number of times that records were found although the front page did not show them.
     healed: u64,
@@ -77,7 +77,7 @@ fn coarse_time() -> Duration {
 }
 
 impl Local {
-    /// Hands over what has arrived. Returns whether anything had.
+    /// Hands over everything that has arrived. Returns whether anything had arrived.
     pub(super) fn pass(&mut self, handler: &mut impl FragmentHandler) -> bool {
         if !self.standing.stands() {
             return false;
@@ -128,8 +128,8 @@ impl Local {
     }
 
     /// Finds records whose announcement was lost because another peer has overwritten the front
-    /// page. Such records must be found by two consecutive checks, because a peer may be between
-    /// publishing a record and announcing it.
+    /// page. A record counts as overlooked only if two consecutive checks find it, because a peer
+    /// may have published a record without having announced it yet.
     fn check_front(&mut self, handler: &mut impl FragmentHandler) -> bool {
         self.found.checked = self.found.looked;
         let sessions = self.peers.sessions();
@@ -170,8 +170,8 @@ impl Local {
         }
     }
 
-    /// Handles a peer's bit, which says that the rings from the peer have records or that those to
-    /// the peer have room again.
+    /// Handles a peer's bit, which says that the rings from the peer have records or that the rings
+    /// to the peer have room again.
     fn attend(&mut self, number: Rank, handler: &mut impl FragmentHandler) -> bool {
         let Some(session) = self.peers.session_mut(number) else {
             return false;
@@ -297,7 +297,7 @@ impl Local {
             Some(PeerState::Open(session)) if session.generation == generation => {
                 self.look_at_session(number, handler);
             }
-            // The socket was closed in the meantime.
+            // In all other cases, the socket was closed in the meantime.
             _ => {}
         }
     }
@@ -322,7 +322,7 @@ impl Local {
         }
     }
 
-    /// Ends the relation with a peer, and tells the handler.
+    /// Ends the session or attempt with a peer, and tells the handler.
     pub(super) fn end(
         &mut self,
         number: Rank,
@@ -338,7 +338,7 @@ impl Local {
         handler.failed(number, failure);
     }
 
-    /// Ends the relation with a peer.
+    /// Ends the session or attempt with a peer.
     pub(super) fn forget(&mut self, number: Rank) {
         let Some(peer) = self.peers.get_mut(number) else {
             return;
@@ -350,8 +350,8 @@ impl Local {
             _ => None,
         };
         if let Some(socket) = socket {
-            // The socket is removed explicitly, because a forked child may hold it, too, and then
-            // its events would not end when it is closed here.
+            // The socket is removed explicitly, because a forked child may also hold it, in which
+            // case closing it here would not end its events.
             let _ = epoll::delete(&*self.epoll, socket);
         }
         self.watched.retain(|watched| watched.number != number);
@@ -366,7 +366,8 @@ impl Local {
         }
     }
 
-    /// See [`prepare_sleep`](conduit_portals::transport::open::OpenTransport::prepare_sleep).
+    /// Implements
+    /// [`prepare_sleep`](conduit_portals::transport::open::OpenTransport::prepare_sleep).
     pub(super) fn try_sleep(&mut self) -> bool {
         if !self.standing.stands() {
             return true;

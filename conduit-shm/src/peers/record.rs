@@ -9,13 +9,14 @@
 use crate::ring::{Consumer, Frame, Producer, RingView, SLOT};
 use conduit_portals::transport::fragment::MAX_HEADER;
 
-/// The kind of a record that holds a whole fragment. `length` is that of its payload.
+/// The kind of a record that holds a whole fragment. The record's `length` is the length of the
+/// payload.
 pub(super) const WHOLE: u8 = 1;
-/// The kind of a record that holds the header of a longer fragment. `length` is that of the
-/// payload, which follows in chunks.
+/// The kind of a record that holds the header of a longer fragment. The record's `length` is the
+/// length of the payload, which follows in chunks.
 pub(super) const BEGIN: u8 = 2;
-/// The kind of a record that holds the next part of the fragment that has begun. `length` is that
-/// of the part.
+/// The kind of a record that holds the next part of the fragment that has begun. The record's
+/// `length` is the length of this part.
 pub(super) const CHUNK: u8 = 3;
 
 /// The offset of `length` in the first slot.
@@ -51,9 +52,9 @@ pub(super) fn write(
         return false;
     };
     let first = ring.slots().address(ring.slot(reserved));
-    // SAFETY: the reserved slots follow one another from `first` and hold what `slots` was computed
-    // for; before the commit, the consumer reads at most their first words. The bytes are
-    // initialised, because a new file contains zeros.
+    // SAFETY: the reserved slots follow one another from `first` and have room for the header and
+    // the payload, from which `slots` was computed. Before the commit, the consumer reads at most
+    // the slots' first words. The bytes are initialised, because a new file contains zeros.
     unsafe {
         first.add(LENGTH).cast::<u32>().write(length);
         header
@@ -79,8 +80,8 @@ pub(super) struct Record<'a> {
 #[inline]
 pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Option<Record<'_>> {
     let first = ring.slots().address(slot).cast_const();
-    // SAFETY: the field lies in the first slot and is aligned. It is read only once, because the
-    // peer could change it.
+    // SAFETY: the field lies in the first slot and is aligned. The field is read only once, because
+    // the peer could change it.
     let length = unsafe { first.add(LENGTH).cast::<u32>().read_volatile() };
     let header = usize::from(frame.index);
     let offset = payload_offset(header);
@@ -93,9 +94,9 @@ pub(super) fn read(ring: &Consumer<RingView>, slot: usize, frame: Frame) -> Opti
     if header > MAX_HEADER || offset.checked_add(bytes).is_none_or(|end| end > room) {
         return None;
     }
-    // SAFETY: the bytes lie within the record's slots, which lie within the ring (the consumer has
-    // checked that) and are not released while the record is borrowed. The peer no longer writes
-    // the slots unless it breaks the protocol, and in that case any bytes are valid.
+    // SAFETY: the bytes lie within the record's slots. The consumer has checked that the slots lie
+    // within the ring, and they are not released while the record is borrowed. The peer no longer
+    // writes the slots unless it breaks the protocol, and in that case any bytes are valid.
     unsafe {
         Some(Record {
             kind: frame.kind,

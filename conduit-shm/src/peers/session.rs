@@ -1,5 +1,5 @@
-//! The session of two processes after their handshake, which consists of the rings in both
-//! directions and records which side waits for what.
+//! The session of two processes after their handshake. It consists of the rings in both directions,
+//! and records which side waits for records or for room.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -50,7 +50,7 @@ struct Inbound {
     told: u64,
     /// Whether the handler has refused the record at the head.
     is_refused: bool,
-    /// Whether the last drain took a record.
+    /// Whether the last drain took a record from this ring.
     has_brought: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Copying {
     Of(Pid),
 }
 
-/// A session; see the module.
+/// A session; see the [module](self).
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) socket: OwnedFd,
@@ -92,7 +92,7 @@ pub(super) struct Session {
     full: [Option<u64>; CHANNELS],
     queue: VecDeque<Outgoing>,
     arriving: Option<Arriving>,
-    /// The memory of the rings above.
+    /// The memory of the rings in `inbound` and `outbound`.
     pair: Pair,
 }
 
@@ -107,7 +107,8 @@ impl Session {
         copying: Copying,
     ) -> Self {
         let extent = pair.extent();
-        // SAFETY: the session owns the rings and the pair and drops them together.
+        // SAFETY: the session owns the rings and the pair and drops them together, so no view is
+        // used after the pair is dropped.
         let ring = |is_outbound, channel| unsafe { pair.ring(is_outbound, channel) };
         let inbound = [COMMANDS, DATA].map(|channel| Inbound {
             ring: Consumer::new(ring(false, channel), extent),
@@ -141,8 +142,8 @@ impl Session {
     /// Wakes the peer if it sleeps, because there is something for the peer to do.
     #[cold]
     fn wake(&self) {
-        // An error is only logged: a peer whose queue of packets is full has been woken already,
-        // and the socket shows if the peer is gone.
+        // An error is only logged, because a peer whose queue of packets is full has been woken
+        // already, and the socket shows if the peer is gone.
         if let Err(error) = socket::send(&self.socket, &Packet::Wake, &[]) {
             tracing::debug!(%error, "cannot wake a peer");
         }
@@ -181,7 +182,7 @@ impl Session {
         Ok(())
     }
 
-    /// Writes into a ring. If there is no room, notes that the ring is full.
+    /// Writes into a ring. If there is no room, records that the ring is full.
     #[inline]
     fn try_write(
         &mut self,
@@ -225,8 +226,8 @@ impl Session {
     /// Reads fragments into the ring while there is room. Returns whether all fragments have been
     /// written.
     pub(super) fn stream(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
-        // A chunk takes at most half of what a record may have, so that the peer can take one chunk
-        // while the next is read.
+        // A chunk takes at most half of the slots that a record may have, so that the peer can take
+        // one chunk while the next is read.
         let slots = self.outbound[DATA].max_slots() / 2;
         while let Some(mut first) = self.queue.pop_front() {
             let header = &first.header[..usize::from(first.header_length)];
@@ -276,7 +277,7 @@ impl Session {
     /// Returns the approximate number of bytes that the peer has not taken yet.
     pub(super) fn outstanding(&self) -> usize {
         let queued = self.queue.iter().map(|fragment| {
-            // A fragment without bytes counts, too.
+            // A fragment without bytes also counts.
             1 + (fragment.length - fragment.gone.unwrap_or(0)) as usize
         });
         let slots: u64 = self.outbound.iter().map(Producer::unfreed).sum();
@@ -296,7 +297,8 @@ impl Session {
         !self.queue.is_empty() && self.full[DATA].is_none()
     }
 
-    /// Hands over what has arrived. Returns whether anything had, or the peer's protocol error.
+    /// Hands over the records that have arrived. Returns whether any had arrived, or the peer's
+    /// protocol error.
     #[inline]
     pub(super) fn drain(
         &mut self,
@@ -307,8 +309,8 @@ impl Session {
         if commands.ring.is_ready() || data.ring.is_ready() {
             return self.drain_ready(peer, handler);
         }
-        // Room is published in a drain of its own, before any records are handed over, so that
-        // messages sent by their handler need not wait for the publication.
+        // If there is room to publish, this drain only publishes it and hands over no records, so
+        // that messages that the handler sends need not wait for the publication.
         if commands.ring.position() != commands.told || data.ring.position() != data.told {
             self.inbound
                 .iter_mut()
@@ -331,8 +333,8 @@ impl Session {
                 continue;
             }
             // Checking for another record takes a cache line away from the sender, and the next
-            // message that the handler sends would wait for that. A single record is therefore
-            // handed over without that check.
+            // message that the handler sends would wait for this transfer. A single record is
+            // therefore handed over without that check.
             let looks_on = inbound.has_brought || !self.is_watched;
             inbound.has_brought = true;
             for _ in 0..BATCH {
@@ -385,7 +387,8 @@ impl Session {
         }
     }
 
-    /// Drains the rings of a peer that is gone, until nothing is left or the handler has no room.
+    /// Drains the rings of a peer that is gone, until no records are left or the handler has no
+    /// room.
     pub(super) fn drain_last(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         // The number of drains is bounded by the rings' slots, in case the peer is not gone.
         for _ in 0..=(1 << self.pair.shift()) / BATCH {
@@ -400,7 +403,7 @@ impl Session {
         self.inbound.iter().any(|inbound| inbound.ring.is_ready())
     }
 
-    /// Returns whether records wait that were not announced, as far as this process knows.
+    /// Returns whether records wait whose announcement has not reached this process.
     pub(super) fn is_overlooked(&self) -> bool {
         !self.is_watched && !self.is_pending && self.has_new_records()
     }
@@ -433,7 +436,7 @@ impl Session {
         self.full != [None; CHANNELS]
     }
 
-    /// Asks the peer to notify this process of room. Called before this process sleeps.
+    /// Asks the peer to notify this process of room. Must be called before this process sleeps.
     pub(super) fn ask_for_room(&self) {
         ready_set::ask_for_room(&self.pair.outbound().waiting);
     }
@@ -441,13 +444,13 @@ impl Session {
     /// Returns whether a ring that was too full has room again.
     pub(super) fn has_room_again(&self) -> bool {
         let mut rings = self.outbound.iter().zip(self.full);
-        // The ordering is Acquire, as it is when the producer reads the head.
+        // SYNC: the ordering is Acquire, as it is when the producer reads the head.
         rings.any(|(ring, full)| {
             full.is_some_and(|head| ring.slots().head().load(Ordering::Acquire) != head)
         })
     }
 
-    /// Notes that no ring is known to be full. Returns whether one was.
+    /// Records that no ring is known to be full. Returns whether any was.
     pub(super) fn forget_full(&mut self) -> bool {
         std::mem::take(&mut self.full) != [None; CHANNELS]
     }

@@ -47,8 +47,8 @@ pub(super) fn accept(listener: impl AsFd) -> io::Result<OwnedFd> {
     accept_with(listener, flags())
 }
 
-/// Returns whether an error of [`send`] or [`connect_to`] is temporary: a queue is full, or too
-/// many descriptors of this user are in flight.
+/// Returns whether an error of [`send`] or [`connect_to`] is temporary, for example because a queue
+/// is full or too many descriptors of this user are in flight.
 pub(super) fn is_passing(error: Errno) -> bool {
     [Errno::AGAIN, Errno::INTR, Errno::TOOMANYREFS, Errno::NOBUFS].contains(&error)
 }
@@ -85,7 +85,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    /// Returns the packet's bytes, or none if the packet was too long.
+    /// Returns the packet's bytes, or an empty slice if the packet was too long.
     pub(super) fn bytes(&self) -> &[u8] {
         match self.is_truncated {
             true => &[],

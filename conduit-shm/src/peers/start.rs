@@ -15,7 +15,7 @@ use super::table::Peers;
 use super::{Local, LocalConfig, LocalError, address, socket};
 
 impl Local {
-    /// Opens an end of the network. Others can connect at once, and
+    /// Opens an end of the network. Other processes can connect at once, and
     /// [`Transport::receive`](conduit_portals::transport::Transport::receive) answers them.
     ///
     /// # Errors
@@ -78,9 +78,9 @@ impl Local {
     }
 }
 
-/// Lets all processes of this user copy this one's memory where the system would allow that only to
-/// the process's parents (Yama). The system can allow it to one process or to all, and there are
-/// many peers.
+/// Lets all processes of this user copy this process's memory where the system would allow only the
+/// process's parents to do so (Yama). The system can allow one process or all processes, and there
+/// are many peers.
 fn allow_copying() {
     let scope = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope");
     if scope.is_ok_and(|scope| scope.trim() == "1")

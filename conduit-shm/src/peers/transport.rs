@@ -94,7 +94,7 @@ impl Transport for Local {
         }
     }
 
-    /// Returns a waiter that sleeps until the descriptor is readable. The caller must call
+    /// Returns a waiter that sleeps until the epoll descriptor is readable. The caller must call
     /// `OpenTransport::prepare_sleep` before it sleeps.
     fn waiter(&self) -> Arc<dyn Wait> {
         Arc::new(Waiter(self.epoll.clone()))

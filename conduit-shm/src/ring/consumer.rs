@@ -9,19 +9,19 @@ use super::{Extent, Frame, KIND_SKIP, ReservedTags, Slots, frame_in, tag, tag_in
 pub(crate) enum Next {
     /// No message has arrived yet.
     Empty,
-    /// A message that begins at `slot`. It stays there until [`Consumer::release`].
+    /// A message that begins at `slot`. The message stays there until [`Consumer::release`].
     Message {
         /// The message's first slot.
         slot: usize,
-        /// The message's frame; its slots lie within the ring.
+        /// The message's frame. All slots that the frame covers lie within the ring.
         frame: Frame,
     },
     /// The frame is malformed, so no further message can be found.
     Broken,
 }
 
-/// A run of consecutive messages of one lap with the same frame. They are passed one by one and
-/// released together. See [`Consumer::run`].
+/// A run of consecutive messages of one lap with the same frame. The messages are passed one by one
+/// and released together; see [`Consumer::run`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SlotRun {
     /// The slot of the next message.
@@ -31,7 +31,7 @@ pub(crate) struct SlotRun {
     /// The first word of each message.
     word: u64,
     frame: Frame,
-    /// The slot behind the last one that was scrubbed.
+    /// The slot behind the last slot that was scrubbed.
     released: u32,
 }
 
@@ -116,7 +116,7 @@ impl<S: Slots> Consumer<S> {
     /// Returns whether a message or a Skip is at the head. Changes nothing.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        // SYNC (tag): same as in `peek`.
+        // SYNC (tag): this acquire pairs with the release in `Producer::commit`, as in `peek`.
         tag_in(self.slots.word(self.slot()).load(Ordering::Acquire)) == self.tag
     }
 
@@ -132,8 +132,8 @@ impl<S: Slots> Consumer<S> {
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<(usize, Frame)> {
         let (slot, left) = (self.slot(), self.capacity - self.slot);
-        // SYNC (tag): everything that the producer wrote before the awaited tag is visible with the
-        // tag. Pairs with `Producer::commit`.
+        // SYNC (tag): this acquire pairs with the release in `Producer::commit`, so everything that
+        // the producer wrote before the awaited tag is visible with the tag.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         if tag_in(word) != self.tag {
             return None;
@@ -144,8 +144,8 @@ impl<S: Slots> Consumer<S> {
         fits.then_some((slot, frame))
     }
 
-    /// Returns whether another message follows the one at the head, which has this frame. Always
-    /// returns `false` if that one ends at the ring's end.
+    /// Returns whether another message follows the message at the head, which has this frame.
+    /// Always returns `false` if the message at the head ends at the ring's end.
     #[inline(always)]
     pub(crate) fn is_followed(&self, frame: Frame) -> bool {
         let next = self.slot + u32::from(frame.slots());
@@ -172,7 +172,7 @@ impl<S: Slots> Consumer<S> {
     pub(crate) fn peek_run(&self, run: &SlotRun) -> Option<usize> {
         let slot = run.next as usize;
         // The comparison is needed because the ring may end right behind the last message. SYNC
-        // (tag): same as in `peek`.
+        // (tag): this acquire pairs with the release in `Producer::commit`, as in `peek`.
         let there =
             run.next <= run.last && self.slots.word(slot).load(Ordering::Acquire) == run.word;
         there.then_some(slot)
@@ -187,7 +187,7 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Ends the use of a run: releases the messages that were passed.
+    /// Ends the use of a run, and releases the messages that were passed.
     #[inline(always)]
     pub(crate) fn release_run(&mut self, mut run: SlotRun) {
         self.release_last(&mut run);
@@ -197,8 +197,8 @@ impl<S: Slots> Consumer<S> {
         }
     }
 
-    /// Passes any Skips, and returns the message at the head, if there is one. If there is none,
-    /// frees the slots of all released messages.
+    /// Passes any Skips, and returns the message at the head, if there is one. If there is no
+    /// message, frees the slots of all released messages.
     #[inline]
     pub(crate) fn next(&mut self) -> Next {
         loop {
@@ -251,8 +251,9 @@ impl<S: Slots> Consumer<S> {
             // The accesses may be relaxed, because the message's tag made this word visible, and
             // `publish_head` orders the store below before any producer's.
             let found = word.load(Ordering::Relaxed);
-            // Other messages may begin in this slot, if several are scrubbed at once. Their word
-            // holds this lap's tag, which may stay because it is not awaited again in its epoch.
+            // If several messages are scrubbed at once, another message may begin in this slot. Its
+            // word holds this lap's tag, which may stay because it is not awaited again in its
+            // epoch.
             if reserved_tags.is_in(found) && tag_in(found) != self.tag {
                 word.store(0, Ordering::Relaxed);
             }
@@ -271,7 +272,7 @@ impl<S: Slots> Consumer<S> {
     fn publish_head(&mut self) {
         if self.unscrubbed {
             // Scrubbing was deferred until now because it takes a while, and a peer may be waiting
-            // for what the messages' handlers have sent.
+            // for messages that the handlers have sent.
             self.scrub(self.published, self.slot);
             self.unscrubbed = false;
         }
@@ -280,8 +281,9 @@ impl<S: Slots> Consumer<S> {
             // they need only be mapped here.
             self.slots.warm(1 << self.extent.part);
         }
-        // SYNC (head): the consumer's reads and scrubbing of the released slots come before a
-        // producer's stores into them. Pairs with `Producer::refresh_head`.
+        // SYNC (head): this release pairs with the acquire in `Producer::refresh_head`, so the
+        // consumer's reads and scrubbing of the released slots come before a producer's stores into
+        // these slots.
         self.slots.head().store(self.position(), Ordering::Release);
         if self.slot == self.capacity {
             self.lap = self.position();

@@ -1,7 +1,7 @@
 //! Tests of the ring under the model checker, which tries every interleaving and every value that
 //! the orderings allow a load to return.
 //!
-//! A slot consists of its first word and of an unsynchronised cell for the payload: the checker
+//! A slot consists of its first word and an unsynchronised cell for the payload. The checker
 //! reports any concurrent access to the cell that the ring's own orderings don't exclude.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p pgas-conduit-shm --release --lib loom`.
@@ -172,7 +172,7 @@ fn loom_threads_of_a_process_share_their_tail() {
         let producer = Arc::new(Producer::new(memory.clone(), whole(2), Discipline::Process));
         let mut consumer = Consumer::new(memory.clone(), whole(2));
         let other = producer.clone();
-        // Together, the messages take five slots, and the ring has four. One of the threads may
+        // Together, the messages take five slots, but the ring has four. One of the threads may
         // learn of the free slot from the other.
         let thread = thread::spawn(move || {
             send_waiting(&other, &[20], 0);
@@ -204,7 +204,7 @@ fn loom_a_thread_learns_of_free_slots_from_another() {
         assert!(send(&producer, &[1], 0));
         assert!(send(&producer, &[2], 0));
         // The ring is full. Both slots are freed at some time. Whichever thread checks first, the
-        // other may write the second slot without having read the head itself.
+        // other thread may write the second slot without having read the head itself.
         let other = producer.clone();
         let thread = thread::spawn(move || send(&other, &[20], 0));
         let consuming = thread::spawn(move || {
@@ -222,7 +222,8 @@ fn loom_stale_words_are_no_commits() {
     loom::model(|| {
         let (producer, mut consumer) = ends(whole(2));
         let sending = thread::spawn(move || {
-            // The second slot of each message holds the tag awaited there in the next lap.
+            // The second slot of each message holds the tag that is awaited in that slot in the
+            // next lap.
             send_waiting(&producer, &[1, 2], tag(4, 2));
             send_waiting(&producer, &[3, 4], tag(4, 2));
             send_waiting(&producer, &[5], 0);
@@ -307,7 +308,8 @@ fn loom_a_row_is_read_before_its_slots_are_free() {
     });
 }
 
-/// The lap may end after two of four slots, if the producer finds the ring empty there.
+/// Checks that a lap may end after two of four slots, if the producer finds the ring empty at that
+/// point.
 #[test]
 fn loom_laps_end_before_the_ring_does() {
     checker(3).check(|| {
@@ -353,9 +355,9 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
     });
 }
 
-/// While the consumer stands before a wrap marker, the producer uses slots behind it that the
-/// consumer read in the lap before. This must be sound even for a thread that has not seen those
-/// reads itself.
+/// While the consumer stands before a wrap marker, the producer uses slots behind the marker that
+/// the consumer read in the previous lap. This must be sound even for a thread that has not itself
+/// seen the head that followed those reads.
 #[test]
 fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     checker(2).check(|| {
@@ -385,8 +387,8 @@ fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     });
 }
 
-/// A slot that a wrap marker has passed over does not hold an awaited tag when a later lap gets
-/// there.
+/// Checks that a slot that a wrap marker has passed over does not hold an awaited tag when a later
+/// lap reaches the slot.
 #[test]
 fn loom_what_a_turn_passes_over_is_no_commit() {
     checker(3).check(|| {
@@ -473,8 +475,8 @@ fn loom_an_answer_comes_back_in_its_slot() {
     });
 }
 
-/// A slot that was offered for a reply is not written again before the reply has been taken, even
-/// if the ring is full.
+/// Checks that a slot that was offered for a reply is not written again before the reply has been
+/// taken, even if the ring is full.
 #[test]
 fn loom_an_answer_stays_until_it_is_taken() {
     loom::model(|| {
@@ -501,7 +503,7 @@ fn loom_an_answer_stays_until_it_is_taken() {
     });
 }
 
-/// If there is no reply, the head shows that, and the slot becomes free.
+/// Checks that the head shows if there is no reply, and that the slot then becomes free.
 #[test]
 fn loom_a_message_that_was_passed_has_no_answer() {
     loom::model(|| {
@@ -525,7 +527,7 @@ fn loom_a_message_that_was_passed_has_no_answer() {
     });
 }
 
-/// Hands a ring over: the first producer sends `before` and leaves; then the second one sends
+/// Hands a ring over. The first producer sends `before` and leaves; then the second producer sends
 /// `after`.
 fn change_hands(
     extent: Extent,
@@ -560,23 +562,23 @@ fn change_hands(
     leaving.join().unwrap().join().unwrap();
 }
 
-/// A second producer takes over. It reaches the ring's end and slots whose words look like the next
-/// lap's tags.
+/// Lets a second producer take over, which reaches the ring's end and slots whose words look like
+/// the next lap's tags.
 #[test]
 fn loom_a_ring_changes_hands() {
     checker(2).check(|| change_hands(whole(1), &[&[1]], &[&[2], &[3]], 0));
     checker(2).check(|| change_hands(whole(2), &[&[1, 2], &[3]], &[&[4, 5], &[6]], tag(4, 2)));
 }
 
-/// A second producer takes over a ring whose laps end early. It does not know the first one's wrap
-/// markers.
+/// Lets a second producer take over a ring whose laps end early. The second producer does not know
+/// the first producer's wrap markers.
 #[test]
 fn loom_a_ring_changes_hands_in_a_short_lap() {
     let extent = Extent { shift: 2, part: 1 };
     checker(2).check(move || change_hands(extent, &[&[1], &[2], &[3]], &[&[4], &[5]], 0));
 }
 
-/// A ring is not left while a reply waits in one of its slots.
+/// Checks that a ring is not left while a reply waits in one of its slots.
 #[test]
 fn loom_a_ring_with_an_answer_is_not_left() {
     checker(2).check(|| {

@@ -1,32 +1,34 @@
-//! A ring of 64-byte slots in memory that processes share: reservation, publication and release.
+//! A ring of 64-byte slots in memory that processes share. Producers reserve slots and publish
+//! messages in them; the consumer releases the slots.
 //!
-//! **Positions** count slots since the start: a position lies in slot `position % capacity` of lap
+//! **Positions** count slots since the start. A position lies in slot `position % capacity` of lap
 //! `position / capacity`. The capacity is a power of two. A message takes `n` consecutive slots. If
-//! it does not fit before the ring's end, a *Skip* covers the slots up to there; the message
-//! and the Skip are reserved in one step.
+//! it does not fit before the ring's end, a *Skip* covers the slots up to the end. The message and
+//! the Skip are reserved in one step.
 //!
-//! **Publication.** The first word of a message's first slot holds its *tag*, a function of the
-//! lap, and its [`Frame`]. Storing it publishes the message, so header, short payload and tag
-//! travel as one cache line, and a consumer polls exactly the line that brings the message. Slots
-//! are never cleared, so an earlier lap's leftovers must not look like the awaited tag. The
-//! consumer keeps this invariant:
+//! **Publication.** The first word of a message's first slot holds the message's *tag*, which is a
+//! function of the lap, and its [`Frame`]. Storing this word publishes the message, so header,
+//! short payload and tag travel as one cache line, and a consumer polls exactly the line that
+//! brings the message. Slots are never cleared, so an earlier lap's leftovers must not look like
+//! the awaited tag. The consumer keeps this invariant:
 //!
 //! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
 //! > lap from `k + 1` to the one in which `s` is written again.
 //!
 //! A slot that began a message holds `tag(k)`, which is none of these tags. A slot inside a message
-//! (or under a Skip) may hold anything: when the consumer releases the message, it reads the slot's
-//! first word, and *scrubs* it to 0, which is no tag, if it holds a reserved tag. A *clean* message
-//! needs none of this ([`Frame::clean`]): its producer checked the bytes while copying them.
+//! (or under a Skip) may hold anything. When the consumer releases the message, it therefore reads
+//! the slot's first word. If this word holds a reserved tag, the consumer *scrubs* it to 0, which
+//! is not a tag. A *clean* message needs no scrubbing ([`Frame::clean`]), because its producer has
+//! checked the bytes while it copied them.
 //!
 //! **Guarantees.** The ring has no locks. If a producer dies between reservation and commit, it
-//! leaves a hole: the consumer finds no further message in this ring, other rings continue, and the
-//! job ends because the rank's death is detected by other means. *SYNC* comments mark both sides of
-//! each ordering.
+//! leaves a hole. The consumer then finds no further message in this ring, but other rings
+//! continue, and the job ends because the rank's death is detected by other means. *SYNC* comments
+//! mark both sides of each ordering.
 //!
 //! **Costs.** With one producing thread ([`Discipline::Thread`]), a plain store moves the tail. A
-//! locked instruction would make every message wait until the previous one's stores have left the
-//! store buffer (20 instead of 160 million messages per second were measured).
+//! locked instruction would make every message wait until the previous message's stores have left
+//! the store buffer (measured: 20 million messages per second instead of 160 million).
 
 use conduit_portals::sync::{AtomicU64, Ordering};
 
@@ -53,26 +55,28 @@ const EARLY_WRAP: u8 = 1;
 /// An epoch is `2^EPOCH` laps. Its last lap does not wrap early, so each slot is written in every
 /// epoch.
 const EPOCH: u32 = if cfg!(test) { 2 } else { 16 };
-/// The minimum number of slots in a lap that ends early. On Zen 4, round trips of medium messages
-/// took, with at most 128, with 256 and with 4,096 slots: 267, 329 and 325 ns for 512 bytes; 300,
-/// 368 and 405 ns for 1 KiB; 723, 753 and 896 ns for 4 KiB.
+/// The minimum number of slots in a lap that ends early. On Zen 4, a round trip of messages of 512
+/// bytes took 267 ns with at most 128 slots, 329 ns with 256 and 325 ns with 4,096. With the same
+/// numbers of slots, messages of 1 KiB took 300, 368 and 405 ns, and messages of 4 KiB took 723,
+/// 753 and 896 ns.
 const LEAST_LAP: u64 = if cfg!(test) { 4 } else { 64 };
-/// The number of slots of the longest message. The width of [`Frame`]'s field limits it, in which
-/// one bit is [`CLEAN`].
+/// The number of slots of the longest message. It is limited by the width of [`Frame`]'s field, in
+/// which one bit is [`CLEAN`].
 pub(crate) const MAX_SLOTS: u32 = (CLEAN - 1) as u32;
-/// A flag in the frame: the message is clean.
+/// A flag in the frame, which says that the message is clean.
 const CLEAN: u16 = 1 << 15;
 /// A bit that is set in every tag, so that 0, which is in fresh memory and in scrubbed words, is
 /// not a tag.
 const TAG: u32 = 1 << 31;
 
-/// The second half of a message's first word: its length, and two bytes for the ring's user.
+/// The second half of a message's first word. It holds the message's length and two bytes for the
+/// ring's user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub(crate) struct Frame {
     /// The number of slots that the message covers, at least 1, and the flag [`CLEAN`].
     extent: u16,
-    /// The message's kind; [`KIND_SKIP`] is the ring's own.
+    /// The message's kind. [`KIND_SKIP`] is used by the ring itself.
     pub(crate) kind: u8,
     /// A byte for the ring's user. In a Skip, it says whether the Skip is a wrap marker.
     pub(crate) index: u8,
@@ -135,8 +139,8 @@ impl Frame {
 pub(crate) struct Extent {
     /// The ring has `2^shift` slots.
     pub(crate) shift: u32,
-    /// The ring's first part, which is mapped from the start, has `2^part` slots. Equal to `shift`
-    /// if laps don't wrap early.
+    /// The ring's first part, which is mapped from the start, has `2^part` slots. `part` equals
+    /// `shift` if laps don't wrap early.
     pub(crate) part: u32,
 }
 
@@ -159,8 +163,8 @@ impl Extent {
     }
 }
 
-/// The tags with which no slot may begin once its lap is over: those of the next lap's epoch, by
-/// the end of which the slot is written again.
+/// The tags with which no slot may begin once its lap is over. These are the tags of the next lap's
+/// epoch, because the slot is written again by the end of that epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReservedTags(u32);
 
@@ -194,7 +198,7 @@ pub(crate) trait Slots {
 
 /// The lap at which counting starts. The tags of the first epochs stay reserved for a long time, so
 /// they should be rare in payloads. Words that look like small negative numbers or negative zeros,
-/// for example, are not. The bits that count laps within an epoch start at 0.
+/// for example, are not rare. The bits that count laps within an epoch start at 0.
 const FIRST_LAP: u32 = 0x2d5b << 16;
 
 /// Returns the tag of the message that begins at `position`.
@@ -221,8 +225,8 @@ const fn reply_tag(tag: u32) -> u32 {
 pub(crate) fn publish_reply(offered: &AtomicU64, frame: Frame) {
     // The load may be relaxed, because the message has already been found.
     let tag = reply_tag(tag_in(offered.load(Ordering::Relaxed)));
-    // SYNC (reply): everything that was written into the slot before this call becomes visible with
-    // this word. Pairs with `Producer::reply`.
+    // SYNC (reply): this release pairs with the acquire in `Producer::reply_at`, so everything that
+    // was written into the slot before this call becomes visible with this word.
     offered.store(word(tag, frame), Ordering::Release);
 }
 

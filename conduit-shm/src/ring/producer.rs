@@ -1,20 +1,20 @@
 //! The sending end of a ring.
 //!
 //! **Early wrap.** A flood should use more memory than a core's cache holds, because a store to a
-//! line that is still in the consumer's cache has to fetch it from there. Messages that somebody
-//! waits for should use few lines, which stay in both caches. A ring is therefore large, and a
-//! producer that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there
-//! with a wrap marker: a Skip to the ring's end, of which only the first slot is read. The slots
-//! that the marker passes over are written again no later than in the last lap of an epoch, which
-//! has no early wrap; therefore the tags of a whole epoch are reserved ([`ReservedTags`]). Until
-//! the consumer has passed the marker, all slots of the next lap except the marker's own are free,
-//! and an ordinary Skip steps over that slot. A short lap thus does not make the ring small.
+//! line that is still in the consumer's cache has to fetch it from there. Messages for which a rank
+//! waits should use few lines, which stay in both caches. A ring is therefore large, and a producer
+//! that finds it empty beyond [`LEAST_LAP`](super::LEAST_LAP) slots ends the lap there with a wrap
+//! marker: a Skip to the ring's end, of which only the first slot is read. The last lap of an epoch
+//! has no early wrap, so the slots that the marker passes over are written again in that lap at the
+//! latest. Therefore the tags of a whole epoch are reserved ([`ReservedTags`]). Until the consumer
+//! has passed the marker, all slots of the next lap except the marker's own are free, and an
+//! ordinary Skip steps over that slot. A short lap thus does not reduce the room in the ring.
 //!
 //! **Reply slots.** A producer that waits for a short reply can *offer* the slot of its message for
-//! the reply ([`Producer::offer`]): the consumer may write the reply there before it releases the
-//! message. One cache line then travels in both directions, which takes two thirds of the time of
-//! two lines that travel in one direction each. An offered slot is not written again until the
-//! reply has been taken, or until the head rules out a reply. A producer may therefore
+//! the reply ([`Producer::offer`]). The consumer may then write the reply into this slot before it
+//! releases the message. One cache line then travels in both directions, which takes two thirds of
+//! the time of two lines that travel in one direction each. An offered slot is not written again
+//! until the reply has been taken, or until the head rules out a reply. A producer may therefore
 //! have to take a reply before it finds room. A reply's tag is never a message's tag.
 
 use std::sync::atomic::AtomicBool;
@@ -27,12 +27,12 @@ use super::{
 };
 
 /// The number of slots whose lines are claimed at once. On Zen 4, a message with 24 unrelated
-/// stores took 145 ns without claims, 88 ns with two, 49 ns with four, and 77 ns with eight,
-/// because the consumer then takes some lines away again. Nothing is claimed in a ring that is too
-/// small for this many.
+/// stores took 145 ns without claims, 88 ns with two, 49 ns with four, and 77 ns with eight. With
+/// eight, the consumer takes some of the lines away again. In a ring that is too small for this
+/// many claims, no lines are claimed.
 const TOGETHER: u64 = 4;
 
-/// The value that the bits that count laps within an epoch have in its last lap.
+/// The number of an epoch's last lap within the epoch.
 const EPOCH_END: u64 = (1 << EPOCH) - 1;
 /// The minimum number of slots between two checks of whether the lap can end.
 const AGAIN: u64 = if cfg!(test) { 3 } else { 64 };
@@ -60,10 +60,10 @@ pub(crate) struct Producer<S> {
     mask: u64,
     discipline: Discipline,
     tail: AtomicU64,
-    /// The position before which slots are known to be free, by a head read some time ago; or the
-    /// position at which the lap could end, if that comes first.
+    /// The position before which slots are known to be free, according to a head that was read some
+    /// time ago. If the lap could end at an earlier position, that position instead.
     room: AtomicU64,
-    /// Whether the slots behind the first part have been mapped, see [`Slots::warm`].
+    /// Whether the slots behind the first part have been mapped; see [`Slots::warm`].
     warm: AtomicBool,
     /// The position of the message whose slot is offered for a reply, plus 1, or 0 if there is
     /// none.
@@ -99,14 +99,15 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Takes over, at the consumer's position, a ring through which another process has sent. The
-    /// consumer must have taken everything that was sent, including what this end has sent earlier,
-    /// and no other process may send through the ring from now on.
+    /// Takes over a ring through which another process has sent, and continues at the consumer's
+    /// position. The consumer must have taken everything that was sent, including what this end has
+    /// sent earlier, and no other process may send through the ring from now on.
     ///
     /// Positions continue, and with them laps, tags and epochs, so the module's invariant holds no
     /// matter which process wrote a slot.
     pub(crate) fn resume(&self) {
-        // SYNC (head): same as in `refresh_head`.
+        // SYNC (head): this acquire pairs with the release in `Consumer::publish_head`, as in
+        // `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
         let room = head.wrapping_add(self.capacity());
         let room = self.next_look(head, head).min(room);
@@ -119,8 +120,9 @@ impl<S: Slots> Producer<S> {
     /// Returns whether the consumer has freed all that was sent and no reply is outstanding or
     /// waits to be taken. Another process may then [take over](Self::resume).
     pub(crate) fn is_drained(&self) -> bool {
-        // SYNC (head): same as in `refresh_head`. The process that takes over learns of this by
-        // messages that are sent later.
+        // SYNC (head): this acquire pairs with the release in `Consumer::publish_head`, as in
+        // `refresh_head`. The process that takes over learns of the result by messages that are
+        // sent after this call.
         let head = self.slots.head().load(Ordering::Acquire);
         head == self.tail.load(Ordering::Relaxed) && self.has_no_reply()
     }
@@ -153,12 +155,12 @@ impl<S: Slots> Producer<S> {
         // The load may be relaxed, because no write depends on it.
         let head = self.slots.head().load(Ordering::Relaxed);
         let left = self.tail.load(Ordering::Relaxed).wrapping_sub(head);
-        // The difference is taken as signed, because the head is a word that another process
-        // writes, which may be beyond the tail.
+        // The difference is taken as signed, because another process writes the head, so the head
+        // may be beyond the tail.
         (left.cast_signed()).max(0).cast_unsigned()
     }
 
-    /// Returns the first slot of a reservation; the others follow it in memory.
+    /// Returns the first slot of a reservation. The other slots follow it in memory.
     #[inline]
     pub(crate) fn slot(&self, reserved: Reserved) -> usize {
         reserved.slot
@@ -175,11 +177,11 @@ impl<S: Slots> Producer<S> {
     /// Claims the cache lines of the next few slots, by a store into each, if several messages of
     /// one slot each are likely to follow.
     ///
-    /// Without these claims, unrelated stores lie between the messages' stores. A core prefetches
-    /// lines for writing only for a limited number of pending stores, so with more than about ten
-    /// unrelated stores per message it waits for one line after the other. An explicit write
-    /// prefetch has no effect where the core has already prefetched the line for reading, which it
-    /// does with consecutive lines.
+    /// A program makes unrelated stores between those of its messages. A core prefetches lines for
+    /// writing only for a limited number of pending stores, so without claims and with more than
+    /// about ten unrelated stores per message, it waits for one line after the other. An explicit
+    /// write prefetch has no effect on a line that the core has already prefetched for reading, as
+    /// it does with consecutive lines.
     #[inline(always)]
     pub(crate) fn claim_ahead(&self) {
         let position = self.tail.load(Ordering::Relaxed);
@@ -235,8 +237,8 @@ impl<S: Slots> Producer<S> {
     #[inline(always)]
     fn has_room(&self, end: u64) -> bool {
         // The difference is taken as signed, because a guess at the shared tail can lie behind the
-        // head. SYNC (head): pairs with the store in `refresh_head`, so that slots that one thread
-        // knows to be free are free for the others, too.
+        // head. SYNC (head): this acquire pairs with the release in `refresh_head`, so that slots
+        // that one thread knows to be free are also free for the other threads.
         self.room.load(Ordering::Acquire).wrapping_sub(end) as i64 >= 0
     }
 
@@ -249,8 +251,8 @@ impl<S: Slots> Producer<S> {
             if !self.has_room(end) && !self.refresh_head(n, place)? {
                 continue;
             }
-            // The tail only assigns slots; whether they may be written follows from the head alone.
-            // Therefore neither compare-and-swap orders anything.
+            // The tail only assigns slots. Whether the slots may be written depends only on the
+            // head. Therefore neither compare-and-swap orders anything.
             if self.discipline == Discipline::Process {
                 let moved = self.tail.compare_exchange_weak(
                     position,
@@ -285,24 +287,25 @@ impl<S: Slots> Producer<S> {
     #[cold]
     #[inline(never)]
     fn refresh_head(&self, n: u32, (tail, _, end): (u64, u64, u64)) -> Option<bool> {
-        // SYNC (head): the consumer read the slots before `head`, and scrubbed their first words,
-        // before it stored `head`. Pairs with `Consumer::publish_head`, so that this producer's
-        // stores into these slots come after the consumer's reads.
+        // SYNC (head): the consumer had read the slots before `head`, and scrubbed their first
+        // words, when it stored `head`. This acquire pairs with the release in
+        // `Consumer::publish_head`, so this producer's stores into these slots come after the
+        // consumer's reads.
         let head = self.slots.head().load(Ordering::Acquire);
         let head = self.before_offered(head);
         if head == tail && self.can_wrap_early(n, tail) {
             self.wrap_early(tail);
             return Some(false);
         }
-        // The rest of the ring is not mapped at the first check behind the first part, because the
-        // last message may simply not have been released yet.
+        // The first check behind the first part does not map the rest of the ring, because it may
+        // be only the last message that has not been released yet.
         let far = tail & self.mask >= self.extent.part() + AGAIN;
         if far && !self.warm.swap(true, Ordering::Relaxed) {
             self.slots.warm(1 << self.extent.shift);
         }
         let free = self.free(tail, head);
-        // SYNC (head): hands this thread's view of the head on to other threads; see `has_room`. An
-        // older head may overwrite a newer one, which costs another check.
+        // SYNC (head): this release passes this thread's view of the head on to other threads; see
+        // `has_room`. An older head may overwrite a newer one, which only costs another check.
         let until = self.next_look(tail, end).wrapping_sub(end);
         let left = free.wrapping_sub(end) as i64;
         let looks = left.min(until as i64);
@@ -343,8 +346,8 @@ impl<S: Slots> Producer<S> {
         (offered != 0).then(|| offered.wrapping_sub(1))
     }
 
-    /// Returns the reply's slot and frame if the reply has arrived. It stays there until
-    /// [`Self::end_offer`].
+    /// Returns the reply's slot and frame if the reply has arrived. The reply stays in the slot
+    /// until [`Self::end_offer`].
     #[inline(always)]
     pub(crate) fn reply(&self) -> Option<(usize, Frame)> {
         self.reply_at(self.offered()?)
@@ -353,13 +356,13 @@ impl<S: Slots> Producer<S> {
     #[inline(always)]
     fn reply_at(&self, position: u64) -> Option<(usize, Frame)> {
         let Reserved { slot, tag } = self.reserved(position);
-        // SYNC (reply): everything that the consumer wrote into the slot is visible with the tag.
-        // Pairs with `publish_reply`.
+        // SYNC (reply): this acquire pairs with the release in `publish_reply`, so everything that
+        // the consumer wrote into the slot is visible with the tag.
         let word = self.slots.word(slot).load(Ordering::Acquire);
         (tag_in(word) == reply_tag(tag)).then(|| (slot, frame_in(word)))
     }
 
-    /// Ends the offer. Called once the reply has been taken.
+    /// Ends the offer. Must be called once the reply has been taken.
     #[inline(always)]
     pub(crate) fn end_offer(&self) {
         self.offered.store(0, Ordering::Relaxed);
@@ -368,7 +371,8 @@ impl<S: Slots> Producer<S> {
     /// Returns whether no reply is outstanding or waits to be taken. Ends the offer if the head
     /// rules out a reply.
     pub(crate) fn has_no_reply(&self) -> bool {
-        // SYNC (head): same as in `refresh_head`.
+        // SYNC (head): this acquire pairs with the release in `Consumer::publish_head`, as in
+        // `refresh_head`.
         let head = self.slots.head().load(Ordering::Acquire);
         self.before_offered(head);
         self.offered().is_none()
@@ -389,11 +393,12 @@ impl<S: Slots> Producer<S> {
         }
     }
 
-    /// Returns whether the lap can end at `position`, given that the ring is empty there. After
-    /// that, `n` slots must be free at the start of the next lap.
+    /// Returns whether the lap can end at `position`, given that the ring is empty there. If the
+    /// lap ends, `n` slots must be free at the start of the next lap.
     fn can_wrap_early(&self, n: u32, position: u64) -> bool {
         let (slot, lap) = (position & self.mask, position >> self.extent.shift);
-        // One slot before the marker's is left for the Skip that will step over the marker's slot.
+        // One slot before the marker's slot is left for the Skip that will step over the marker's
+        // slot.
         slot >= self.extent.least_lap().max(u64::from(n) + 1)
             && self.discipline != Discipline::Shared
             && lap & EPOCH_END != EPOCH_END
@@ -407,19 +412,19 @@ impl<S: Slots> Producer<S> {
                 .compare_exchange(position, next, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() {
             // SYNC (wrap): the head that was read shows that the slots behind the marker are as
-            // free as those before it, and whoever sees `wrapped` may rely on that. Pairs with
-            // `marker_again`. The position is stored before the consumer can pass the marker, and
-            // so before the next marker.
+            // free as those before it. This release pairs with the acquire in `marker_again`, so a
+            // thread that sees `wrapped` may rely on this. The position is stored before the
+            // consumer can pass the marker, and so before the next marker.
             self.wrapped.store(position, Ordering::Release);
             let frame = Frame::new(1, KIND_SKIP, EARLY_WRAP);
             self.commit(self.reserved(position), frame);
         }
     }
 
-    /// Returns the position of the last marker's slot in the tail's lap, if that is the next lap
-    /// and the consumer may not have passed the marker.
+    /// Returns the position in the tail's lap of the last marker's slot, if the tail's lap follows
+    /// the marker's lap and the consumer is not known to have passed the marker.
     fn marker_again(&self, tail: u64, head: u64) -> Option<u64> {
-        // SYNC (wrap): see `wrap_early`.
+        // SYNC (wrap): this acquire pairs with the release in `wrap_early`.
         let wrapped = self.wrapped.load(Ordering::Acquire);
         let again = wrapped.wrapping_add(self.capacity());
         let is_passed = head.wrapping_sub(wrapped) as i64 > 0;
@@ -429,7 +434,7 @@ impl<S: Slots> Producer<S> {
 
     /// Returns the position at which slots stop being free. While the consumer stands before a
     /// marker, all slots of the next lap except the marker's are free, but the slot before the
-    /// marker's is left for the Skip that steps over the marker's slot.
+    /// marker's slot is left for the Skip that steps over the marker's slot.
     fn free(&self, tail: u64, head: u64) -> u64 {
         match self.marker_again(tail, head) {
             None => head.wrapping_add(self.capacity()),
@@ -439,7 +444,7 @@ impl<S: Slots> Producer<S> {
     }
 
     /// Continues behind the slot of a marker that the consumer has not passed. Returns `false` if
-    /// something else is in the way, or if `n` slots don't fit behind the marker's slot either.
+    /// there is no such marker, or if `n` slots don't fit behind its slot either.
     fn step_over_wrap(&self, n: u32, tail: u64, head: u64) -> bool {
         let Some(again) = self.marker_again(tail, head) else {
             return false;
@@ -468,7 +473,7 @@ impl<S: Slots> Producer<S> {
         let first = tail - slot + least;
         let look = match slot < least {
             true => first,
-            // The next check is twice as far from the minimum as this one, so that a flood causes
+            // The next check is twice as far from the minimum as this check, so that a flood causes
             // few checks.
             false => tail.wrapping_add((slot - least).max(AGAIN)),
         };
@@ -493,14 +498,14 @@ impl<S: Slots> Producer<S> {
     #[inline]
     pub(crate) fn commit(&self, reserved: Reserved, frame: Frame) {
         let word = word(reserved.tag, frame);
-        // SYNC (tag): everything that was written into the message's slots becomes visible with
-        // this word. Pairs with the load in `Consumer::peek`.
+        // SYNC (tag): this release pairs with the acquire in `Consumer::peek`, so everything that
+        // was written into the message's slots becomes visible with this word.
         self.slots
             .word(self.slot(reserved))
             .store(word, Ordering::Release);
     }
 
-    /// Gives up `n` reserved slots: the consumer will pass over them.
+    /// Gives up `n` reserved slots, over which the consumer will pass.
     pub(crate) fn abandon(&self, reserved: Reserved, n: u32) {
         self.publish_skip(reserved, n as u16);
     }

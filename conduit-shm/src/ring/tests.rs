@@ -1,4 +1,4 @@
-//! Tests that check the ring against a queue as its model and with real threads.
+//! Tests that compare the ring with a queue as its model, and tests with real threads.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -53,8 +53,8 @@ impl Slots for Memory {
     }
 }
 
-/// Sends a message with `payload` behind its first word. The payload includes the words that begin
-/// the other slots.
+/// Sends a message with `payload` behind its first word. The payload includes the first words of
+/// the message's other slots.
 fn send(producer: &Producer<Memory>, slots: u32, payload: &[u64]) -> bool {
     assert_eq!(payload.len(), slots as usize * WORDS - 1);
     producer.claim_ahead();
@@ -153,8 +153,8 @@ fn receive(consumer: &mut Consumer<Memory>) -> Option<Vec<u64>> {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Sends a message. The fields are its number of slots and the lap whose tag fills the payload,
-    /// counted from the current one.
+    /// Sends a message. The fields are its number of slots, and the lap whose tag fills the
+    /// payload, counted from the current lap.
     Send(u32, u32),
     Abandon(u32),
     Receive(u32),
@@ -185,7 +185,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Returns an extent, without early wraps if several processes send.
+/// Returns an extent. If several processes send, the extent has no early wraps.
 fn extent(discipline: Discipline, shift: u32, part: u32) -> Extent {
     let part = if discipline == Discipline::Shared {
         shift
@@ -223,7 +223,7 @@ proptest! {
         ];
         let mut consumer = Consumer::new(memory, extent);
         let mut model: VecDeque<Vec<u64>> = VecDeque::new();
-        // The outstanding offer, and its reply.
+        // The payload of the outstanding offer, and that of its reply.
         let (mut offered, mut reply) = (None, None);
         for (i, step) in steps.into_iter().enumerate() {
             // A second producer takes part only if the ring is shared.
@@ -238,8 +238,8 @@ proptest! {
                     if send(producer, n, &payload) {
                         model.push_back(payload);
                     } else {
-                        // A message may be refused only if there is something to receive or
-                        // release.
+                        // A message may be refused only if there is a message to receive, a slot to
+                        // release or a reply to take.
                         prop_assert!(
                             !model.is_empty()
                                 || consumer.slot != consumer.published
@@ -370,8 +370,8 @@ fn nothing_comes_past_a_hole() {
     assert_eq!(receive(&mut consumer), Some(vec![5; WORDS - 1]));
 }
 
-/// Lets each producer send its number and a count, in messages of 1 to 3 slots, and checks that
-/// they arrive in order.
+/// Lets each producer send its number and a count in messages of 1 to 3 slots, and checks that each
+/// producer's messages arrive in order.
 fn flood(
     discipline: Discipline,
     threads: u64,
@@ -453,8 +453,8 @@ fn processes_flood() {
     );
 }
 
-/// Messages that are received one by one stay at a lap's beginning, a flood continues behind it,
-/// and an epoch's last lap does not wrap early.
+/// Checks that messages that are received one by one use only the beginning of a lap, that a flood
+/// continues behind it, and that an epoch's last lap does not wrap early.
 #[test]
 fn laps_end_early_while_the_ring_is_empty() {
     let extent = Extent { shift: 4, part: 2 };
@@ -478,8 +478,8 @@ fn laps_end_early_while_the_ring_is_empty() {
     assert!(sent.count() > 4);
 }
 
-/// If the target has not polled since a lap ended, the ring still takes a burst as long as the
-/// ring, except for the marker's slot and the one before it.
+/// Checks that if the target has not polled since a lap ended, the ring still has room for a burst
+/// that fills all its slots except the marker's slot and the slot before it.
 #[test]
 fn a_turn_leaves_room_for_a_burst() {
     for discipline in [Discipline::Thread, Discipline::Process] {
@@ -511,8 +511,8 @@ fn a_turn_leaves_room_for_a_burst() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
-    /// After a larger message was refused, as many messages find room as if it had never been
-    /// tried.
+    /// Checks that after a larger message was refused, as many messages find room as if the larger
+    /// message had never been tried.
     #[test]
     fn what_is_refused_takes_no_room(
         discipline in discipline(),

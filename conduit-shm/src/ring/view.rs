@@ -23,18 +23,18 @@ const _: () =
 
 /// One ring in a mapping.
 ///
-/// The view holds pointers and does not own the mapping. Its owner keeps the mapping as long as the
-/// view.
+/// The view holds pointers and does not own the mapping. The view's owner must keep the mapping at
+/// least as long as the view.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RingView {
     control: NonNull<RingControl>,
     slots: NonNull<[u8; SLOT]>,
 }
 
-// SAFETY: the pointers refer to memory shared between processes, which is accessed only by the
-// ring's protocol, and that does not depend on the thread.
+// SAFETY: the pointers refer to memory shared between processes, which is accessed only according
+// to the ring's protocol. The protocol does not depend on the thread that accesses the memory.
 unsafe impl Send for RingView {}
-// SAFETY: accesses through a shared reference follow the ring's protocol, too.
+// SAFETY: accesses through a shared reference also follow the ring's protocol.
 unsafe impl Sync for RingView {}
 
 impl RingView {
@@ -45,7 +45,7 @@ impl RingView {
         Self { control, slots }
     }
 
-    /// Returns the address of a slot's first byte; the next slots follow it.
+    /// Returns the address of a slot's first byte. The next slots follow it in memory.
     #[inline]
     pub(crate) fn address(&self, slot: usize) -> *mut u8 {
         // SAFETY: `Slots` requires that slot indices are below the ring's capacity, and the ring
@@ -81,8 +81,8 @@ impl Slots for RingView {
         // SAFETY: the range consists of pages of the mapping, and the advice changes no contents.
         let warmed = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxPopulateWrite) };
         if let Err(error) = warmed {
-            // The advice is missing before Linux 5.14. Then each page is mapped when it is first
-            // touched.
+            // Before Linux 5.14, this advice does not exist. Each page is then mapped when it is
+            // first touched.
             tracing::debug!(%error, "cannot prefault the pages of a ring");
         }
     }

@@ -353,7 +353,7 @@ fn a_region_is_prepared_before_it_is_exposed() {
     assert_eq!(prepared[1], (region.base, BYTES));
     // SAFETY: the byte is the first of a new region, whose address is not known elsewhere.
     assert_eq!(unsafe { region.base.read() }, 7);
-    // The region of two pieces was prepared before exposing it failed.
+    // The larger region was prepared before the attempt to expose it failed.
     assert_eq!(prepared[0].1, 2 * BYTES);
 }
 

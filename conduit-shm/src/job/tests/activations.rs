@@ -43,7 +43,7 @@ fn rings_are_watched_from_the_first_message_on() {
         assert_eq!(ends[0].poll().len(), 1);
         assert!(ends[0].ni.ready().is_empty());
         assert_eq!(ends[0].watched(), number as u32 + 1);
-        // From now on the queue of the index is known.
+        // From now on, the sender knows the queue of the index.
         assert_eq!(ends[from].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
         assert_eq!(ends[0].ni.ready(), Ready::queue(ends[0].eq));
         assert_eq!(ends[0].poll().len(), 1);
@@ -58,8 +58,8 @@ fn a_sleeping_rank_wakes_for_an_activation() {
     assert_eq!(ends[0].poll().len(), 1);
 }
 
-/// Rings are not activated in a queue while that queue is being polled, but they are not forgotten
-/// either.
+/// Checks that rings are not activated in a queue while that queue is being polled, and are
+/// activated afterwards.
 #[test]
 fn an_activation_waits_while_its_queue_is_polled() {
     let ends = open(3);
@@ -78,7 +78,7 @@ fn an_activation_waits_while_its_queue_is_polled() {
     assert_eq!(a.watched(), 2);
 }
 
-/// A queue may be created when its peers already know its index.
+/// Checks that a queue may be created after peers have already sent to its index.
 #[test]
 fn a_message_may_come_before_its_queue_is_looked_at() {
     let ends = open(2);

@@ -39,7 +39,7 @@ impl End<Seq> {
         inbox.rings.iter().any(|inbound| inbound.coalescing.is_on())
     }
 
-    /// Polls until an event comes.
+    /// Polls until an event comes. Returns the number of events.
     fn take(&self) -> u32 {
         loop {
             let found = self.ni.poll(self.eq, 3, |_| ());
@@ -91,7 +91,8 @@ fn who_answers_does_not_rest() {
     }
 }
 
-/// A waiting rank comes back for a message in a ring that it does not poll during a pause.
+/// Checks that a rank does not sleep through a message in a ring that it does not poll during a
+/// pause.
 #[test]
 fn a_rest_is_not_slept_through() {
     let (a, b) = resting_pair();

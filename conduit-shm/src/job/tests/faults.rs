@@ -53,7 +53,8 @@ fn completions_wait_for_room_and_none_is_lost() {
         a.write(0, &pattern(8192, 1));
         let md = a.bind(a.region.base, 8192);
         let (mut posted, mut refused) = (0_u64, 0);
-        // Puts by reference, acknowledged puts, gets and atomics; rank 0's queue is not polled.
+        // The operations are puts by reference, acknowledged puts, gets and atomics. Rank 0's queue
+        // is not polled.
         while refused < 8 {
             let submit = match posted % 4 {
                 0 => a.put(put(md, 4096, Ack::Local, posted)),
@@ -301,7 +302,8 @@ proptest! {
     }
 }
 
-/// A forged wrap marker, which the ring's producer does not know, makes only that ring unusable.
+/// Checks that a forged wrap marker, which the ring's producer does not know, makes only that ring
+/// unusable.
 #[test]
 fn a_forged_turn_harms_nobody_else() {
     let ends: Vec<End<Seq>> = world(3, &small());

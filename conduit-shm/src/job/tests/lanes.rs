@@ -1,5 +1,5 @@
-//! Tests of lent rings: which sources get them, and that nothing is lost, duplicated or overtaken
-//! when they change hands.
+//! Tests of lent rings, which check that the right sources get them, and that nothing is lost,
+//! duplicated or overtaken when rings change hands.
 
 use proptest::prelude::*;
 
@@ -7,8 +7,8 @@ use super::*;
 use crate::job::message::{Header, LANE, LANE_OPENED};
 use crate::ring::Frame;
 
-/// The number of messages after which a hot pair has its lane, which is that of two rounds, plus
-/// the messages sent during the negotiation.
+/// The number of messages after which a hot pair has its lane. This is the number of messages in
+/// two rounds and during the negotiation.
 const ENOUGH: u32 = 4096;
 
 fn config(lanes: u32, force: u32) -> ShmConfig {
@@ -23,8 +23,8 @@ fn config(lanes: u32, force: u32) -> ShmConfig {
 /// Ranks that send numbered messages to each other.
 struct Ranks {
     ends: Vec<End<Seq>>,
-    /// For each source and target, the numbers of the next message to be sent and of the next one
-    /// to be received.
+    /// For each source and target, the number of the next message to be sent, and the number of the
+    /// next message to be received.
     next: Vec<Vec<(u32, u32)>>,
 }
 
@@ -44,7 +44,7 @@ impl Ranks {
         }
     }
 
-    /// Sends a message with `more` bytes after its number; returns `false` if there was no room.
+    /// Sends a message with `more` bytes after its number. Returns `false` if there was no room.
     fn send(&mut self, from: usize, to: usize, more: usize, exchange: Exchange) -> bool {
         let number = &mut self.next[from][to].0;
         let message = Inject {
@@ -57,7 +57,7 @@ impl Ranks {
         is_sent
     }
 
-    /// Gives a rank its turn, and checks that each message is the next one of its source.
+    /// Lets a rank poll, and checks that each message is the next one of its source.
     fn poll(&mut self, at: usize) {
         let end = &self.ends[at];
         end.ni.progress();
@@ -120,7 +120,8 @@ fn whoever_sends_most_gets_a_ring_of_its_own() {
     assert_eq!(ranks.statistics(2).promotions, 1);
 }
 
-/// This takes three rounds plus the negotiation, no matter how much earlier sources have sent.
+/// Checks that a source that becomes hot gets a ring after three rounds and the negotiation, no
+/// matter how much earlier sources have sent.
 #[test]
 fn whoever_becomes_hot_soon_has_a_ring() {
     let mut ranks = Ranks::new(12, &config(4, 0));
@@ -146,7 +147,7 @@ fn nobody_gets_one_where_all_send_alike() {
         }
     }
     ranks.settle();
-    // All eight sources are heavy enough for a free lane. Those that have one keep it.
+    // All eight sources are heavy enough for a free lane. The sources that have a lane keep it.
     let statistics = ranks.statistics(0);
     assert_eq!((statistics.promotions, statistics.recalls), (4, 0));
 }
@@ -160,7 +161,7 @@ fn without_lanes_all_is_as_before() {
     assert_eq!(ranks.ends[1].ni.own_rings(0), (false, false));
 }
 
-/// A rank that never polls keeps its lane, and other ranks continue.
+/// Checks that a rank that never polls keeps its lane, and that other ranks continue.
 #[test]
 fn a_source_that_is_asleep_is_in_nobody_s_way() {
     let mut ranks = Ranks::new(3, &config(1, 0));
@@ -193,7 +194,7 @@ fn the_death_of_a_holder_ends_all_changes() {
         ranks.flood(2, 0, 4 * ENOUGH);
         assert_eq!(ranks.statistics(0).offers, 1);
         assert!(!ranks.ends[2].ni.own_rings(0).0);
-        // What is left of the dead rank's messages is not counted as a fault.
+        // The remains of the dead rank's messages are not counted as faults.
         ranks.flood(2, 1, ENOUGH);
         ranks.settle();
     }
@@ -267,7 +268,8 @@ fn step(ranks: usize) -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
-    /// Each message arrives once and in order, even though rings change hands every few messages.
+    /// Checks that each message arrives once and in order, even though rings change hands every few
+    /// messages.
     #[test]
     fn order_is_kept_while_rings_change_hands(
         lanes in 1_u32..3,
@@ -295,8 +297,8 @@ proptest! {
     }
 }
 
-/// A lane that was announced but not used is given back at once; the announcement is received
-/// later.
+/// Checks that a lane that was announced but not used is given back at once, although the
+/// announcement is received later.
 #[test]
 fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
     let mut ranks = Ranks::new(3, &config(1, 0));
@@ -319,7 +321,7 @@ fn an_announcement_may_be_overtaken_by_the_end_of_its_lane() {
     assert_eq!(ranks.statistics(0).promotions, 2);
 }
 
-/// With a single pair, the ring comes and goes.
+/// Checks that with a single pair, the pair repeatedly gets a ring and gives it back.
 #[test]
 fn a_forced_switch_happens_again_and_again() {
     let mut ranks = Ranks::new(3, &config(1, 10));
@@ -351,7 +353,7 @@ fn a_hot_pair_that_changes_under_a_long_flood() {
     const RANKS: usize = 24;
     /// About a second of a flood.
     const TURN: u32 = 4_000_000;
-    /// One in this many messages is another rank's.
+    /// One in this many messages is from another rank.
     const OTHERS: u32 = 100;
     let all = std::env::var("CONDUIT_TEST_MESSAGES").map_or(100_000_000, |text| {
         text.parse::<u64>().expect("a number of messages")

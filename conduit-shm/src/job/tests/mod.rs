@@ -1,6 +1,6 @@
-//! Tests with worlds in one process. The conformance suite covers what every network must do; these
-//! tests cover the implementation: every path that bytes can take, full queues, peers that violate
-//! the protocol, threads, and start.
+//! Tests with worlds in one process. The conformance suite covers what every network must do. These
+//! tests cover the implementation, which includes every path that bytes can take, full queues,
+//! peers that violate the protocol, threads, and the start.
 
 mod activations;
 mod coalescing;
@@ -32,7 +32,7 @@ fn small() -> ShmConfig {
         max_message: 8 << 10,
         max_managed: 8 << 10,
         staging_pieces: 2,
-        // There are no pauses, so a poll finds all that has arrived.
+        // There are no pauses, so a poll finds everything that has arrived.
         max_coalescing: Duration::ZERO,
         ..ShmConfig::default()
     }
@@ -241,7 +241,7 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
         .collect()
 }
 
-/// Returns the event of a put from rank 0 that [`put`] created.
+/// Returns the event at the target of a put from rank 0 that [`put`] has created.
 fn arrived(offset: u64, requested: usize, length: usize, data: &[u8]) -> Seen {
     Seen::Put {
         tag: 77,

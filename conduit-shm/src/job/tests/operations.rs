@@ -1,4 +1,4 @@
-//! Tests of every operation by every path that its bytes can take.
+//! Tests of every operation on every path that its bytes can take.
 
 use super::*;
 
@@ -24,7 +24,8 @@ fn puts_arrive_from_any_memory_with_either_completion() {
         b.expose(ANY);
         let mut own = pattern(8192, 1);
         a.write(16, &pattern(8192, 2));
-        // Memory of the process; of a region; of a region but misaligned.
+        // The source is memory of the process, memory of a region, or misaligned memory of a
+        // region.
         let sources = [
             (own.as_mut_ptr(), pattern(8192, 1)),
             (a.region.base.wrapping_add(16), pattern(8192, 2)),
@@ -204,7 +205,7 @@ fn every_event_counts_against_the_limit() {
     assert_eq!(b.ni.poll(b.eq, 0, |_| ()), 0);
 }
 
-/// Returns a receiver that has found nothing yet, and its senders.
+/// Returns a receiver that has not yet received anything, and its senders.
 fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
     let mut senders = world::<Seq>(ranks, &small());
     let receiver = senders.remove(0);
@@ -212,7 +213,7 @@ fn awaiting(ranks: u32) -> (End<Seq>, Vec<End<Seq>>) {
     (receiver, senders)
 }
 
-/// Returns the sources of the puts that one poll delivered, and the other events.
+/// Returns descriptions of the events that one poll delivered. Puts are described by their sources.
 fn polled(receiver: &End<Seq>, limit: u32) -> Vec<String> {
     let mut all = Vec::new();
     receiver
@@ -235,7 +236,7 @@ fn a_source_that_always_has_a_message_holds_up_nobody() {
                 assert_eq!(sender.ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
             }
             // Each poll finds a message of rank 1, and each of the other ranks gets its turn after
-            // at most two of these.
+            // at most two of these messages.
             for _ in 0..6 {
                 assert_eq!(senders[0].ni.inject(&inject(0, &[1])), Ok(Submit::Posted));
                 events.extend(polled(&receiver, limit));

@@ -1,4 +1,4 @@
-//! Tests of replies in the slots of their requests: which replies use the slots, which don't, and
+//! Tests of replies in the slots of their requests. They check which replies use the slots, and
 //! that nothing is lost or delivered twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,7 +69,8 @@ impl End<Seq> {
     }
 }
 
-/// Returns whether the events are that of [`reply`] at the other end and no others.
+/// Returns whether an event is that of a message from `source` with these bytes and this header
+/// data.
 fn came(event: &Seen, source: Rank, bytes: &[u8], hdr: u64) -> bool {
     matches!(event, Seen::Put { source: from, hdr_data, data, .. }
         if (*from, *hdr_data, &data[..]) == (source, hdr, bytes))
@@ -80,7 +81,8 @@ fn short_answers_come_back_in_the_slot() {
     let (a, b) = met();
     let rings = a.taken_from(1);
     for i in 0..500 {
-        // Includes messages as long as the slot, which don't change while they are delivered.
+        // The messages include those that fill the slot. They must not change while they are
+        // delivered.
         let (asked, replied) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
         assert_eq!(a.ni.inject(&asking(&asked)), Ok(Submit::Posted));
         assert!(a.ni.ready().is_empty() && a.poll().is_empty());
@@ -101,7 +103,8 @@ fn short_answers_come_back_in_the_slot() {
     assert_eq!(b.taken_from(0) - 1, 500);
 }
 
-/// An entry's only message takes the general path, which reads the slot itself.
+/// Checks that a message that offers its slot is delivered whole on the general path. A message to
+/// an entry that takes only one message uses that path, which reads the slot itself.
 #[test]
 fn what_asks_and_goes_the_general_way_is_whole() {
     let (a, b) = pair(&small());
@@ -136,7 +139,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
         assert_eq!(a.poll().len(), 1);
     }
-    // Polls after the reply was seen don't count either, as a composite network makes them.
+    // Polls after the reply was seen don't count either. A composite network makes such polls.
     assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
     a.ni.ready();
     assert_eq!(b.poll_and_answer(&[reply(&[], 0)]).len(), 1);
@@ -157,7 +160,7 @@ fn polls_that_wait_are_told_of_from_each_question_on() {
         assert_eq!(a.poll().len(), 1);
     }
     assert!(steps(&a) > before + 10, "{before}, {}", steps(&a));
-    // A rank that begins to wait late learns nothing about the delay.
+    // If a rank begins to wait after the reply has arrived, the delay does not change.
     let before = steps(&a);
     for _ in 0..100 {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
@@ -186,8 +189,8 @@ fn others_go_by_the_ring() {
     }
 }
 
-/// With messages of all kinds between offers, and replies that wait for a long time, nothing is
-/// lost or delivered twice.
+/// Checks that nothing is lost or delivered twice if there are messages of all kinds between
+/// offers, and replies that wait for a long time.
 #[test]
 fn answers_wait_while_other_messages_go_on() {
     let (a, b) = met();
@@ -236,7 +239,7 @@ fn questions_in_vain_become_rare() {
         assert_eq!(a.ni.inject(&asking(&[])), Ok(Submit::Posted));
         questions += u32::from(a.ni.reply_slots.is_offering());
         assert_eq!(b.poll().len(), 1);
-        // Makes sure that the message is known to have been passed.
+        // The second poll publishes that the message has been passed.
         b.poll();
     }
     assert!((5..200).contains(&questions), "{questions}");
@@ -274,15 +277,15 @@ fn an_answer_goes_to_the_queue_of_its_index() {
         index: OTHER,
         ..reply(&[5], i)
     };
-    // Makes the index known to be open.
+    // After this message, `b` knows that the index is open.
     assert_eq!(b.ni.inject(&elsewhere(0)), Ok(Submit::Posted));
     assert_eq!(a.ni.poll(other, 3, |_| ()), 1);
-    // Frees the rings.
+    // The polls that find nothing free the rings.
     assert_eq!(a.ni.poll(other, 3, |_| ()), 0);
     assert!(a.poll().is_empty());
     for i in 0..20 {
-        // The queues are used in no particular order, so that the last one does not predict the
-        // next.
+        // The queues are used in no particular order, so that the last queue does not predict the
+        // next one.
         for there in [other, a.eq, a.eq, other, other] {
             let replies = match there == other {
                 true => [elsewhere(i)],
@@ -299,7 +302,7 @@ fn an_answer_goes_to_the_queue_of_its_index() {
     }
 }
 
-/// The reply raises no event, but must still be taken.
+/// Checks that a reply that raises no event is still taken.
 #[test]
 fn an_answer_may_go_to_an_index_without_a_queue() {
     const QUIET: PtIndex = PtIndex(2);
@@ -323,7 +326,7 @@ fn an_answer_may_go_to_an_index_without_a_queue() {
     }
 }
 
-/// One reply uses up an entry, and the others match none.
+/// Checks replies of which the first uses up an entry, so that the others match none.
 #[test]
 fn an_answer_may_be_an_entrys_last() {
     let (a, b) = pair(&small());
@@ -364,7 +367,7 @@ fn an_answer_may_be_an_entrys_last() {
     assert_eq!(a.ni.statistics().dropped as usize, 3 - puts);
 }
 
-/// A rank checks for a reply before it sleeps, and a reply wakes it.
+/// Checks that a rank looks for a reply before it sleeps, and that a reply wakes the rank.
 #[test]
 fn an_answer_is_not_slept_through() {
     let (a, b) = met();
@@ -379,7 +382,7 @@ fn an_answer_is_not_slept_through() {
     assert!(!a.ni.is_anything_ready());
 }
 
-/// Replies use the slots no matter whether laps end early.
+/// Checks that replies use the slots even if laps end early.
 #[test]
 fn every_exchange_goes_by_the_slot() {
     let (a, b) = met();
@@ -387,14 +390,14 @@ fn every_exchange_goes_by_the_slot() {
     for i in 0..20_000 {
         assert_eq!(a.ni.inject(&asking(&[1])), Ok(Submit::Posted));
         assert_eq!(b.poll_and_answer(&[reply(&[2], i)]).len(), 1);
-        // The head is published, so laps end early.
+        // This poll publishes the head, so laps end early.
         assert!(b.poll().is_empty());
         assert_eq!(a.poll().len(), 1);
     }
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// A rank that gets a reply in each poll still receives messages from others.
+/// Checks that a rank that gets a reply in each poll still receives messages from other ranks.
 #[test]
 fn answers_keep_nobody_else_waiting() {
     let mut ends = world::<Seq>(3, &small());
@@ -422,7 +425,7 @@ fn answers_keep_nobody_else_waiting() {
     }
 }
 
-/// The next request may be sent while a reply is delivered.
+/// Checks that the next request may be sent while a reply is delivered.
 #[test]
 fn an_answer_may_lead_to_the_next_question() {
     let (a, b) = met();
@@ -439,7 +442,7 @@ fn an_answer_may_lead_to_the_next_question() {
     assert_eq!(a.taken_from(1), rings);
 }
 
-/// A sink that panics loses at most its own message.
+/// Checks that a sink that panics loses at most its own message.
 #[test]
 fn a_panic_in_a_sink_leaves_the_ring_usable() {
     for replies in [true, false] {
@@ -454,7 +457,7 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
             })
         }));
         assert!(panicked.is_err());
-        // The message was not delivered, so nothing replies to it.
+        // The message is no longer being delivered, so this message is not a reply in its slot.
         assert_eq!(b.ni.inject(&reply(&[3], 2)), Ok(Submit::Posted));
         assert_eq!(a.poll().len(), 1 + usize::from(replies));
         assert_eq!(a.ni.inject(&inject(1, &[4])), Ok(Submit::Posted));
@@ -462,8 +465,8 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
     }
 }
 
-/// The ring has itself detected that the reply is missing, and the slot now contains bytes that
-/// look like a reply.
+/// Checks the case in which the ring itself has detected that the reply is missing, and the slot
+/// now contains bytes that look like a reply.
 #[test]
 fn nothing_is_awaited_where_nobody_asks() {
     let (a, b) = met();
@@ -485,7 +488,7 @@ fn nothing_is_awaited_where_nobody_asks() {
     }
 }
 
-/// Some modes, rings and targets have no reply slots.
+/// Checks the modes, rings and targets for which there are no reply slots.
 #[test]
 fn others_ask_in_vain() {
     fn ask_and_answer<M: Mode>(config: &ShmConfig, target: Rank) {
@@ -522,8 +525,8 @@ fn others_ask_in_vain() {
     ask_and_answer::<conduit_core::threads::Par>(&small(), 1);
 }
 
-/// Writes a malformed reply with this frame. If the source and the length are given, they replace
-/// those of the request.
+/// Writes a malformed reply with this frame. If `second_word` is given, it replaces the word of the
+/// request that holds the length and the source.
 fn write_nonsense(b: &End<Seq>, frame: Frame, second_word: Option<u64>) {
     let queue = b.ni.queues[usize::from(b.eq.0)].get().unwrap();
     let inbox = queue.inbox.try_lock().unwrap();

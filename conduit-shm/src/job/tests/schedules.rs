@@ -1,5 +1,5 @@
-//! Random schedules of puts, gets and polls between three ranks, checked against a byte array per
-//! rank.
+//! Tests of random schedules of puts, gets and polls between three ranks, checked against a byte
+//! array for each rank.
 
 use proptest::prelude::*;
 

@@ -16,7 +16,7 @@ fn modes_are_what_they_say() {
     is_sync::<Shm<Par>>();
 }
 
-/// Submits until it succeeds, polling in the meantime.
+/// Submits until the submission is accepted, and polls in the meantime.
 fn insist<M: Mode>(end: &End<M>, inbox: &mut Vec<Seen>, mut submit: impl FnMut() -> Submit) {
     while submit() == Submit::Again {
         end.ni.poll(end.eq, 8, |event| inbox.push(seen(event)));
@@ -78,8 +78,8 @@ fn ranks_in_threads_flood_each_other() {
                         assert_eq!(data, pattern((hdr_data % 200) as usize, hdr_data as u8));
                         next[source as usize] += 1;
                     }
-                    // Peers' memory stays until all threads are done: the mapping is shared in this
-                    // process.
+                    // Peers' memory stays mapped until all threads are done, because they share the
+                    // mappings in this process.
                     done.fetch_add(1, Ordering::SeqCst);
                 });
             }

@@ -40,7 +40,7 @@ fn a_sleeper_gets_its_messages() {
 fn waiting_returns_at_once_when_something_is_there() {
     let (a, b) = pair(&small());
     assert_eq!(a.ni.inject(&inject(1, b"")), Ok(Submit::Posted));
-    // The message is never received, so every wait must return at once. A single one that lasted
+    // The message is never received, so every wait must return at once. A single wait that lasted
     // until its timeout would hang the test for an hour.
     for _ in 0..1000 {
         b.ni.wait(Duration::from_secs(3600));
@@ -70,7 +70,7 @@ fn stores_into_a_window_are_announced() {
     let ends = world::<Par>(2, &small());
     let (a, b) = (&ends[0], &ends[1]);
     let window = a.ni.window(1, b.region.id).unwrap();
-    // SAFETY: the word is aligned, lies within the region, and is accessed only by atomics.
+    // SAFETY: the byte lies within the region and is accessed only by atomics.
     let (there, here) = unsafe {
         (
             AtomicBool::from_ptr(window.base.cast()),

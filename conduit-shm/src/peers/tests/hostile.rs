@@ -36,7 +36,7 @@ fn answer(socket: &OwnedFd) -> Option<Refusal> {
     }
 }
 
-/// A server that already has a peer, which must not suffer.
+/// A server that already has a peer. The session with that peer must continue to work.
 struct Victim {
     server: Process,
     client: Process,
@@ -114,7 +114,7 @@ fn strangers_who_say_nothing_or_nonsense_are_refused_and_stop_nobody() {
     victim.server.pump();
     assert!(victim.server.local.strangers.len() <= 128);
     victim.check();
-    // The last of them is honest.
+    // The last stranger is honest.
     let files = files();
     let address = encode(victim.server.local.host, 1, "late");
     let hello = Packet::Hello {
@@ -164,14 +164,14 @@ fn greetings_that_are_wrong_are_refused() {
     let good = encode(host, 1, "hostile");
     let refused = Some(Refusal::Malformed);
     let own = victim.server.address();
-    // Addresses.
+    // Wrong addresses.
     for address in [&own[..], &encode(host ^ 1, 1, "x"), b"", &[0; 20]] {
         assert_eq!(
             greet(&mut victim, TERMS, shift, address, &[pair, front]),
             refused
         );
     }
-    // Descriptors: none, too few, too many, others, in the wrong order.
+    // Wrong descriptors: none, too few, too many, other files, or the wrong order.
     let null = std::fs::File::open("/dev/null").unwrap();
     let null = null.as_fd();
     let wrong: [&[BorrowedFd<'_>]; 6] = [
@@ -188,7 +188,7 @@ fn greetings_that_are_wrong_are_refused() {
             refused
         );
     }
-    // Numbers.
+    // Wrong numbers.
     for (number, peers) in [(64, 64), (0, 0), (0, 65), (0, 1 << 17), (0, u32::MAX)] {
         let terms = Terms {
             number,
@@ -252,7 +252,8 @@ fn greetings_that_are_wrong_are_refused() {
     victim.check();
 }
 
-/// The peer's process has not ended, so it may still copy this process's memory.
+/// Checks that a peer that begins a second session is given up as faulty. Its process has not
+/// ended, so it may still copy this process's memory.
 #[test]
 fn a_peer_with_a_session_that_begins_another_one_breaks_the_protocol() {
     let mut server = Process::new();
@@ -333,7 +334,7 @@ fn answers_that_are_wrong_are_failures() {
         }
         assert_eq!(a.failures(), [(number, failure)], "{packet:?}");
     }
-    // Another version.
+    // A reply with another version.
     assert_eq!(a.send(number, b"h", b""), Err(Refused::Full));
     let peer = socket::accept(&listener).unwrap();
     let mut bytes = [0; MAX_PACKET];
@@ -359,7 +360,8 @@ fn with_writer(write: impl FnOnce(&[Producer<RingView>; 2], &Pair)) -> (Process,
     socket::send(&socket, &hello, &both).unwrap();
     server.pump();
     let pair = &files.memory.0;
-    // SAFETY: the views are not used after the pair is dropped.
+    // SAFETY: `files` keeps the pair until the end of this function, after which the views are not
+    // used.
     let rings = [COMMANDS, DATA].map(|channel| unsafe {
         Producer::new(pair.ring(true, channel), pair.extent(), Discipline::Thread)
     });
@@ -408,7 +410,8 @@ fn records_that_make_no_sense_end_the_session() {
         assert_eq!(server.failures(), expected, "{what:?}");
         assert_eq!(server.local.has_session(number), what.0 == 0);
     }
-    // More bytes than announced, and a second fragment before the end of the first.
+    // The fragment has more bytes than announced, or a second fragment begins before the end of the
+    // first.
     for (kind, length) in [(CHUNK, 6), (BEGIN, 9), (WHOLE, 1)] {
         let (mut server, number) = with_writer(|rings, _| {
             assert!(record::write(&rings[DATA], (BEGIN, 10), b"h", 0, |_| {}));
@@ -425,7 +428,7 @@ fn records_that_make_no_sense_end_the_session() {
         assert_eq!(server.failures(), [(number, Failure::Broken(order))]);
         assert!(server.handler.begun.is_empty());
     }
-    // A frame that reaches beyond the ring.
+    // The frame reaches beyond the ring.
     let (mut server, number) = with_writer(|rings, _| {
         let reserved = rings[DATA].reserve(1).unwrap();
         rings[DATA].commit(reserved, Frame::new(2000, WHOLE, 0));
@@ -444,7 +447,7 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
     let set = victim.server.local.front.ready_set();
     set.summary.store(u64::MAX, Ordering::Relaxed);
     victim.check();
-    // Set bits alone keep producers from notifying.
+    // Set bits also keep producers from notifying, even without the summary.
     for _ in 0..2 {
         let server = &mut victim.server;
         assert!(server.local.try_sleep());
@@ -462,7 +465,7 @@ fn bits_and_heads_that_are_wrong_harm_nobody() {
         }
         victim.check();
     }
-    // The heads are the consumer's claims of what it has freed.
+    // A head is the consumer's claim of how many slots it has freed.
     for head in [1, 1 << 10, u64::MAX, 1 << 63] {
         let (mut a, b, to_b, to_a) = connected();
         let session = a.local.peers.session(to_b).unwrap();
@@ -480,7 +483,7 @@ proptest! {
     // `PROPTEST_CASES` sets a larger number.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(200)))]
 
-    /// With any contents of the rings, the session may end, but nothing else happens.
+    /// Checks that with any contents of the rings, the session may end, but nothing else happens.
     #[test]
     fn any_bytes_in_the_rings_are_survived(
         words in prop::collection::vec((0usize..512, 0usize..8, any::<u64>()), 1..50),
@@ -526,7 +529,7 @@ fn a_peer_that_closes_its_socket_and_goes_on_writing_is_heard_no_more() {
     assert_eq!(a.failures(), [(to_b, Failure::Network("has ended"))]);
 }
 
-/// Runs in a separate process, which has few descriptors.
+/// This test runs in a separate process that has few descriptors.
 #[test]
 fn without_descriptors_peers_are_refused_by_name() {
     if std::env::var_os("CONDUIT_TEST_ALONE").is_none() {
@@ -558,7 +561,8 @@ fn without_descriptors_peers_are_refused_by_name() {
     let reason = Refusal::Descriptors.reason();
     assert_eq!(other.failures(), [(to_server, Failure::Network(reason))]);
     victim.check();
-    // One descriptor is enough to accept a connection, but not for the descriptors it brings.
+    // One descriptor is enough to accept a connection, but not for the descriptors that come with
+    // it.
     taken.truncate(taken.len() - 4);
     assert_eq!(other.send(to_server, b"h", b""), Err(Refused::Full));
     while let Ok(file) = std::fs::File::open("/dev/null") {

@@ -22,7 +22,7 @@ const MANY: u32 = 1_000_000;
 /// A fragment: its header and its payload.
 type Message = (Vec<u8>, Vec<u8>);
 
-/// Everything reported to a handler.
+/// A handler that records everything that is reported to it.
 #[derive(Debug, Default)]
 struct Recorder {
     arrived: BTreeMap<Rank, VecDeque<Message>>,
@@ -33,7 +33,7 @@ struct Recorder {
     sent: Vec<(Rank, u64)>,
     joined: Vec<Rank>,
     failed: Vec<(Rank, Failure)>,
-    /// The first header bytes of fragments that the handler has no room for.
+    /// The first header bytes of the fragments for which the handler has no room.
     refused: Vec<u8>,
 }
 
@@ -135,7 +135,7 @@ impl Process {
         self.local.send(to, &Fragment { header, payload })
     }
 
-    /// Runs enough passes to check the sockets.
+    /// Runs enough passes for the sockets to be checked.
     fn pump(&mut self) {
         for _ in 0..300 {
             self.pass();
@@ -182,7 +182,8 @@ fn await_message(at: &mut Process, other: &mut Process, from: Rank) -> Message {
     panic!("no message has arrived");
 }
 
-/// Returns two processes with a session, and their numbers for each other.
+/// Returns two processes with a session, followed by the first process's number for the second and
+/// the second's number for the first.
 fn connected() -> (Process, Process, Rank, Rank) {
     connected_with(&LocalConfig::default())
 }
@@ -202,7 +203,7 @@ fn connected_with(config: &LocalConfig) -> (Process, Process, Rank, Rank) {
     (a, b, to_b, to_a)
 }
 
-/// Generates bytes that differ from place to place.
+/// Generates pseudo-random bytes.
 fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..length).map(|_| random.u8(..)).collect()

@@ -38,8 +38,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Each accepted fragment arrives once, in order on its channel, and no process sleeps while
-    /// there is something for it.
+    /// Checks that each accepted fragment arrives once and in order on its channel, and that no
+    /// process sleeps while it has something to receive or to send.
     #[test]
     fn what_is_accepted_arrives(
         steps in prop::collection::vec(step(), 1..300),

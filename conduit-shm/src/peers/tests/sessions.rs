@@ -44,7 +44,7 @@ fn who_is_not_there_is_unreachable_at_the_next_pass() {
     assert_eq!(a.send(number, b"h", b""), Err(Refused::NoSuchRank));
 }
 
-/// The peer accepts no connections, as a stopped process does.
+/// Checks a peer that accepts no connections, as is the case for a stopped process.
 #[test]
 fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     let (mut a, b) = (Process::new(), Process::new());
@@ -60,7 +60,7 @@ fn who_accepts_nobody_is_waited_for_until_it_is_closed_or_dies() {
     assert_eq!(a.failures(), [(number, Failure::Unreachable)]);
 }
 
-/// An abandoned attempt is not taken for a peer.
+/// Checks that an abandoned attempt is not taken for a peer.
 #[test]
 fn an_attempt_that_was_given_up_leaves_no_trace() {
     let (mut a, mut b) = (Process::new(), Process::new());
@@ -104,7 +104,7 @@ fn a_session_ends_and_the_number_stays() {
     send_to(&mut a, &mut b, to_b, b"again", b"");
     assert_eq!(await_message(&mut b, &mut a, to_a).0, b"again");
     assert!(a.failures().is_empty() && b.handler.joined.len() == 1);
-    // This also holds before the peer has replied.
+    // The same holds if the session is ended before the peer has replied.
     let other = Process::new();
     let to_other = a.connect(&other);
     assert_eq!(a.send(to_other, b"h", b""), Err(Refused::Full));
@@ -114,7 +114,7 @@ fn a_session_ends_and_the_number_stays() {
     assert!(a.failures().is_empty());
 }
 
-/// The process ends without a goodbye, as after kill -9.
+/// Checks that a process that ends without a goodbye, as after `kill -9`, is reported as ended.
 #[test]
 fn who_ends_without_a_word_has_ended() {
     let (mut a, b, to_b, _) = connected();
@@ -166,7 +166,8 @@ fn both_connect_at_once_and_have_one_session() {
     }
 }
 
-/// Both processes connect, and one gives up while the other has deferred to it.
+/// Checks the case in which both processes connect, and one gives up although the other has
+/// deferred to it.
 #[test]
 fn who_defers_to_an_attempt_that_is_given_up_goes_on_itself() {
     for first in [0, 1] {
@@ -230,7 +231,7 @@ fn a_process_is_started_again_by_its_name() {
     }
 }
 
-/// The old session may still exist when the new process connects.
+/// Checks that a restarted process can connect while the old session still exists.
 #[test]
 fn who_was_restarted_replaces_itself() {
     let name = format!("test-replace-{}", std::process::id());
@@ -324,7 +325,7 @@ fn mappings() -> usize {
         .count()
 }
 
-/// This runs in a separate process, because other tests use descriptors, too.
+/// This test runs in a separate process, because other tests also use descriptors.
 #[test]
 fn many_come_and_go_and_leave_nothing() {
     const CLIENTS: usize = 300;

@@ -12,7 +12,7 @@ fn small_rings() -> LocalConfig {
     }
 }
 
-/// Waits like a program with its own event loop.
+/// Waits as a program with its own event loop does.
 fn sleep(process: &mut Process) {
     if process.local.prepare_sleep() {
         let waiter = process.local.waiter();
@@ -39,7 +39,7 @@ fn a_sleeper_is_woken_once_and_finds_everything() {
     for count in 0..3u8 {
         assert_eq!(b.next(to_a).unwrap().1, [count]);
     }
-    // The wake-up has been taken, and a process that is awake gets no other.
+    // The wake-up has been taken, and a process that is awake gets no further wake-up.
     b.pump();
     assert!(!is_woken(&b));
     a.send(to_b, b"h", b"").unwrap();
@@ -79,7 +79,7 @@ fn who_waits_for_room_is_woken_by_it() {
         assert!(a.pass());
         assert_eq!(a.send(to_b, b"h", b""), Ok(()));
         b.pump();
-        // Room appeared before the sleep.
+        // Room appears before the process sleeps.
         while a.send(to_b, b"h", b"").is_ok() {}
         b.pump();
         assert!(!a.local.prepare_sleep());
@@ -87,7 +87,7 @@ fn who_waits_for_room_is_woken_by_it() {
     }
 }
 
-/// A server and a client in threads, which both sleep whenever they have nothing to do.
+/// Runs a server and a client in threads. Both sleep whenever they have nothing to do.
 #[test]
 fn two_sleepers_lose_no_wake_up() {
     const ROUNDS: u32 = 3000;
@@ -139,7 +139,7 @@ fn two_sleepers_lose_no_wake_up() {
     });
 }
 
-/// This sends a long fragment, whose sender repeatedly waits for room.
+/// Sends a long fragment, whose sender repeatedly has to wait for room.
 #[test]
 fn a_long_fragment_goes_between_sleepers() {
     const LENGTH: usize = 1 << 20;

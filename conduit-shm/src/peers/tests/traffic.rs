@@ -70,7 +70,7 @@ fn what_is_too_long_is_refused() {
     drop(b);
 }
 
-/// Pieces are written one after another.
+/// Checks that pieces are written one after another.
 #[test]
 fn pieces_make_one_payload() {
     let (mut a, mut b, to_b, to_a) = connected();
@@ -139,7 +139,7 @@ fn a_handler_without_room_gets_it_again_and_commands_pass_data() {
     a.send(to_b, b"x", b"1").unwrap();
     a.send(to_b, b"c", b"2").unwrap();
     b.pump();
-    // Data that the handler has no room for does not block commands.
+    // Data for which the handler has no room do not block commands.
     assert_eq!(b.next(to_a).unwrap().0, b"x");
     assert_eq!(b.next(to_a), None);
     b.handler.refused = vec![b'l'];
@@ -171,7 +171,7 @@ fn abandoned_memory_is_not_read() {
     assert_eq!(a.handler.sent, []);
 }
 
-/// There are more peers than are watched, and they send in turns.
+/// Checks that no messages are lost if more peers than can be watched send in turns.
 #[test]
 fn many_peers_are_heard() {
     const PEERS: usize = 20;
@@ -211,7 +211,7 @@ fn memory_of_a_peer_is_copied_by_its_address() {
     let mut theirs = pattern(1, 100_000);
     let remote = theirs.as_mut_ptr().expose_provenance() as u64;
     let mut ours = vec![0; 100_000];
-    // SAFETY: valid for this many bytes; likewise below.
+    // SAFETY: `ours` is valid for writes of `ours.len()` bytes.
     unsafe {
         a.local
             .copy_from(to_b, remote, ours.as_mut_ptr(), ours.len())
@@ -219,16 +219,18 @@ fn memory_of_a_peer_is_copied_by_its_address() {
     .unwrap();
     assert_eq!(ours, pattern(1, 100_000));
     let ours = pattern(2, 100_000);
-    // SAFETY: as above.
+    // SAFETY: `ours` is valid for reads of the given length, and the remote memory is that of
+    // `theirs`.
     unsafe { a.local.copy_to(to_b, remote, ours.as_ptr(), ours.len()) }.unwrap();
     assert_eq!(std::hint::black_box(&theirs), &ours);
     let mut byte = 0u8;
-    // SAFETY: as above. No memory is mapped there.
+    // SAFETY: `byte` is valid for writes of one byte. The peer has no memory at the remote address.
     let nothing = unsafe { a.local.copy_from(to_b, 16, &raw mut byte, 1) };
     assert!(nothing.is_err());
-    // A process that has ended is not written to, even before its end was noticed.
+    // Nothing is written to a process that has ended, even before its end was noticed.
     drop(b);
-    // SAFETY: as above.
+    // SAFETY: `ours` is valid for reads of the given length, and the remote memory is that of
+    // `theirs`.
     let ended = unsafe { a.local.copy_to(to_b, remote, ours.as_ptr(), 1) }.unwrap_err();
     assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset);
 }
@@ -245,7 +247,7 @@ fn who_does_not_want_to_be_copied_is_not() {
     b.pump();
     assert!(!a.local.can_copy(to_b));
     let mut byte = 0u8;
-    // SAFETY: valid for one byte.
+    // SAFETY: `byte` is valid for writes of one byte.
     let refused = unsafe { a.local.copy_from(to_b, 16, &raw mut byte, 1) }.unwrap_err();
     assert_eq!(refused.kind(), std::io::ErrorKind::Unsupported);
 }
