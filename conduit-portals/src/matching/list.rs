@@ -14,7 +14,7 @@ use conduit_core::ni::{Claim, MatchEntry, MeEvents, MeId, MeMemory, MeOptions, O
 
 /// Stands for "no entry" in links between entries.
 const NIL: u16 = u16::MAX;
-/// The maximum number of entries in a list, because [`EntryId::me`] has 12 bits for the slot.
+/// The maximum number of entries in a list. [`EntryId::me`] has only 12 bits for the slot.
 pub const MAX_ENTRIES: usize = 4096;
 
 /// The kind of a message.

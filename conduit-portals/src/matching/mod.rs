@@ -15,8 +15,8 @@ pub use list::{
 
 use conduit_core::ni::{MeMemory, NiError, PtIndex, Region, RegionId};
 
-/// Number of portal table indices in networks that match in software. [`EntryId::me`] has 4 bits
-/// for the index.
+/// Number of portal table indices in networks that match in software. [`EntryId::me`] has only 4
+/// bits for the index.
 pub const PT_INDICES: usize = 16;
 
 /// Checks the memory of an entry to be appended. Returns the memory's first byte if the memory is

@@ -4,7 +4,7 @@
 //! and ranks that share memory use. Therefore an atomic is sent as a message to one of the
 //! network's internal indices, and a second message carries the answer. This module matches
 //! requests against a list of the entries that take atomics. If a job requests the library's own
-//! atomics, each atomic is a single operation of the library instead, as a put or get is.
+//! atomics, each atomic is a single operation of the library instead, as a put or a get is.
 
 use std::collections::VecDeque;
 

@@ -38,7 +38,7 @@ pub(super) enum EntryKind {
 pub(super) struct NativeAtomic {
     pub(super) op: ptl_op_t,
     pub(super) ty: ptl_datatype_t,
-    /// Comparand of [`PTL_CSWAP`]. Only as many bytes as the type has are used, from the first.
+    /// Comparand of [`PTL_CSWAP`]. The library reads only the first bytes, as many as the type has.
     pub(super) comparand: [u8; 8],
     pub(super) fetch: bool,
 }
@@ -399,8 +399,8 @@ impl Interface {
                     user,
                 )
             },
-            // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that the
-            // memory is not accessed otherwise until the event.
+            // SAFETY: `md` is a descriptor of this interface, and the caller keeps the conditions
+            // for access to the memory until the event.
             EntryKind::Put => unsafe {
                 self.library.PtlPut(
                     md,
@@ -416,8 +416,8 @@ impl Interface {
                 )
             },
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) if !transfer.kind.replies() => {
-                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
-                // the memory is not accessed otherwise until the event.
+                // SAFETY: `md` is a descriptor of this interface, and the caller keeps the
+                // conditions for access to the memory until the event.
                 unsafe {
                     self.library.PtlAtomic(
                         md,
@@ -438,8 +438,8 @@ impl Interface {
             EntryKind::Atomic(NativeAtomic {
                 op, ty, comparand, ..
             }) if op >= PTL_SWAP => {
-                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
-                // the memory is not accessed otherwise until the event. The library reads the
+                // SAFETY: `md` is a descriptor of this interface, and the caller keeps the
+                // conditions for access to the memory until the event. The library reads the
                 // comparand only during the call.
                 unsafe {
                     self.library.PtlSwap(
@@ -461,8 +461,8 @@ impl Interface {
                 }
             }
             EntryKind::Atomic(NativeAtomic { op, ty, .. }) => {
-                // SAFETY: `md` is a descriptor of this interface, and the caller guarantees that
-                // the memory is not accessed otherwise until the event.
+                // SAFETY: `md` is a descriptor of this interface, and the caller keeps the
+                // conditions for access to the memory until the event.
                 unsafe {
                     self.library.PtlFetchAtomic(
                         md,
@@ -489,8 +489,8 @@ impl Interface {
         }
     }
 
-    /// Returns the reason why the interface can't be used, which is that events are lost or that it
-    /// is closed. Returns `None` if it can be used.
+    /// Returns the reason if the interface can't be used, because events are lost or the interface
+    /// is closed. Otherwise returns `None`.
     pub(super) fn is_broken(&self) -> Option<&'static str> {
         if self.closed.load(Ordering::Relaxed) {
             Some("the interface was closed to give up operations that did not end")

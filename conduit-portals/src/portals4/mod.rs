@@ -235,8 +235,8 @@ impl NetworkState {
             user: 0,
         };
         let operation = Operation::new(transfer, Tells::Nothing, 0, None);
-        // SAFETY: the bytes are copied to the ticket's buffer, so the library accesses no memory of
-        // the caller.
+        // SAFETY: the bytes are copied to the ticket's buffer during the call, so the library
+        // accesses no memory of the caller.
         unsafe { (self.operations).start(interface, operation, [inject.head, inject.body]) }
     }
 

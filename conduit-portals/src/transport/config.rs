@@ -28,8 +28,8 @@ pub struct PortalsConfig {
     /// number of bytes in each of a peer's four windows. Lanes are used only where all peers'
     /// shares of `arrival_bytes` are minimal.
     pub lanes: LaneSettings,
-    /// The maximum number of operations that a peer may have sent to this rank without their having
-    /// been delivered to this rank's user.
+    /// The maximum number of operations from a peer that may be in flight or waiting for delivery
+    /// to this rank's user.
     pub window: u16,
     /// The maximum number of operations of this rank, to all peers, that are in flight at once.
     pub operations: u32,
@@ -37,9 +37,9 @@ pub struct PortalsConfig {
     /// after this time without progress. If this time is zero, the rank neither waits nor announces
     /// that it leaves.
     pub linger: Duration,
-    /// Whether the network performs the atomics on exportable entries, where it can. Such atomics
-    /// are not atomic with respect to those of processors and other networks, so set this only if
-    /// all atomics on words of such entries go through this network and these entries.
+    /// Whether the network, if it can, performs the atomics on exportable entries. Such atomics are
+    /// not atomic with respect to those of processors and other networks, so set this only if all
+    /// atomics on words of such entries go through this network and these entries.
     pub native_atomics: bool,
 }
 

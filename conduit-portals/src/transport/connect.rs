@@ -29,7 +29,7 @@ pub trait Connect: Transport {
     /// [`connections`](Self::connections) in total. This rank must send nothing on the connection
     /// before the peer has reported that the connection is made.
     fn expect(&mut self, peer: Rank, number: u32);
-    /// Begins a connection that the peer expects under this number. This rank must have no
+    /// Begins to make a connection that the peer expects under this number. This rank must have no
     /// connection to the peer, and fewer than [`connections`](Self::connections) in total.
     /// [`made`](Self::made) reports the result within bounded time.
     fn connect(&mut self, peer: Rank, number: u32);

@@ -3,8 +3,8 @@
 /// Implements methods of [`Transport`](crate::transport::Transport) and
 /// [`OpenTransport`](crate::transport::open::OpenTransport) that call the transport below, or
 /// methods of [`FragmentHandler`](crate::transport::fragment::FragmentHandler) that call the
-/// handler above. The callee is a field of a structure, or the content of an enum's variant, bound
-/// to the name before `in`.
+/// handler above. The transport or handler to be called is a field of a structure, or the content
+/// of an enum's variant, bound to the name before `in`.
 ///
 /// ```
 /// use conduit_portals::forward_transport;

@@ -68,8 +68,8 @@ pub trait FragmentHandler {
     /// any more.
     fn sent(&mut self, peer: Rank, token: u64);
     /// Returns whether anything waits for [`sent`](Self::sent). If nothing does, the transport need
-    /// not learn early that the bytes have arrived: the peer may acknowledge them with its answer,
-    /// if there is one.
+    /// not learn early that the bytes have arrived, so the peer may acknowledge them with its
+    /// answer, if there is one.
     fn is_awaited(&self, _peer: Rank, _token: u64) -> bool {
         true
     }

@@ -302,8 +302,8 @@ mod tests {
         assert_eq!((links.links.len(), links.idle.len()), (3, 0));
     }
 
-    /// Checks that an idle link takes at most 75 bytes, plus four for its slot, as `docs/udp.md`
-    /// states.
+    /// Checks the memory of an idle link that `docs/udp.md` states, which is less than 75 bytes for
+    /// the link and four for its slot.
     #[test]
     fn idle_links_cost_little() {
         for size in [10, 10_000, 1_000_000] {

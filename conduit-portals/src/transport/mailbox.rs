@@ -1,5 +1,5 @@
-//! A slot for one message between the thread that makes progress, under the lock, and the thread
-//! that polls a queue, outside of the lock.
+//! A slot through which one message at a time goes from the thread that makes progress, which holds
+//! the lock, to the thread that polls a queue, which does not hold the lock.
 //!
 //! A message that arrives while its queue is empty, as in a ping-pong, goes through this slot
 //! instead of the queue, which saves a buffer. The writer writes only while the slot is empty; the

@@ -107,7 +107,8 @@ struct Shared<T> {
 pub struct SoftPortals<M: Mode, T: Transport> {
     rank: Rank,
     size: u32,
-    /// Tells this process from a child process, which must not use any part of this structure.
+    /// Distinguishes this process from a forked child, which must not use any part of this
+    /// structure.
     standing: Standing,
     limits: Limits,
     reach: Reach,
@@ -395,8 +396,8 @@ impl<M: Mode, T: Transport> Drop for SoftPortals<M, T> {
             std::mem::forget(Arc::clone(&self.shared));
             return;
         }
-        // A process that ends after it has dropped this has not failed. A process that is panicking
-        // has failed, so its peers are not told that it leaves.
+        // A process that ends after it has dropped its portals has not failed. A process that is
+        // panicking has failed, so its peers are not told that it leaves.
         if !std::thread::panicking() {
             self.leave_as(Left::Unfinished);
         }

@@ -65,8 +65,8 @@ impl<M: Mode, T: Transport> Ni for SoftPortals<M, T> {
         })
     }
     fn eq_create(&self, _slots: usize) -> Result<EqId, NiError> {
-        // `slots` is ignored, because queues grow as needed. Windows bound the number of events of
-        // peers' operations, and `operations` bounds that of this rank's operations.
+        // `slots` is ignored, because queues grow as needed. Windows bound the number of events for
+        // peers' operations, and `operations` bounds the number for this rank's operations.
         self.inner().portals.create_queue()
     }
     fn pt_open(&self, index: PtIndex, eq: Option<EqId>) -> Result<(), NiError> {

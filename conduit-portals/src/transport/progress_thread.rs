@@ -21,7 +21,8 @@
 //!   woken it and before every sleep, and then waits for the socket. Packets that arrived earlier
 //!   also end that wait, so it doesn't matter whether a packet arrives before or after `arm`. The
 //!   thread clears `armed` with a swap, so arming once causes at most one wake-up. It calls
-//!   [`Progress::wake`] after the swap.
+//!   [`Progress::wake`] after the swap, so `wake` sees everything that the rank did before it armed
+//!   the thread.
 
 use std::io;
 use std::os::fd::OwnedFd;

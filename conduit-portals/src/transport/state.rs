@@ -170,8 +170,8 @@ pub struct PortalsCounters {
     pub direct: u64,
     /// Advertisements of entries that were sent to peers.
     pub advertised: u64,
-    /// Atomics on this rank's memory that this rank's network performed, because they were received
-    /// by message or because they are this rank's own.
+    /// Atomics on this rank's memory that were received by message, or that this rank itself
+    /// submitted, and that the network performed.
     pub native_for_peers: u64,
     /// Statistics of wide windows. The promotions and demotions are those of this rank at its
     /// peers.

@@ -5,8 +5,8 @@
 //! early for a reply puts cache lines that the peer is about to write into the Shared state, which
 //! delays the writer. Over libfabric's `shm`, this makes a round trip of 0.33 µs a tenth longer.
 //!
-//! The clock is read only every few polls, so a rank that polls seldom has to wait for no more than
-//! that number of polls.
+//! The clock is read only every few polls, so a rank that polls seldom waits for at most that
+//! number of polls.
 
 use std::time::{Duration, Instant};
 

@@ -21,9 +21,8 @@ use super::link::Links;
 use super::state::{Portals, schedule};
 use super::window::WindowSize;
 
-/// The maximum number of messages about lanes that an honest peer can have waiting for an answer
-/// here, including an answer that is not yet sent: one about a lane of its own and one about a lane
-/// of this rank.
+/// The maximum number of messages about lanes that may wait to be sent to an honest peer when it
+/// sends another one: one about a lane of the peer and one about a lane of this rank.
 const MOST_QUEUED: usize = 2;
 
 /// Creates the driver. Returns `None` if all windows are wider than the minimum, or if a lane would
@@ -41,7 +40,8 @@ pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> 
     Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
 }
 
-/// Lists the peers that have lanes at this rank, and the peers at which this rank has a lane.
+/// Returns a text that lists the peers that have lanes at this rank, and the peers at which this
+/// rank has lanes.
 pub(crate) fn describe(wide: &Driver) -> String {
     let list = |place, lanes: &mut dyn Iterator<Item = Lane>| {
         let open = lanes.filter(|lane| lane.state == State::Open);

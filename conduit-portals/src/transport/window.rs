@@ -131,8 +131,8 @@ impl WindowSize {
         2 * max_managed.div_ceil(UNIT) + 2
     }
 
-    /// Returns whether this is the smallest window, because the shared bytes sufficed for no larger
-    /// one.
+    /// Returns whether this is the smallest window, which is the case if the shared bytes sufficed
+    /// for no larger one.
     pub(crate) fn is_least(self, max_managed: usize) -> bool {
         usize::from(self.units) == Self::least(max_managed)
     }

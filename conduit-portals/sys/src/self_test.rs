@@ -49,8 +49,8 @@ impl<F: Fn()> Drop for Undo<F> {
 impl Library {
     /// Checks that [`Library::version`] is right. The test checks return codes by allocating a
     /// table entry twice. It checks options by a put from the interface to itself, because an entry
-    /// with `PTL_ME_MANAGE_LOCAL` has to ignore the put's offset. It releases everything that it
-    /// creates, except three bytes.
+    /// with `PTL_ME_MANAGE_LOCAL` has to ignore the put's offset. The test releases everything that
+    /// it creates, except three bytes.
     ///
     /// The interface should not send to itself for other purposes. If the reference library is
     /// built with both shared memory and UDP, it crashes when an interface sends to itself after it

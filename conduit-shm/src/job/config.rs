@@ -42,7 +42,7 @@ pub struct ShmConfig {
     /// once lends none. Ranks may have different values.
     pub lane_rings: u32,
     /// For tests: the approximate number of messages after which a source has to give back a lent
-    /// ring. If this is 0, sources never have to. Ranks may have different values.
+    /// ring. If this is 0, sources never have to give it back. Ranks may have different values.
     pub lane_force_switch: u32,
     /// The number of bytes to which the rings of an event queue may together grow beyond the
     /// requested size, so that a flood can use more memory than a core's cache holds. Ignored if a

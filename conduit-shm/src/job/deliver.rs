@@ -68,8 +68,8 @@ impl PutBatch<'_> {
             length,
             requested: length,
             // SAFETY: the payload lies within the message, because its frame and length equal those
-            // of the first message, which were checked. The message is not overwritten before it is
-            // released.
+            // of the first message, for which this was checked. The message is not overwritten
+            // before it is released.
             data: unsafe { slice::from_raw_parts(slot.add(self.before), length) },
         })
     }

@@ -7,8 +7,8 @@
 //! with the same number.
 //!
 //! * **Counting**: messages in shared rings are sampled ([`Shm::note_traffic`]). Traffic in lanes
-//!   is read from the rings' positions when a round begins and when it ends. Rounds also pass if
-//!   there is traffic only in lanes.
+//!   is read from the rings' positions when a round begins and when it ends. Traffic in lanes alone
+//!   also makes up rounds.
 //! * **Messages about lanes** ([`LANE`]) go through the shared ring of the internal queue. If there
 //!   is no room for such a message, it waits in this module, where it blocks nothing.
 //! * **Into the lane** ([`LanesState::way`]): the source switches to the lane in each queue

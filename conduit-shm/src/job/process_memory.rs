@@ -68,8 +68,8 @@ impl<M: Mode> Shm<M> {
     }
 }
 
-/// Checks that a peer's process still runs. If so, its process id cannot have been reused; once the
-/// process has ended, any other process may get the id.
+/// Checks that a peer's process still runs. As long as it runs, its process id cannot have been
+/// reused. Once the process has ended, any other process may get the id.
 fn still_runs(operation: &'static str, target: Rank, process: &Process) -> Result<(), NiError> {
     match process.has_ended() {
         false => Ok(()),

@@ -38,7 +38,7 @@ struct ReadyEntry {
 }
 
 impl ReadyEntry {
-    /// Creates an entry for no queue. The entry counts as one that must be polled in any case.
+    /// Creates an entry that belongs to no queue. Its ring must be polled in any case.
     fn new() -> Self {
         Self {
             word: AtomicPtr::new((&raw const ALWAYS).cast_mut()),

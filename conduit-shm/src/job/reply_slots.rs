@@ -1,4 +1,4 @@
-//! Reply slots, which are slots of requests in which short replies come back.
+//! Reply slots, which are the slots of requests, used again for short replies.
 //!
 //! The sender of a message of one slot that [expects a reply](conduit_core::ni::Exchange) offers
 //! that slot for the reply. While the target delivers the message, the first short reply that the

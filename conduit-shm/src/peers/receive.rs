@@ -65,7 +65,7 @@ pub(super) struct Found {
     numbers: Vec<Rank>,
     /// The time of the last check for overlooked records, by the coarse clock.
     checked: Duration,
-    /// The peers for which the last check found overlooked records.
+    /// The peers for which the last check found records that were not announced.
     overlooked: Vec<Rank>,
     /// The number of times that records were found although the front page did not show them.
     healed: u64,

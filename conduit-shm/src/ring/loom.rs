@@ -357,7 +357,7 @@ fn loom_one_thread_ends_a_lap_and_another_goes_on() {
 
 /// While the consumer stands before a wrap marker, the producer uses slots behind the marker that
 /// the consumer read in the previous lap. This must be sound even for a thread that has not itself
-/// seen the head that followed those reads.
+/// read the head.
 #[test]
 fn loom_all_of_a_lap_is_free_behind_a_wrap_marker() {
     checker(2).check(|| {

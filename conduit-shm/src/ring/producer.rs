@@ -61,7 +61,7 @@ pub(crate) struct Producer<S> {
     discipline: Discipline,
     tail: AtomicU64,
     /// The position before which slots are known to be free, according to a head that was read some
-    /// time ago. If the lap could end at an earlier position, that position instead.
+    /// time ago. If the lap could end at an earlier position, this is that position.
     room: AtomicU64,
     /// Whether the slots behind the first part have been mapped; see [`Slots::warm`].
     warm: AtomicBool,

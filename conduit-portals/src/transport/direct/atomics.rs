@@ -14,8 +14,8 @@
 //! | that the network lacks (a product, the smaller float) | compare-and-swap in a loop |
 //! | outside of the entry, misaligned, or without a match | none |
 //!
-//! Therefore it does not matter when an initiator imports an entry, or stops using a withdrawn one.
-//! An entry stays in use while an atomic on it is in progress here.
+//! Therefore it does not matter when an initiator imports an entry or stops using a withdrawn
+//! entry. An entry stays in use while this rank's network performs an atomic on it.
 
 use std::collections::VecDeque;
 
@@ -169,7 +169,7 @@ impl Task {
     }
 }
 
-/// Converts a fetched value to the form that headers use, which is zero-extended.
+/// Converts a fetched value to the zero-extended form that headers use.
 fn zero_extended(value: u64, ty: AtomicType) -> u64 {
     match ty.size() {
         4 => u64::from(value as u32),

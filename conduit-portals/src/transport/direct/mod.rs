@@ -22,8 +22,9 @@
 //! exportable entry is appended to an empty list and stays linked until all peers have replied, so
 //! a peer imports at most one entry of each index.
 //!
-//! Writes are always completed at the target, even for puts whose initiator only wants to reuse its
-//! source. Otherwise bytes could arrive after WITHDRAWN, when their memory may have another use.
+//! A write always ends only once it is complete at the target, even for a put whose initiator only
+//! wants to reuse its source. Otherwise bytes could arrive after WITHDRAWN, when their memory may
+//! have another use.
 //!
 //! Imports are kept separately from [`TransportLink`](super::link::TransportLink), which therefore
 //! becomes idle regardless of them. Imports take eight bytes for each rank once any peer has

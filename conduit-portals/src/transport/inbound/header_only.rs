@@ -17,7 +17,7 @@ use crate::transport::state::Portals;
 use crate::transport::window::Cost;
 use crate::transport::wire::{Atomic, Get, Header};
 
-/// The maximum length of the data that are copied when their get arrives and are sent in a tiny
+/// The maximum length of a get's data that are copied when the get arrives and sent in a tiny
 /// fragment. Longer data are read in place.
 const SHORT_REPLY: usize = MAX_TINY - crate::transport::fragment::MAX_HEADER;
 

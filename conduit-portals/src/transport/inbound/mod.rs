@@ -28,9 +28,9 @@ pub(super) struct Held {
 }
 
 impl Index {
-    /// Returns whether messages can be matched. The rank may be about to append the first entry of
-    /// an index that it has just opened, so the progress thread does not match messages to such an
-    /// index, but holds them for the rank.
+    /// Returns whether messages can be matched. The rank may be about to append the first entry to
+    /// an index that it has just opened, so the progress thread does not match messages to an index
+    /// that never had an entry, but holds them for the rank.
     #[inline]
     fn is_ready(&self, on_progress_thread: bool) -> bool {
         self.open.is_some() && (self.used || !on_progress_thread)

@@ -292,7 +292,8 @@ fn what_was_under_way_to_a_peer_that_fails_is_dropped() {
     assert!(inner.portals.native.under_way() == 0 && inner.portals.native.waiting.is_empty());
 }
 
-/// All atomics on one word are performed in the same way, so a size is either native or not.
+/// Checks that a size is either native or not, because all atomics on one word must be performed in
+/// the same way.
 #[test]
 fn a_size_needs_compare_and_swap_for_all_types() {
     use crate::transport::direct::Native;

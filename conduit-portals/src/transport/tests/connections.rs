@@ -452,8 +452,8 @@ fn a_death_at_any_step_frees_the_connection() {
     }
 }
 
-/// With much traffic between pairs and a little between all ranks, connections go to the pairs and
-/// stay there until the pairs change.
+/// Checks that with much traffic between pairs and a little between all ranks, connections go to
+/// the pairs and stay there until the pairs change.
 #[test]
 fn hot_partners_get_the_connections_and_keep_them() {
     const RANKS: u32 = 12;
@@ -493,7 +493,7 @@ fn hot_partners_get_the_connections_and_keep_them() {
     assert!(moves[1].promotions <= 5 * u64::from(RANKS), "{moves:?}");
 }
 
-/// If all ranks have the same traffic with all others, none is promoted.
+/// Checks that no rank is promoted if all ranks have the same traffic with all others.
 #[test]
 fn all_to_all_moves_nothing() {
     const RANKS: u32 = 100;
@@ -525,7 +525,7 @@ fn without_connections_nothing_is_different() {
     assert_eq!(bare, over);
 }
 
-/// Abandoned fragments never arrive, and the connection is still returned.
+/// Checks that abandoned fragments never arrive, and that the connection is returned nevertheless.
 #[test]
 fn a_connection_whose_fragments_are_abandoned_is_given_back() {
     let settings = Settings {
@@ -621,7 +621,7 @@ fn nonsense() -> impl Strategy<Value = Nonsense> {
     ]
 }
 
-/// A peer that reads anything, and accepts nothing.
+/// The handler of a dishonest peer, which sends arbitrary bytes and accepts no fragments.
 struct Nobody;
 
 impl FragmentHandler for Nobody {

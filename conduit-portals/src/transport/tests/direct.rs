@@ -19,7 +19,7 @@ struct Job {
     md: MdId,
     region: Region,
     me: MeId,
-    // Declared after the ends, which access it, so that it is dropped after them.
+    // Declared after the ends, which access this memory, so that the ends are dropped first.
     memory: Vec<u8>,
 }
 
@@ -332,7 +332,8 @@ fn the_memory_of_an_owner_that_has_left_is_not_accessed() {
     assert_eq!(job.ends[0].failed_peer(), None);
 }
 
-/// The caller prepares the memory before it is exposed to the device, which may pin its pages.
+/// Checks that the caller prepares the memory before it is exposed to the device, which may pin its
+/// pages.
 #[test]
 fn a_region_is_prepared_before_it_is_exposed() {
     let disorder = Disorder {

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{Disorder, End, PT, entry, job, job_on, over};
 use crate::transport::fragment::FragmentHandler;
 
-/// A call of the fragment handler, or a poll.
+/// A call of the fragment handler by the hostile peer, or a poll by its victim.
 #[derive(Debug, Clone)]
 enum Step {
     Fragment(Vec<u8>, Vec<u8>),

@@ -1,5 +1,5 @@
 //! Tests of replies in the slots of their requests. They check which replies use the slots, and
-//! that nothing is lost or delivered twice.
+//! that no message is lost or delivered twice.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -81,8 +81,7 @@ fn short_answers_come_back_in_the_slot() {
     let (a, b) = met();
     let rings = a.taken_from(1);
     for i in 0..500 {
-        // The messages include those that fill the slot. They must not change while they are
-        // delivered.
+        // Some messages fill their slots. Messages must not change while they are delivered.
         let (asked, replied) = (pattern(i % (MOST + 1), 1), pattern(i * 7 % (MOST + 1), 2));
         assert_eq!(a.ni.inject(&asking(&asked)), Ok(Submit::Posted));
         assert!(a.ni.ready().is_empty() && a.poll().is_empty());
@@ -103,8 +102,8 @@ fn short_answers_come_back_in_the_slot() {
     assert_eq!(b.taken_from(0) - 1, 500);
 }
 
-/// Checks that a message that offers its slot is delivered whole on the general path. A message to
-/// an entry that takes only one message uses that path, which reads the slot itself.
+/// Checks that a message that offers its slot is delivered whole on the general path, which reads
+/// the slot itself. A message takes the general path if its entry takes only one message.
 #[test]
 fn what_asks_and_goes_the_general_way_is_whole() {
     let (a, b) = pair(&small());
@@ -457,7 +456,8 @@ fn a_panic_in_a_sink_leaves_the_ring_usable() {
             })
         }));
         assert!(panicked.is_err());
-        // The message is no longer being delivered, so this message is not a reply in its slot.
+        // The delivery of the message has ended, so `b`'s next message does not go into the
+        // message's slot.
         assert_eq!(b.ni.inject(&reply(&[3], 2)), Ok(Submit::Posted));
         assert_eq!(a.poll().len(), 1 + usize::from(replies));
         assert_eq!(a.ni.inject(&inject(1, &[4])), Ok(Submit::Posted));
