@@ -154,8 +154,7 @@ impl<N: Connect> Connections<N> {
             match arrival {
                 Arrival::Message(message) => {
                     if driver.on_message(peer, message, &mut ends).is_err() {
-                        let broken =
-                            Arrival::Broken("a message about lanes that no lane's state allows");
+                        let broken = Arrival::Broken("a message that no lane's state allows");
                         state.arrived.push_front((peer, broken));
                     }
                 }

@@ -1,5 +1,5 @@
-//! A slot through which one message at a time goes from the thread that makes progress, which holds
-//! the lock, to the thread that polls a queue, which does not hold the lock.
+//! A slot for one message. A thread that holds the lock and makes progress fills the slot; a thread
+//! that polls the queue empties it, without the lock.
 //!
 //! A message that arrives while its queue is empty, as in a ping-pong, goes through this slot
 //! instead of the queue, which saves a buffer. The writer writes only while the slot is empty; the

@@ -170,8 +170,8 @@ pub struct PortalsCounters {
     pub direct: u64,
     /// Advertisements of entries that were sent to peers.
     pub advertised: u64,
-    /// Atomics on this rank's memory that were received by message, or that this rank itself
-    /// submitted, and that the network performed.
+    /// Atomics on this rank's memory, received by message or submitted by this rank itself, for
+    /// which this rank used its network instead of its processor.
     pub native_for_peers: u64,
     /// Statistics of wide windows. The promotions and demotions are those of this rank at its
     /// peers.

@@ -275,7 +275,7 @@ pub(crate) fn encode_short(
 ) -> [u8; SHORT_HEADER] {
     let WindowUpdate { window, consumed } = update;
     let flags = WITH_UPDATE | window << WINDOW_SHIFT;
-    // The fields are combined in one word, so that a single store writes them.
+    // The fields are combined into a 64-bit value, so that a single store writes them.
     let first = u64::from(SHORT_PUT)
         | u64::from(flags) << 8
         | u64::from(index) << 16

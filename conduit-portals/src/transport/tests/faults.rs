@@ -112,8 +112,8 @@ fn a_peer_that_has_left_has_not_failed() {
     assert_eq!(ends[0].failed_peer(), None);
 }
 
-/// Checks that the initiator is told of a failure if a peer leaves alone while it owes a response,
-/// which then never arrives. If all ranks finish, no failure is reported.
+/// Checks that a peer that leaves alone while it owes a response is reported as failed, because the
+/// response never arrives. If all ranks finish, no failure is reported.
 #[test]
 fn a_peer_that_leaves_alone_and_owes_a_response_has_failed() {
     for (ack, finishes, failed) in [

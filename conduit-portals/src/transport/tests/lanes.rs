@@ -211,7 +211,7 @@ fn whoever_sends_most_has_the_room() {
     }
 }
 
-/// Checks that there are no lanes if the peers' shares of the memory exceed the minimum.
+/// Checks that a job has no lanes if its peers' shares of the memory exceed the minimum.
 #[test]
 fn small_jobs_have_no_lanes() {
     let (_, ends) = job::<Seq>(2);
