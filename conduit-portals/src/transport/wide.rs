@@ -40,8 +40,8 @@ pub(crate) fn driver(rank: Rank, window: WindowSize, config: &PortalsConfig) -> 
     Driver::new(rank, settings, Some(ROWS as u16), 0).ok()
 }
 
-/// Returns a text with the peers to which this rank lends lanes, and the peers at which it has
-/// lanes.
+/// Returns a text that lists the holders of this rank's lanes, and the owners of the lanes that
+/// this rank holds.
 pub(crate) fn describe(wide: &Driver) -> String {
     let list = |place, lanes: &mut dyn Iterator<Item = Lane>| {
         let open = lanes.filter(|lane| lane.state == State::Open);

@@ -8,8 +8,8 @@
 //!
 //! **Publication.** The first word of a message's first slot holds the message's *tag*, which is a
 //! function of the lap, and its [`Frame`]. Storing this word publishes the message, so header,
-//! short payload and tag travel as one cache line, and a consumer polls the same line that brings
-//! the message. Slots are never cleared, so an earlier lap's leftovers must not look like the
+//! short payload and tag travel as one cache line, and a consumer polls the cache line in which the
+//! message arrives. Slots are never cleared, so an earlier lap's leftovers must not look like the
 //! awaited tag. The consumer keeps this invariant:
 //!
 //! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
