@@ -7,10 +7,10 @@
 //! the Skip are reserved in one step.
 //!
 //! **Publication.** The first word of a message's first slot holds the message's *tag*, which is a
-//! function of the lap, and its [`Frame`]. Storing this word publishes the message, so header,
-//! short payload and tag travel as one cache line, and a consumer polls the cache line in which the
-//! message arrives. Slots are never cleared, so an earlier lap's leftovers must not look like the
-//! awaited tag. The consumer keeps this invariant:
+//! function of the lap, and its [`Frame`]. Storing this word publishes the message, so one cache
+//! line carries header, short payload and tag, and the consumer polls this line. Slots are never
+//! cleared, so an earlier lap's leftovers must not look like the awaited tag. The consumer keeps
+//! this invariant:
 //!
 //! > before the head passes slot `s` in lap `k`, the first word of `s` does not hold the tag of any
 //! > lap from `k + 1` to the one in which `s` is written again.

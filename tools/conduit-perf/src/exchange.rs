@@ -1,18 +1,25 @@
-//! The side channel that sides use before their network works. It passes bytes through the memory
-//! that the sides share.
+//! The side channel between two sides before their network works: the memory that they share.
 
 use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use crate::Error;
 use crate::side::Side;
 
-/// The maximum number of bytes in one contribution.
+/// Maximum bytes of one contribution.
 const MOST: usize = 64 << 10;
-/// The number of bytes of the length field before each contribution.
+/// Bytes of the length before each contribution.
 const COUNT: usize = 8;
 
-/// The side channel among the ranks of a job, each of which is a side.
-pub(crate) struct Exchange<'s, 'a>(pub(crate) &'s Side<'a>);
+/// The side channel of a job whose ranks are the sides.
+#[derive(Debug)]
+pub(crate) struct Exchange<'s, 'a> {
+    side: &'s Side<'a>,
+    /// The bytes that this side has put since the last fence.
+    put: Vec<u8>,
+    /// The contributions of all sides before the last fence, by side.
+    all: Vec<Vec<u8>>,
+    fences: u64,
+}
 
 impl<'s, 'a> Exchange<'s, 'a> {
     pub(crate) fn new(side: &'s Side<'a>) -> Self {
@@ -34,10 +41,10 @@ impl<'s, 'a> Exchange<'s, 'a> {
         }
         let place = |rank| side.area().work(rank * (COUNT + MOST), COUNT + MOST);
         let here = place(side.rank())?;
-        // Once all sides have met, no side uses these bytes for the previous exchange any more.
+        // No side still uses these bytes for the previous exchange.
         side.meet()?;
-        // SAFETY: the bytes are within the work area, at this side's place. The other sides read
-        // them only after the next meeting.
+        // SAFETY: the bytes are within the work area, at this side's place; the others read them
+        // after they have met.
         unsafe {
             here.cast::<u64>().write_unaligned(own.len() as u64);
             let bytes = here.add(COUNT);
@@ -49,8 +56,7 @@ impl<'s, 'a> Exchange<'s, 'a> {
         let mut all = Vec::with_capacity(side.sides());
         for rank in 0..side.sides() {
             let there = place(rank)?;
-            // SAFETY: the bytes are within the work area. Their side wrote them before the meeting
-            // above, and does not change them before the next exchange.
+            // SAFETY: the bytes are within the work area; their side has written them and waits.
             let said = unsafe {
                 let count = there.cast::<u64>().read_unaligned() as usize;
                 std::slice::from_raw_parts(there.add(COUNT).as_ptr(), count.min(MOST)).to_vec()

@@ -1,5 +1,5 @@
-//! One rank of a job of processes. `helper rank PROGRAM [udp|faults]` runs a program of
-//! [`conduit_tests::programs::PROGRAMS`] over shared memory, over UDP, or over UDP with packet
+//! One rank of a job of processes: `helper rank PROGRAM [udp|faults]` with a name of
+//! [`conduit_tests::programs::PROGRAMS`], over shared memory, over UDP, or over UDP with packet
 //! faults.
 
 use anyhow::{Context, Result, bail};
@@ -15,36 +15,6 @@ use conduit_udp::job::start;
 use conduit_udp::socket::{FaultConfig, Options};
 use pmi::bootstrap::{Alone, Bootstrap};
 use pmi::client::Connection;
-
-/// Job start over the launcher's PMI connection.
-struct Launcher(Connection);
-
-impl Launcher {
-    fn failed(&self, operation: &'static str, error: &pmi::client::Error) -> BootstrapError {
-        BootstrapError {
-            rank: self.rank(),
-            operation,
-            reason: error.to_string(),
-        }
-    }
-}
-
-impl Bootstrap for Launcher {
-    fn rank(&self) -> u32 {
-        self.0.rank() as u32
-    }
-    fn size(&self) -> u32 {
-        self.0.size() as u32
-    }
-    fn allgather(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, BootstrapError> {
-        let answer = self.0.allgather("tests", bytes);
-        answer.map_err(|error| self.failed("allgather", &error))
-    }
-    fn barrier(&mut self) -> Result<(), BootstrapError> {
-        let answer = self.0.barrier();
-        answer.map_err(|error| self.failed("barrier", &error))
-    }
-}
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let Some(mut launcher) = Connection::from_env()? else {
@@ -75,7 +45,7 @@ fn run_in(launcher: &mut dyn Bootstrap, arguments: &[String]) -> Result<()> {
 }
 
 fn shared_memory(launcher: &mut dyn Bootstrap) -> Result<Shm<Seq>> {
-    // The region is small, so that the programs reach the network's limits.
+    // Small, so that the programs reach its limits.
     let config = ShmConfig {
         region_bytes: 64 << 20,
         ..ShmConfig::default()
