@@ -137,8 +137,8 @@ impl Slurm {
     }
 
     /// Returns a job of `srun`. If a rank fails, `srun` ends the other ranks. `mpi` is Slurm's
-    /// plugin for the ranks' exchange of data: `pmi2`, `pmix` (only on one node, because the plugins
-    /// of two nodes of this machine would use the same folder) or `none`.
+    /// plugin for the ranks' exchange of data: `pmi2`, `pmix` (only on one node, because the
+    /// plugins of two nodes of this machine would use the same folder) or `none`.
     pub fn job(&self, mpi: &str, nodes: u32, ranks: u32, program: &[&str]) -> Job {
         let (nodes, ranks) = (nodes.to_string(), ranks.to_string());
         let mpi = format!("--mpi={mpi}");

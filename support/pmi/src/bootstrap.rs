@@ -1,5 +1,5 @@
-//! What a rank needs of its launcher before the network works: its rank, the job's size, and a
-//! key-value space through which the ranks exchange data.
+//! The interface between a rank and its launcher before the network works: the rank, the job's
+//! size, and a key-value space through which the ranks exchange data.
 
 /// A failure of the launcher or of the connection to it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -366,7 +366,7 @@ impl Environment {
         told.collect::<Vec<_>>().join(" and ")
     }
 
-    /// Returns the variables that state that there are several processes, with their values.
+    /// Returns the variables, with their values, that state a number of processes above 1.
     fn stated_size(&self) -> Option<String> {
         let is_several = |(size, rank): &(&str, &str)| {
             self.is_set(rank) && self.number(size).is_some_and(|size| size > 1)

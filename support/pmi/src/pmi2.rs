@@ -1,5 +1,5 @@
-//! PMI-2 through the client library `libpmi2.so.0`, which is loaded at run time. Launchers without a
-//! wire protocol that others may speak, such as Cray's PALS, provide such a library; so does Slurm.
+//! PMI-2 through the client library `libpmi2.so.0`, which is loaded at run time. Cray's PALS, whose
+//! own protocol is not published, and Slurm provide such a library.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::Path;
@@ -131,7 +131,7 @@ impl Connection {
     /// by default `libpmi2.so.0`.
     ///
     /// # Errors
-    /// The library cannot be loaded, or reports that there is no launcher.
+    /// The library cannot be loaded, or finds no launcher.
     pub fn from_env(library: Option<&Path>) -> Result<Self, Error> {
         let functions = Functions::load(library)?;
         let (mut spawned, mut size, mut rank, mut number) = (0, 0, 0, 0);

@@ -6,6 +6,7 @@ mod library;
 use std::path::Path;
 
 use crate::bootstrap::{Bootstrap, BootstrapError, check_put};
+pub use library::Error;
 use library::{Library, Process, Status};
 
 /// A connection to a PMIx server.
@@ -15,27 +16,6 @@ pub struct Connection {
     process: Process,
     size: u32,
     fences: u64,
-}
-
-/// The reason why PMIx is unusable.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Error {
-    /// The client library cannot be loaded, or lacks a function.
-    #[error("cannot load {library}: {reason} (setting CONDUIT_PMIX_LIBRARY)")]
-    Library {
-        /// The file or name that was looked up.
-        library: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A call of the library failed.
-    #[error("{call}: {reason}")]
-    Call {
-        /// The function.
-        call: &'static str,
-        /// The library's description of the failure.
-        reason: String,
-    },
 }
 
 impl Connection {

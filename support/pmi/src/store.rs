@@ -2,11 +2,8 @@
 //!
 //! The protocol is that of PyTorch's `TCPStore`, so the store may be the one that `torchrun`
 //! provides. Otherwise rank 0 [serves](server) the store at the address.
-//!
-//! A request is a byte that names the operation, followed by its arguments; keys and values are
-//! preceded by their length. Numbers have 8 bytes in the processor's byte order, because that is
-//! what PyTorch sends.
 
+mod protocol;
 mod server;
 
 use std::io::{self, Read, Write};
@@ -14,21 +11,9 @@ use std::net::{Shutdown, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use crate::bootstrap::{Bootstrap, BootstrapError, MAX_VALUE, check_put};
+use protocol::{MAGIC, STOP_WAITING, operation};
 use server::Server;
 
-/// The operations of the protocol that this crate uses.
-mod operation {
-    pub(super) const VALIDATE: u8 = 0;
-    pub(super) const SET: u8 = 1;
-    pub(super) const GET: u8 = 3;
-    pub(super) const ADD: u8 = 4;
-    pub(super) const WAIT: u8 = 6;
-}
-
-/// The number that a client sends first.
-const MAGIC: u32 = 0x3C85_F7CE;
-/// The reply to a wait when all keys exist.
-const STOP_WAITING: u8 = 0;
 /// The first byte of every key, as PyTorch's clients write it.
 const PREFIX: char = '/';
 /// The pause between two attempts to reach a store that does not listen yet.

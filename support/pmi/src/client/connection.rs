@@ -18,8 +18,8 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 /// A rank's connection to the launcher that started it.
 ///
 /// Every call blocks until the launcher has replied or the time limit of
-/// [`set_timeout`](Self::set_timeout) expires. Barriers are collective. Dropping the connection without calling
-/// [`finalize`](Self::finalize) closes it, which launchers take for a failure of the rank.
+/// [`set_timeout`](Self::set_timeout) expires. Barriers are collective. Launchers take the end of a
+/// process that has not called [`finalize`](Self::finalize) for a failure of the rank.
 #[derive(Debug)]
 pub struct Connection {
     codec: Codec,
@@ -37,8 +37,8 @@ impl Connection {
     /// set, and in programs that [a rank has started](crate::descends_from_rank), because such
     /// programs are jobs of their own.
     ///
-    /// The call marks the descriptor `PMI_FD` close-on-exec, so that programs started by the rank do
-    /// not keep the connection open. The descriptor stays open until the process ends. The call
+    /// The call marks the descriptor `PMI_FD` close-on-exec, so that programs started by the rank
+    /// do not keep the connection open. The descriptor stays open until the process ends. The call
     /// succeeds only once in a process.
     ///
     /// # Errors
@@ -175,10 +175,10 @@ impl Connection {
         self.timeout = timeout;
     }
 
-    /// Stores a pair, which other ranks can [get](Self::get_value) after a [`barrier`](Self::barrier).
-    /// A key must have at most 63 bytes and be used only once in a job. A value must have at most
-    /// 1023 bytes and contain no blanks. (Launchers may have lower limits, see
-    /// [`maxes`](Self::maxes).)
+    /// Stores a pair, which other ranks can [get](Self::get_value) after a
+    /// [`barrier`](Self::barrier). A key must have at most 63 bytes and be used only once in a job.
+    /// A value must have at most 1023 bytes and contain no blanks. (Launchers may have lower
+    /// limits, see [`maxes`](Self::maxes).)
     ///
     /// # Errors
     /// The pair exceeds a limit, the launcher refuses it (the key is in use or the key-value space
@@ -226,9 +226,9 @@ impl Connection {
     }
 
     /// Leaves the job. From now on this process may exit without ending the job, and every other
-    /// call fails. While MPI is in use in this process, the call does nothing, because launchers close
-    /// the connection that both share: MPI leaves the job later. After `MPI_Finalize` the call may
-    /// find the connection closed, which is no error.
+    /// call fails. While MPI is in use in this process, the call does nothing, because launchers
+    /// close the connection that both share: MPI leaves the job later. After `MPI_Finalize` the
+    /// call may find the connection closed, which is no error.
     ///
     /// # Errors
     /// Returns an error if the connection fails.

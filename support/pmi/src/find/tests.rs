@@ -42,7 +42,7 @@ fn ways_are_parsed() {
     }
 }
 
-/// Ten wrong environments, and what is said about each.
+/// Each wrong environment has an error of its own.
 #[test]
 fn wrong_environments_are_named() {
     let options = |way: &str, rank, size| Options {

@@ -11,7 +11,6 @@ use std::ptr::{self, NonNull};
 
 use libloading::os::unix::{self, Symbol};
 
-use super::Error;
 use crate::pmi2::reason;
 
 /// The library loaded by default: all releases since 3.2 have this name.
@@ -117,6 +116,27 @@ pub(super) struct Library {
     fence: Symbol<Fence>,
     get: Symbol<Get>,
     error_string: Symbol<ErrorString>,
+}
+
+/// The reason why PMIx is unusable.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The client library cannot be loaded, or lacks a function.
+    #[error("cannot load {library}: {reason} (setting CONDUIT_PMIX_LIBRARY)")]
+    Library {
+        /// The file or name that was looked up.
+        library: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A call of the library failed.
+    #[error("{call}: {reason}")]
+    Call {
+        /// The function.
+        call: &'static str,
+        /// The library's description of the failure.
+        reason: String,
+    },
 }
 
 /// A call that failed: the function, and the library's text about the status that it returned.

@@ -160,7 +160,8 @@ fn serve(listener: &TcpListener, stopped: &UnixStream, clients: &Clients) {
 }
 
 impl Connection {
-    /// Reads what has arrived. Returns `false` if the connection has ended or violates the protocol.
+    /// Reads the bytes that have arrived. Returns `false` if the connection has ended or violates
+    /// the protocol.
     fn read(&mut self, store: &mut Store) -> bool {
         let mut chunk = [0; 16 << 10];
         loop {

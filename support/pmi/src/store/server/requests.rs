@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::super::{MAGIC, STOP_WAITING, operation};
+use super::super::protocol::{MAGIC, STOP_WAITING, operation};
 use crate::bootstrap::MAX_VALUE;
 
 /// The maximum number of bytes that all keys and values may have.
