@@ -1,7 +1,7 @@
 //! A key-value store over TCP, for ranks whose launcher states only their numbers and an address.
 //!
 //! The protocol is that of PyTorch's `TCPStore`, so the store may be the one that `torchrun`
-//! provides. Otherwise rank 0 [serves](server) the store at the address.
+//! provides. Otherwise rank 0 serves the store at the address.
 
 mod protocol;
 mod server;
