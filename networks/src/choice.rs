@@ -1,4 +1,4 @@
-//! The choice of networks.
+//! Chooses the networks of a job.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use conduit_portals::portals4::settings::Settings as Portals4Settings;
 use crate::settings::NetworkSettings;
 use crate::{Error, Hosts, Result};
 
-/// Returns the known networks, each with the reason why it cannot be used here, if there is one.
-/// Tries to load libfabric and libportals.
+/// Returns the known networks. Each comes with `Ok` if it can be used on this host, and otherwise
+/// with the reason why not. The call tries to load libfabric and libportals.
 pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
     let (ofi, portals4) = (OfiSettings::default(), Portals4Settings::default());
     ["shm", "udp", "ofi", "portals4"]
@@ -19,7 +19,7 @@ pub fn available_networks() -> Vec<(&'static str, Result<(), String>)> {
         .into()
 }
 
-/// Checks that a network can be used here. If not, returns the reason.
+/// Returns `Ok` if a network can be used here, and otherwise the reason why not.
 fn usable_here(name: &str, ofi: &OfiSettings, portals4: &Portals4Settings) -> Result<(), String> {
     match name {
         "ofi" => ofi.which().load().map(drop),
@@ -51,12 +51,12 @@ impl fmt::Display for NetworkKind {
 pub(crate) enum Choice {
     /// Shared memory alone: all ranks are on one host.
     IntraHost,
-    /// Shared memory between these ranks, which include this one, and a network between hosts to
-    /// all other ranks.
+    /// These ranks, which include this one, communicate over shared memory. A network between hosts
+    /// of the given kind carries the traffic to all other ranks.
     Both(Vec<Rank>, NetworkKind),
 }
 
-/// Chooses among the networks that `CONDUIT_NETWORK` allows. All ranks choose the same kind.
+/// Chooses among the networks that `CONDUIT_NETWORK` allows. All ranks choose the same kind of network.
 ///
 /// # Errors
 /// Returns [`Error::NoNetwork`] if no allowed network can carry the job.

@@ -38,7 +38,7 @@ pub enum Error {
     NoNetwork {
         /// The value of `CONDUIT_NETWORK`, or "(unset)".
         asked: String,
-        /// The reasons why none of them can be used.
+        /// Why none of the allowed networks can be used.
         reason: String,
     },
 }

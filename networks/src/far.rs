@@ -1,5 +1,5 @@
-//! The network to ranks of other hosts. It either performs matching itself or consists of the
-//! portals over a transport.
+//! The network to ranks of other hosts. It either performs matching itself (Portals 4) or is the
+//! portals implementation over a transport.
 
 use std::time::Duration;
 

@@ -108,12 +108,12 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             });
         };
         let bound = || {
-            // SAFETY: the caller guarantees what `Ni::md_bind` requires, until the descriptor is
+            // SAFETY: the caller guarantees what `Ni::md_bind` requires until the descriptor is
             // released.
             let in_intra = unsafe { intra.md_bind(base, len, eq) }
                 .map_err(|error| self.with_job_rank(error))?;
             // SAFETY: the caller guarantees what `Ni::md_bind` requires until the descriptor is
-            // released. Only then has it been released in both networks.
+            // released. `release` reports that only once both networks have released it.
             match unsafe { self.inter.md_bind(base, len, inter_eq) } {
                 Ok(in_inter) => Ok((in_intra, in_inter)),
                 Err(error) => {
@@ -142,8 +142,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     }
 
     pub(super) fn release<Intra: Ni>(&self, intra: &Intra, md: MdId) -> Result<Unlink, NiError> {
-        // Releases are serialised, so that of two threads that release the same descriptor one gets
-        // an error.
+        // The lock serialises releases. If two threads release the same descriptor, the second one
+        // gets an error.
         let mut free_list = self.descriptors.free_list.lock();
         let place = self.descriptors.find("md_release", md)?;
         if !free_list.half_released.contains(&md) {

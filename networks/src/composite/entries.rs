@@ -1,6 +1,6 @@
 //! Match entries linked in both networks.
 //!
-//! An entry has a place in a table in this module, and the number of that place is the entry's tag
+//! Each entry has a place in this module's table, and the number of that place is the entry's tag
 //! in both networks. The place holds the owner's tag and the entry's state in each network:
 //!
 //! ```text
@@ -33,8 +33,8 @@ const MOST: u32 = 1 << 16;
 enum EntryLink {
     /// The entry is linked, or was unlinked automatically and its event has not arrived yet.
     Linked(MeId),
-    /// The entry has to be unlinked because the other side has ended, but the network still uses
-    /// it.
+    /// The entry has to be unlinked because the other network has unlinked it automatically, but
+    /// this network still uses it.
     Unlinking(MeId),
     /// The entry was unlinked automatically, but its space is still in use.
     Draining,
@@ -52,7 +52,8 @@ struct Linked {
     claim: Option<Claim>,
     /// Whether the owner asked for the unlink event.
     tells: bool,
-    /// Whether one side was unlinked automatically, so that the other must follow.
+    /// Whether one network has unlinked the entry automatically, so that it must be unlinked in the
+    /// other one, too.
     ending: bool,
     delivered_unlinked: bool,
 }
@@ -101,8 +102,8 @@ struct Table {
     places: Vec<Option<Linked>>,
     generations: Vec<u16>,
     free: VecDeque<u16>,
-    /// The places of entries whose unlinking must be retried, although no network will raise an
-    /// event for that.
+    /// The places of entries whose unlinking must be retried. No network raises an event when a
+    /// retry can succeed, so each poll retries.
     pending: Vec<u16>,
 }
 
@@ -188,7 +189,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     ) -> Result<MeId, NiError> {
         let managed = matches!(entry.memory, MeMemory::Managed { .. });
         let once = entry.options.contains(MeOptions::USE_ONCE);
-        // The networks that can deliver a message to the entry.
+        // Whether each network can deliver a message to the entry.
         let (in_intra, in_inter) = match entry.source {
             None => (true, true),
             Some(source) => match self.local_rank(source) {
@@ -249,8 +250,9 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
             return Ok(me_id(place, generation));
         };
         if let EntryLink::Linked(me) = linked.intra {
-            // The entry may meanwhile have taken a message in another thread. It then ends as if
-            // the other side had ended.
+            // The intra-host network may meanwhile have delivered a message to the entry in another
+            // thread. The entry therefore ends as if the inter-host network had unlinked it
+            // automatically.
             linked.tells = false;
             linked.ending = true;
             linked.intra = self.unlink_other(intra, Side::IntraHost, me);
@@ -290,8 +292,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         if linked.ending || claimed {
             return Err(unknown(me));
         }
-        // If the intra-host side is in use, the inter-host side stays unlinked, and the owner must
-        // call again.
+        // If the intra-host network still uses the entry, the entry is already unlinked in the
+        // inter-host network, and the owner must call again.
         for side in [Side::InterHost, Side::IntraHost] {
             if let EntryLink::Linked(inner) = *linked.link(side) {
                 match self.unlink_in(intra, side, inner) {
@@ -360,8 +362,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         tells.then(|| due.event(self.entries.tag(inner)))
     }
 
-    /// Retries the unlinking of pending entries whose indices have this queue. Returns the first
-    /// event that is then due to an owner, if any.
+    /// Retries the unlinking of pending entries at portal table indices whose event queue is `eq`.
+    /// Returns the first event that is then due to an owner, if any.
     #[cold]
     pub(super) fn settle<Intra: Ni>(&self, intra: &Intra, eq: u8) -> Option<Event<'static>> {
         let mut table = self.entries.table.lock();

@@ -4,7 +4,8 @@
 //! The intra-host network knows only the ranks of its host, by their *local ranks*: numbers from 0
 //! in the order of their ranks in the job. The inter-host network knows all ranks. [`Composite`]
 //! translates ranks and the ids of queues, descriptors and entries. In a job of one host, there is
-//! no inter-host network, and each call goes straight to the intra-host one after one comparison.
+//! no inter-host network, and each call is forwarded to the intra-host one after a single
+//! comparison.
 //!
 //! - **Regions** are created by the intra-host network and adopted by the inter-host one
 //!   ([`Ni::region_adopt`]).
@@ -15,9 +16,9 @@
 //!   in the other one, too, and the owner gets the event once both have unlinked it.
 //! - **Polling** favours the intra-host network while that network has traffic, because polling the
 //!   inter-host one may be a system call (`throttle`).
-//! - **Waiting** happens in the intra-host network; arrivals in the inter-host network end the wait
-//!   ([`Ni::arm`]). If the inter-host network does not support that, the composite waits for each
-//!   of the two in turn, for a short time.
+//! - **Waiting** happens in the intra-host network. The inter-host network is armed first
+//!   ([`Ni::arm`]), so that arrivals there end the wait. If it cannot be armed, the composite waits
+//!   for each of the two networks in turn, for a short time.
 
 mod descriptors;
 mod entries;
@@ -39,9 +40,9 @@ use throttle::PollThrottle;
 
 /// The composite of two networks; see the [module](self).
 pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
-    /// The inter-host network and its state; `None` in a job of one host. This field is dropped
-    /// before the intra-host network, because the inter-host network may access the other one's
-    /// regions until it is dropped.
+    /// The inter-host network and its state, or `None` in a job of one host. This field precedes
+    /// `intra`, so that it is dropped first: until the inter-host network is dropped, it may access
+    /// the intra-host network's regions.
     multi_host: Option<Box<MultiHost<Inter, M>>>,
     intra: Intra,
 }
@@ -61,7 +62,7 @@ struct MultiHost<Inter: Ni, M: Mode> {
     /// gets the same number in both networks.
     regions: M::Lock<usize>,
     queues: Queues<M>,
-    /// The state that decides when to poll the inter-host network, and what its last poll found.
+    /// Decides when to poll the inter-host network, and records what the last poll found ready.
     throttle: PollThrottle,
     /// For each portal table index, the number of its event queue plus 1, or 0 if the index is not
     /// open.
@@ -163,8 +164,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         self.multi_host.as_ref().map(|multi_host| &multi_host.inter)
     }
 
-    /// Returns the ranks of this host by local rank, or `None` in a job of one host, where these
-    /// are all ranks.
+    /// Returns the ranks of this host by local rank, or `None` in a job of one host, where all
+    /// ranks are on this host.
     pub fn neighbours(&self) -> Option<&[Rank]> {
         self.multi_host
             .as_ref()
@@ -172,11 +173,12 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
     }
 }
 
-/// Returns the limits that both networks can keep.
+/// Returns the limits of the composite. Each is the lower of the two networks' limits, and one
+/// event queue is reserved.
 fn both(intra: &Limits, inter: &Limits) -> Limits {
     Limits {
         pt_indices: intra.pt_indices.min(inter.pt_indices),
-        // One queue is reserved for indices that are opened without one.
+        // The reserved queue serves indices that are opened without an event queue.
         event_queues: intra.event_queues.min(inter.event_queues).saturating_sub(1),
         match_entries: intra.match_entries.min(inter.match_entries),
         memory_descriptors: intra.memory_descriptors.min(inter.memory_descriptors),
@@ -196,7 +198,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
     /// Returns the rank with this local rank.
     #[inline]
     fn rank_of(&self, number: u32) -> Rank {
-        // A nonexistent local rank becomes a nonexistent rank.
+        // An unknown local rank maps to `Rank::MAX`, which is no rank of the job.
         self.neighbours
             .get(number as usize)
             .copied()

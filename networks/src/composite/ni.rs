@@ -12,8 +12,8 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{Composite, MultiHost, Side};
 
-/// The time for which a rank waits on one network before it polls the other, if neither network can
-/// end the other's wait. It is short compared with the latency between hosts.
+/// The maximum time for which a rank waits on one network before it polls the other. It applies to
+/// inter-host networks that cannot be armed, and is short compared with the latency between hosts.
 const MOMENT: Duration = Duration::from_micros(50);
 
 impl<Intra: Ni, Inter: Ni, M: Mode> Ni for Composite<Intra, Inter, M> {
@@ -314,8 +314,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         let region = intra
             .region_create_prepared(len, prepare)
             .map_err(|error| self.with_job_rank(error))?;
-        // SAFETY: the region belongs to the intra-host network, which is dropped after the
-        // inter-host one (`Composite`).
+        // SAFETY: the intra-host network keeps the region mapped until it is dropped, and
+        // `Composite` drops it after the inter-host network.
         let adopted = unsafe { self.inter.region_adopt(region.base, region.len) }?;
         match adopted.id == region.id {
             true => {

@@ -1,5 +1,4 @@
-//! The polling of both networks. Their events are delivered with the ranks of the job and the
-//! owner's tags.
+//! Polls both networks and delivers their events with the ranks of the job and the owner's tags.
 
 use conduit_core::ni::{EqId, Event, Ni, PutEvent, Rank, Ready, Sink};
 use conduit_core::threads::{Lock, Mode};
@@ -15,7 +14,7 @@ struct Forward<'a, S, Intra: Ni, Inter: Ni, M: Mode> {
     intra: &'a Intra,
     multi_host: &'a MultiHost<Inter, M>,
     side: Side,
-    /// The number of events passed on. Some events are not.
+    /// The number of events passed on to `sink`. Not all events are passed on.
     delivered: u32,
 }
 
@@ -89,10 +88,11 @@ impl<S: Sink, Intra: Ni, Inter: Ni, M: Mode> Sink for Forward<'_, S, Intra, Inte
     }
 }
 
-/// Returns the networks to poll, in order, and the one that goes first next time. Polling the
-/// inter-host network may be a system call, so if only the intra-host network reports something
-/// ready, only that one is polled, even if its poll turns out empty. If the intra-host network has
-/// nothing, it is not polled, because that would delay what has arrived on the other one.
+/// Returns the networks to poll now, in this order, and the network whose turn is next. If only the
+/// intra-host network reports something ready, only that network is polled, even if its poll turns
+/// out empty, because polling the inter-host network may be a system call. If the intra-host
+/// network reports nothing ready, it is not polled, because its poll would delay what has arrived
+/// on the inter-host network.
 fn order(turn: Side, intra_has_some: bool, inter_has_some: bool) -> ([Option<Side>; 2], Side) {
     match (intra_has_some, inter_has_some, turn) {
         (true, false, _) => ([Some(Side::IntraHost), None], Side::InterHost),
@@ -128,8 +128,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
         let Some(queue) = multi_host.queues.get(eq) else {
             return 0;
         };
-        // The lock is held while events are delivered, as in the networks themselves. Therefore a
-        // nested call from a sink returns 0.
+        // As in the networks themselves, the lock is held while events are delivered, so a nested
+        // call from a sink returns 0.
         let Some(mut turn) = queue.turn.try_lock() else {
             return 0;
         };
@@ -194,8 +194,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
 mod tests {
     use super::*;
 
-    /// This matters because in each round trip a ring of shared memory is polled once more after
-    /// its message was taken.
+    /// In each round trip, a shared-memory ring is polled once more after its message has been
+    /// taken. That poll must not cost a system call.
     #[test]
     fn the_inter_host_network_is_not_polled_where_only_the_other_is_ready() {
         for turn in [Side::IntraHost, Side::InterHost] {

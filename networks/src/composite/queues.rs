@@ -1,5 +1,5 @@
-//! Event queues, each of which has a queue in each network. The id of a queue is that of its queue
-//! in the intra-host network, so the ids of that network's ready queues need no translation.
+//! Event queues. Each consists of one queue in each network and has the id of its intra-host queue,
+//! so the ready queues that the intra-host network reports need no translation.
 
 use std::sync::OnceLock;
 
@@ -8,8 +8,7 @@ use conduit_core::threads::{Lock, Mode};
 
 use super::{MultiHost, Side};
 
-/// The number of slots of the internal queue, which gets the unlink events of entries of indices
-/// without a queue.
+/// The number of slots of the internal queue ([`Queues::internal`]).
 const INTERNAL_SLOTS: usize = 1024;
 
 pub(super) struct Queue<M: Mode> {
@@ -21,16 +20,16 @@ pub(super) struct Queue<M: Mode> {
 pub(super) struct Queues<M: Mode> {
     /// The queues by id.
     table: Box<[OnceLock<Queue<M>>]>,
-    /// The queue of indices that were opened without one, which gets the unlink events of their
-    /// entries.
+    /// The queue of portal table indices that were opened without a queue. It receives the unlink
+    /// events of their entries.
     internal: OnceLock<EqId>,
     /// The number of queues that the user may still create. Locked while one is created.
     left: M::Lock<u8>,
 }
 
 impl<M: Mode> Queues<M> {
-    /// Creates an empty table for queues of the intra-host network with ids below `numbers`. The
-    /// user may create `most` of them.
+    /// Creates an empty table. The ids of the intra-host network's queues are below `numbers`, and
+    /// the user may create `most` queues.
     pub(super) fn new(numbers: u8, most: u8) -> Self {
         Self {
             table: (0..numbers).map(|_| OnceLock::new()).collect(),
@@ -105,7 +104,7 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
         Ok(eq)
     }
 
-    /// Returns the queue of indices that are opened without one. The first call creates the queue.
+    /// Returns the internal queue. The first call creates the queue.
     pub(super) fn internal_queue<Intra: Ni>(&self, intra: &Intra) -> Result<EqId, NiError> {
         let _making = self.queues.left.lock();
         if let Some(eq) = self.queues.internal() {

@@ -1,10 +1,10 @@
 //! A throttle for the polling of the inter-host network.
 //!
 //! A poll may be a system call, which costs as much as a round trip between two ranks of a host.
-//! While there is traffic on the host, the inter-host network is therefore polled only once in a
-//! number of polls. That number is large, and smaller while the inter-host network has traffic,
-//! too, or a reply from it is expected. Polls are counted, because reading the clock costs too
-//! much. Without traffic on the host, the inter-host network is polled each time.
+//! While there is traffic on the host, the inter-host network is therefore polled only once in
+//! `IDLE_INTERVAL` polls, or once in `BUSY_INTERVAL` polls if it has traffic itself or a reply from
+//! it is expected. Polls are counted, because reading the clock costs too much. Without traffic on
+//! the host, the inter-host network is polled each time.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -13,15 +13,16 @@ use conduit_core::ni::{EqId, Ready};
 
 /// The number of polls without an event of the intra-host network after which that network counts
 /// as idle. It is also the maximum number of polls between two polls of an inter-host network
-/// without traffic, which takes some microseconds, so that empty polls use a twentieth of the time.
+/// without traffic. A poll of that network takes some microseconds, so with this interval empty
+/// polls use a twentieth of the time.
 const IDLE_INTERVAL: u32 = 1024;
 /// The number of polls between two polls of an inter-host network with traffic.
 const BUSY_INTERVAL: u32 = 64;
 /// The number of empty polls of the inter-host network after which it counts as having no traffic.
 const EMPTY_POLLS: u32 = 64;
 /// The weight of a poll that finds events, because handling them takes about as long as this many
-/// empty polls. In a flood, the inter-host network is thus polled every 128th time, and if it has
-/// traffic, every 8th time.
+/// empty polls. If each poll of the intra-host network finds events, the inter-host network is thus
+/// polled every 128th time, or every 8th time while it has traffic.
 const EVENT_WEIGHT: u32 = 8;
 
 /// The state of both networks' traffic. Threads that count at the same time may lose a count.
@@ -31,10 +32,10 @@ pub(super) struct PollThrottle {
     busy: AtomicU32,
     /// The number of polls since the last one of the inter-host network.
     polls: AtomicU32,
-    /// The number of empty polls of the inter-host network until that network counts as being
-    /// without traffic.
+    /// The number of empty polls of the inter-host network until that network counts as having no
+    /// traffic.
     traffic: AtomicU32,
-    /// The result of the last check of the inter-host network.
+    /// What was ready in the inter-host network at the last check.
     inter: Atomic<Ready>,
 }
 
@@ -85,8 +86,8 @@ impl PollThrottle {
 
     /// Records that something is sent to a rank of another host, which may reply.
     pub(super) fn note_traffic(&self) {
-        // The value is stored only if it changes, because several threads may send, and a store
-        // without effect would take the cache line from the others.
+        // The value is stored only if it changes, because several threads may send, and a store of
+        // the same value would still take the cache line from the other threads.
         if self.traffic.load(Relaxed) != EMPTY_POLLS {
             self.traffic.store(EMPTY_POLLS, Relaxed);
         }

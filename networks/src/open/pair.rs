@@ -25,8 +25,8 @@ pub struct Pair<N, F> {
     far: Option<F>,
     is_near: IsNear<N>,
     address: Vec<u8>,
-    /// For each of the two networks, the addresses that were looked up, by the peer's number in
-    /// that network. The addresses have parts for both networks.
+    /// For each of the two networks, the addresses given to `connect`, indexed by the peer's number
+    /// in that network. Each is a full address, with parts for both networks.
     peers: [Vec<Vec<u8>>; 2],
 }
 
