@@ -8,8 +8,9 @@ use crate::SESSION_TAG;
 /// used in one step is no longer valid two steps later.
 #[derive(Debug, Clone, Default, Hash)]
 pub struct SpentCookies {
-    /// The cookies used in this step. `old` contains those used in the previous step.
+    /// The cookies used in this step.
     young: BTreeSet<u64>,
+    /// The cookies used in the previous step.
     old: BTreeSet<u64>,
     step: u64,
 }
@@ -25,8 +26,8 @@ impl SpentCookies {
         }
     }
 
-    /// Returns the step to which to [advance](Self::advance) next in order to forget cookies;
-    /// `None` if none are remembered.
+    /// Returns the next step to [advance](Self::advance) to so that cookies are forgotten, or
+    /// `None` if no cookies are remembered.
     pub fn due(&self) -> Option<u64> {
         (self.remembered() > 0).then_some(self.step + 1)
     }

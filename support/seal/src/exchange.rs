@@ -3,16 +3,16 @@
 //! An attacker who reads the side channel, at that time or later, learns no secret, and no rank
 //! learns the secret of a pair to which it does not belong.
 //!
-//! A pair's secret is HMAC-SHA256 of the product of the scalar multiplication and the two shares,
-//! the lower rank's first, under the job's secret (HKDF's extract step, RFC 5869). The job's secret
-//! comes from a file and also authenticates ranks to each other: each rank's contribution ends with
-//! an HMAC under it, which covers the rank, the number of ranks and the network. Without a file,
-//! the job's secret is all zeros, and an attacker who can alter the side channel can mount a
-//! man-in-the-middle attack.
+//! A pair's secret is the HMAC-SHA256, under the job's secret, of the product of the scalar
+//! multiplication and the two shares, that of the lower rank first (HKDF's extract step, RFC 5869).
+//! The job's secret comes from a file. It also authenticates ranks to each other: each rank's
+//! contribution ends with an HMAC under it, which covers the rank, the number of ranks and the
+//! network. Without a file, the job's secret is all zeros, and an attacker who can alter the side
+//! channel can mount a man-in-the-middle attack.
 //!
 //! Contributions from an earlier job with the same secret also have valid HMACs. Each rank
-//! therefore confirms the transcript of all contributions it has received ([`Transcript`]) to the
-//! others.
+//! therefore sends the others a confirmation of all contributions that it has received (its
+//! [`Transcript`]).
 //!
 //! Computing a product takes 640,000 instructions, or 60 µs. A pair's product is computed when the
 //! peer is first used, and the pair's secret then replaces the peer's share. An attacker who spoofs
@@ -53,8 +53,8 @@ pub enum ExchangeError {
     /// A peer's contribution is too short.
     #[error("it is {0} bytes long")]
     Length(usize),
-    /// A peer's contribution has no valid HMAC: the peer has another secret, or the contribution
-    /// was forged or altered.
+    /// A peer's contribution has no valid HMAC, because the peer has another secret or the
+    /// contribution was forged or altered.
     #[error(
         "its HMAC is not valid: it was made with a secret other than this rank's, which is {own}, or altered in transit ({SETTING}: use a file with \
          the same content on all ranks, or none)"
@@ -65,7 +65,8 @@ pub enum ExchangeError {
     },
 }
 
-/// A rank's state of the exchange: its own private key, and what it knows of each peer.
+/// A rank's state of the exchange, which consists of its own private key and what it knows of each
+/// peer.
 pub struct Exchange {
     network: &'static [u8; 3],
     rank: Rank,
@@ -198,8 +199,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the secret that this rank shares with `peer`; `None` if there is no such rank, or if
-    /// the system returns no random numbers when they are needed.
+    /// Returns the secret that this rank shares with `peer`. Returns `None` if there is no such
+    /// rank, or if random numbers are needed and the system returns none.
     pub(crate) fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; 32]> {
         if !self.peers.get(peer as usize)?.is_secret {
             scrubbed::<DEEP, _>(|| self.make(peer))?;
@@ -243,14 +244,15 @@ impl fmt::Debug for Exchange {
     }
 }
 
-/// The contributions that a rank received from all ranks at start, for comparison between ranks.
+/// A digest of the contributions that a rank received from all ranks at start. Ranks compare their
+/// transcripts.
 pub struct Transcript {
     rank: Rank,
     key: [u8; 32],
 }
 
 impl Transcript {
-    /// The first byte of a [confirmation](Self::confirm); no error text begins with it.
+    /// The first byte of a [confirmation](Self::confirm). No error text begins with this byte.
     const CONFIRMATION: u8 = 1;
 
     fn tag(&self, rank: Rank) -> HMAC {
@@ -267,8 +269,8 @@ impl Transcript {
     /// Checks that a peer has started and has the same transcript.
     ///
     /// # Errors
-    /// The peer's error text, if it sent one instead of its [confirmation](Self::confirm), or a
-    /// text stating that its transcript differs.
+    /// Returns the peer's error text if it sent one instead of its [confirmation](Self::confirm),
+    /// or a text stating that its transcript differs.
     fn check(&self, peer: Rank, said: &[u8]) -> Result<(), String> {
         let is_same = |tag: &[u8]| match tag.try_into() {
             Ok(tag) => self.tag(peer).finalize_verify(tag),

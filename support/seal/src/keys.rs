@@ -11,10 +11,10 @@
 //! | 8 | the receiving rank's incarnation |
 //! | 8 | the key's use |
 //!
-//! No two keys have the same nonce, and under distinct nonces the keystream is a pseudo-random
-//! function: a leaked key reveals nothing about another key or about the secret.
+//! No two keys have the same nonce. Under distinct nonces, the keystream is a pseudo-random
+//! function, so a leaked key reveals nothing about another key or about the secret.
 //!
-//! The salt is the upper half of a packet's nonce; the lower half is the packet's number, which
+//! The salt is the upper half of a packet's nonce. The lower half is the packet's number, which
 //! every link counts from the same start. Without a salt, an attacker could try each guessed key
 //! against the packets with the same number on all links at once. A job of a million ranks has 2^40
 //! keys, so the attacker would find one of them after 2^88 guesses. With the salt, the attacker has
@@ -52,8 +52,8 @@ impl From<Exchange> for Secrets {
 }
 
 impl Secrets {
-    /// Returns the secret of the link with `peer`; `None` if there is none. In a forked child the
-    /// job's secret is zeros, which counts as none.
+    /// Returns the secret of the link with `peer`, or `None` if the link has no secret. In a forked
+    /// child, the bytes of the job's secret are zeros, and the call returns `None`.
     fn pair_secret(&mut self, peer: Rank) -> Option<&[u8; Secret::LENGTH]> {
         match self {
             Self::Job(secret) => {
@@ -133,8 +133,8 @@ impl Keys {
         }
     }
 
-    /// Returns the keys of the link with `peer`; `None` if this job has no such rank or there is no
-    /// secret for the link.
+    /// Returns the keys of the link with `peer`, or `None` if this job has no such rank or the link
+    /// has no secret.
     #[inline]
     pub(super) fn of(&mut self, peer: Rank) -> Option<&LinkKeys> {
         let place = peer as usize & (self.cache.len() - 1);

@@ -9,8 +9,8 @@
 //!
 //! Each pair of ranks has a key and a salt for each direction (module `keys`), which are derived
 //! from a secret that the two ranks have exchanged (module `exchange`). A packet's number and the
-//! salt form the nonce: a number is never reused for one peer, and the salt separates packets with
-//! equal numbers on different links. The seal does not reject replays: a replayed packet opens
+//! salt form the nonce. A number is never reused for one peer, and the salt separates packets with
+//! equal numbers on different links. A [`Seal`] does not reject replays: a replayed packet opens
 //! again, so the protocol must check packet numbers.
 //!
 //! Processes that were not started together have session keys instead ([`SessionSealer`]).
@@ -83,9 +83,8 @@ pub enum Protection {
 /// The seal of one rank's packets to and from all others.
 ///
 /// The keys of a peer are derived when the peer is first used. The keys of at most
-/// [`Sealer::CACHED`] peers are cached. Keys that another peer's have evicted from the cache are
-/// derived again from the peer's [secret](Secrets), which takes about 100 ns for the two
-/// directions.
+/// [`Sealer::CACHED`] peers are cached. Keys that have been evicted from the cache are derived
+/// again from the link's [secret](Secrets), which takes about 100 ns for the two directions.
 #[derive(Debug)]
 pub struct Sealer {
     protection: Protection,
@@ -100,7 +99,7 @@ impl Sealer {
     /// each rank's [incarnation](random_incarnation).
     ///
     /// # Panics
-    /// `rank` is not below `incarnations.len()`.
+    /// Panics if `rank` is not less than `incarnations.len()`.
     pub fn new(
         secrets: impl Into<Secrets>,
         protection: Protection,
@@ -118,7 +117,7 @@ fn cipher(key: &Key, number: u64) -> Aegis128X2<TAG> {
     Aegis128X2::new(&key.key, &key.nonce(number))
 }
 
-/// Packets that are only authenticated and shorter than this, including the tag, get the tag of
+/// The length, including the tag, below which packets that are only authenticated get the tag of
 /// AEGIS-128L. For them, AEGIS-128L takes a fifth less time than AEGIS-128X2 because it initialises
 /// half as much state. [`LONG`] explains why several ciphers may share a key.
 const SHORT: usize = 256;
@@ -127,11 +126,13 @@ fn short_cipher(key: &Key, number: u64) -> Aegis128L<TAG> {
     Aegis128L::new(&key.key, &key.nonce(number))
 }
 
-/// Packets that are only authenticated and at least this long, including the tag, get the tag of
+/// The length, including the tag, from which packets that are only authenticated get the tag of
 /// AEGIS-128X4's MAC. The MAC can be computed over bytes that are not contiguous. It takes a third
-/// less time than AEGIS-128X2 on processors with AES instructions on 64 bytes, and a fifth more on
-/// others. Few networks between hosts have packets this long. Each packet number is used once, so
-/// no pair of key and nonce is used with more than one of the three ciphers.
+/// less time than AEGIS-128X2 on processors whose AES instructions work on 64 bytes, and a fifth
+/// more on others. Few networks between hosts have packets this long.
+///
+/// Each packet number is used once, so no pair of key and nonce is used with more than one of the
+/// three ciphers.
 const LONG: usize = 16 << 10;
 
 fn mac(key: &Key, number: u64, parts: [&[u8]; 2]) -> Aegis128X4Mac<TAG> {

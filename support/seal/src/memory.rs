@@ -22,10 +22,11 @@ pub(crate) struct Guarded<T> {
     of: PhantomData<T>,
 }
 
-// SAFETY: the type owns its values in the same way as a `Box<[T]>`, which is `Send` if `T` is.
+// SAFETY: the type owns its values in the same way as a `Box<[T]>`, and a `Box<[T]>` is `Send` if
+// `T` is `Send`.
 unsafe impl<T: Send> Send for Guarded<T> {}
-// SAFETY: a shared reference gives access only to shared references to the values, in the same way
-// as one to a `Box<[T]>`, which is `Sync` if `T` is.
+// SAFETY: a `&Guarded<T>` gives access only to shared references to the values, in the same way as
+// a `&Box<[T]>`, and a `Box<[T]>` is `Sync` if `T` is `Sync`.
 unsafe impl<T: Sync> Sync for Guarded<T> {}
 
 impl<T: FromZeros> Guarded<T> {
@@ -82,21 +83,22 @@ impl<T> DerefMut for Guarded<T> {
 impl<T> Drop for Guarded<T> {
     fn drop(&mut self) {
         let bytes = self.count * size_of::<T>();
-        // SAFETY: `bytes` is the size of the values. They need no drop and are not used any more,
-        // so their memory may hold any bytes.
+        // SAFETY: the values occupy the first `bytes` bytes of the pages, which `&mut self` borrows
+        // exclusively. The values need no drop and are not used any more, so their memory may hold
+        // any bytes.
         unsafe { slice::from_raw_parts_mut(self.first().cast::<u8>(), bytes) }.zeroize();
     }
 }
 
-/// The number of words of stack to overwrite after ciphers and hashes, at least as many as they
-/// use.
+/// The number of stack words to overwrite after ciphers and hashes. It is at least the number of
+/// words that they use.
 pub(crate) const SHALLOW: usize = 128;
-/// The number of words of stack to overwrite after scalar multiplications, at least as many as they
-/// use.
+/// The number of stack words to overwrite after scalar multiplications. It is at least the number
+/// of words that they use.
 pub(crate) const DEEP: usize = 2048;
 
 /// Runs `work` and then overwrites `WORDS` words of the stack that `work` used. Ciphers and hashes
-/// leave copies of secrets there because they take them by value.
+/// leave copies of secrets on the stack because they take secrets by value.
 pub(crate) fn scrubbed<const WORDS: usize, R>(work: impl FnOnce() -> R) -> R {
     #[inline(never)]
     fn apart<R>(work: impl FnOnce() -> R) -> R {

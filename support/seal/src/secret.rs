@@ -27,7 +27,7 @@ impl Secret {
     /// Creates a new secret from the system's random numbers.
     ///
     /// # Errors
-    /// The system returns no random numbers.
+    /// Returns an error if the system returns no random numbers.
     pub fn random() -> io::Result<Self> {
         let mut secret = Self(Guarded::new(1));
         getrandom::fill(&mut secret.0[0])?;
@@ -54,9 +54,9 @@ impl Secret {
     /// Derives a secret from the content of a file that only this user may access.
     ///
     /// # Errors
-    /// Returns a description of the problem with the file. The text does not name the file.
+    /// Returns a description of the problem with the file. The description does not name the file.
     pub fn from_file(path: &Path) -> Result<Self, String> {
-        // Without O_NONBLOCK opening a FIFO would block.
+        // Without `O_NONBLOCK`, opening a FIFO would block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| match error {
             rustix::io::Errno::LOOP => "it is a symbolic link".to_owned(),
@@ -126,7 +126,7 @@ impl fmt::Debug for Secret {
 /// after the restart.
 ///
 /// # Errors
-/// The system returns no random numbers.
+/// Returns an error if the system returns no random numbers.
 pub fn random_incarnation() -> io::Result<u64> {
     Ok(getrandom::u64()?)
 }

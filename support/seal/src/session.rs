@@ -5,15 +5,15 @@
 //! module computes the contents of the handshake's messages, and the session's keys:
 //!
 //! * codes under the shared secret, which only processes with that secret can make;
-//! * cookies, which are codes under a key that only this process has. A process recognises its own
-//!   earlier messages by them without storing the messages;
-//! * nonces, none of which is made twice;
-//! * the session's keys, which are derived (HKDF, RFC 5869) from HMAC-SHA256, under the shared
-//!   secret, of the product of the scalar multiplication, the two shares and everything that
-//!   identifies the session (its transcript). Both sides contribute data that they never repeat, so
-//!   no two sessions have equal keys.
+//! * cookies, which are codes under a key that only this process has. With cookies, a process
+//!   recognises its own earlier messages without storing them;
+//! * nonces, which never repeat;
+//! * the session's keys, which are derived (HKDF, RFC 5869) under the shared secret from the
+//!   product of the scalar multiplication, the two shares and everything that identifies the
+//!   session (its transcript). Both sides contribute data that they never repeat, so no two
+//!   sessions have equal keys.
 //!
-//! Without a shared secret, its bytes are zeros, and an attacker who can alter the network's
+//! If there is no shared secret, zeros take its place, and an attacker who can alter the network's
 //! packets can mount a man-in-the-middle attack.
 
 use std::fmt;
@@ -121,7 +121,7 @@ struct Row {
     in_use: u32,
 }
 
-// The pages about the networks document this size.
+// The documentation of the networks states this size.
 const _: () = assert!(size_of::<Row>() == 88);
 
 /// The keys of one process and of its sessions, and the seal of their packets.
@@ -179,7 +179,8 @@ impl SessionSealer {
         self.incarnation
     }
 
-    /// Returns a nonce that was never returned before; `None` in a forked child, which has no keys.
+    /// Returns a nonce that no earlier call has returned, or `None` in a forked child, which has no
+    /// keys.
     pub fn nonce(&mut self) -> Option<[u8; SESSION_TAG]> {
         if self.own[0].private == [0; 32] {
             return None;
@@ -200,10 +201,10 @@ impl SessionSealer {
         tag(&self.own[0].cookies, b"cookie  ", parts)
     }
 
-    /// Derives the keys of a session with the process that has this share. `first` says whether
+    /// Derives the keys of a session with the process whose share is `theirs`. `first` says whether
     /// this process has begun the session. The transcript must be the same on both sides and differ
-    /// from that of any other session. The call takes a scalar multiplication (60 µs). Returns
-    /// `None` if the share is invalid, and in a forked child.
+    /// from that of any other session. The call performs a scalar multiplication, which takes 60
+    /// µs. Returns `None` if the share is invalid, and in a forked child.
     pub fn derive(
         &self,
         theirs: &[u8; 32],
@@ -296,8 +297,8 @@ impl SessionSealer {
         }
     }
 
-    /// Returns a code that only the two ends of the session with `peer` can make; `None` if `peer`
-    /// has no keys.
+    /// Returns a code that only the two ends of the session with `peer` can make, or `None` if this
+    /// process has no keys for `peer`.
     pub fn session_tag(
         &self,
         peer: Rank,

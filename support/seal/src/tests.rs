@@ -137,9 +137,9 @@ fn keys(protection: Protection) -> Keys {
     Keys::new(secret, protection, 0, vec![11, 22, 33])
 }
 
-/// Ensures that two builds of different age agree, unless the wire version was changed on purpose.
-/// The expected keys, salts and tags were computed by another implementation of the ciphers, the
-/// crate's plain Rust code.
+/// Ensures that builds of different ages agree. The values may change only together with the wire
+/// version. The expected keys, salts and tags were computed by another implementation of the
+/// ciphers, the crate's plain Rust code.
 #[test]
 fn keys_and_salts_are_the_known_ones() {
     let mut tag = keys(Protection::Authenticate);
@@ -221,8 +221,8 @@ fn what_was_sealed_with_another_salt_does_not_open() {
 
 /// Returns the result of `look` in a forked child.
 fn in_a_child(look: impl FnOnce() -> bool) -> bool {
-    // SAFETY: in the child of this multi-threaded process only `look` runs, which takes no lock
-    // except malloc's, and `_exit`.
+    // SAFETY: the child of this multi-threaded process runs only `look`, which takes no lock except
+    // malloc's, and then `_exit`.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "{}", std::io::Error::last_os_error());
     if child == 0 {
@@ -231,7 +231,7 @@ fn in_a_child(look: impl FnOnce() -> bool) -> bool {
         unsafe { libc::_exit(code) }
     }
     let mut status = 0;
-    // SAFETY: the call waits for the child that was just forked, and `status` is valid for a write.
+    // SAFETY: the call waits for the child that was just forked, and `status` is valid for writes.
     let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
     assert_eq!(waited, child);
     assert!(libc::WIFEXITED(status));

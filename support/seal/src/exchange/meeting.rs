@@ -11,9 +11,9 @@ use pmi::bootstrap::{Bootstrap, BootstrapError};
 
 use super::{Exchange, Transcript};
 
-/// The first byte of a contribution is `READY` if the rank can start, and otherwise `FAILED`,
-/// followed by the text of its error.
+/// The first byte of a contribution of a rank that can start.
 const READY: u8 = 1;
+/// The first byte of a contribution of a rank that cannot start. The text of its error follows.
 const FAILED: u8 = 0;
 
 /// The failure of a peer, which keeps all ranks from starting.
@@ -47,12 +47,13 @@ impl Exchange {
         [&[READY], &words[..]].concat()
     }
 
-    /// Reads the contributions of all ranks, in the order of the ranks. `read` is called with each
-    /// rank's own data and returns the fault as an error if it finds one.
+    /// Reads the contributions of all ranks, which must be in the order of the ranks. Calls `read`
+    /// with each rank and its own data. `read` returns an error if the data are faulty.
     ///
     /// # Errors
-    /// A rank has failed; or its contribution is too short, contains a fault, or was not made by
-    /// that rank with the same secret, in a job of the same size, over the same network.
+    /// Returns an error if a rank has failed, or if its contribution is too short, is faulty, or
+    /// was not made by that rank with the same secret, in a job of the same size, over the same
+    /// network.
     pub fn read_all(
         &mut self,
         texts: &[Vec<u8>],

@@ -51,8 +51,8 @@ fn both_ranks_of_a_pair_make_the_same_secret_and_no_other_does() {
     assert_eq!(first.pair_secret(3), None, "no rank");
 }
 
-/// Ensures that two builds of different age agree, unless the wire version was changed on purpose.
-/// The values were computed by Python's `hmac` and `cryptography`.
+/// Ensures that builds of different ages agree. The values may change only together with the wire
+/// version. They were computed by Python's `hmac` and `cryptography`.
 #[test]
 fn pairs_secrets_are_the_known_ones() {
     let (_folder, path) = file(CONTENT);
