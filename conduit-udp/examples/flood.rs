@@ -1,10 +1,11 @@
-//! Measures the cost of a flood of outsiders to a rank: its wire, with sockets and seal, receives
-//! datagrams on loopback that no rank has sent.
+//! Measures what a flood of datagrams from outsiders costs a rank. The rank's wire, with sockets
+//! and seal, receives datagrams on loopback that no rank has sent.
 //!
-//! `flood elsewhere|forged|joined COUNT`: packets of 1472 bytes from an address other than that of
-//! the rank they name; packets from that address; datagrams of 64 KiB from that address that look
-//! like 2047 packets. The difference between two runs is the number of instructions per datagram,
-//! including the outsider's few for sending it and excluding those of the system:
+//! `flood elsewhere|forged|joined COUNT` sends `COUNT` datagrams: with `elsewhere`, packets of 1472
+//! bytes from an address other than that of the rank they name; with `forged`, packets from the
+//! address of that rank; with `joined`, datagrams of 64 KiB from that address that look like 2047
+//! packets. The difference between two runs is the number of instructions per datagram. It includes
+//! the outsider's few instructions for sending the datagram and excludes those of the system:
 //!
 //! ```sh
 //! cargo build --release -p pgas-conduit-udp --example flood

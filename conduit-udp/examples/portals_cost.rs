@@ -1,6 +1,6 @@
 //! Compares the network over UDP with plain sockets on this host: the round trip of a short
-//! message, and the bandwidth of large puts. Two ranks run in two threads, all of which spin; the
-//! two kinds are measured in turn, and the best of each counts.
+//! message, and the bandwidth of large puts. Two ranks run in two threads, which spin. The two
+//! kinds of network are measured in turn, three times, and the best result of each counts.
 //!
 //! `cargo run --release -p pgas-conduit-udp --example portals_cost`
 
@@ -68,7 +68,7 @@ fn send(end: &End, to: u32) {
     }
 }
 
-/// Polls once, like the engine.
+/// Polls once, in the same way as the engine.
 fn poll(end: &End, eq: EqId, heard: &mut u64) {
     let ready = end.ready();
     if ready.intersects(Ready::queue(eq)) {
@@ -181,11 +181,12 @@ fn portals(mtu: usize) -> (f64, f64) {
                 hdr_data: 0,
                 token,
             };
-            // A few are in flight at a time.
+            // At most 16 puts are in flight at a time.
             while token - ended >= 16 {
                 poll(&a, of_a, &mut ended);
             }
-            // SAFETY: the source is not written.
+            // SAFETY: the descriptor's memory, `source`, lives until all puts have ended and is not
+            // written.
             while unsafe { a.put(&put) }.expect("put") == Submit::Again {
                 poll(&a, of_a, &mut ended);
             }

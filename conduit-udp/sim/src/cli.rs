@@ -459,8 +459,8 @@ fn wrap(out: &mut impl Write, options: &WrapOptions) -> io::Result<ExitCode> {
     scenario.protocol.first_sequence = (1 << 24) - 5000;
     scenario.host.receive_time = 100;
     scenario.host.send_time = 100;
-    // There is little more than one segment per fragment, so nearly every sequence number is a
-    // delivery that is checked.
+    // Each fragment takes little more than one segment, so nearly every sequence number belongs to
+    // a delivery that is checked.
     scenario.phases[0].fragments = (options.times << 24) + 10_000;
     scenario.phases[0].sizes = Sizes::Short;
     scenario.protocol.link_fragments = 4096;

@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use sim::random::Rng;
 
-/// A prime, so that the content repeats neither at powers of two nor at multiples of a packet's
-/// size.
+/// The period of the content. It is a prime, so that the content repeats neither at powers of two
+/// nor at multiples of a packet's size.
 const PERIOD: usize = 65_521;
 /// The maximum number of bytes that one call returns.
 const LONGEST: usize = 65_536;

@@ -13,8 +13,8 @@ use crate::seal::SealKind;
 const BUDGET: u64 = 600 << 10;
 
 impl Scenario {
-    /// Returns the scenario of a seed. It is always the same as long as this function isn't
-    /// changed.
+    /// Returns the scenario of a seed. The same seed always gives the same scenario, as long as
+    /// this function is not changed.
     pub fn from_seed(seed: u64) -> Self {
         let random = &mut Rng::with_seed(mix(seed));
         let ranks = pick(random, &[2, 2, 2, 2, 3, 3, 4, 5, 8, 16]);
@@ -30,8 +30,7 @@ impl Scenario {
             SealKind::Hash
         };
         let mut protocol = protocol;
-        // The idle time is mostly so short that links are made idle during traffic; a network that
-        // holds packets back has longer bursts.
+        // The idle time is mostly so short that links become idle during traffic.
         protocol.idle_time = match random.u8(..8) {
             0 => 0,
             1 => protocol.idle_time,
@@ -128,8 +127,8 @@ fn protocol(random: &mut Rng) -> Protocol {
 }
 
 fn host(random: &mut Rng, ranks: u32, protocol: &Protocol) -> Host {
-    // Every queue has room for a full-sized probe to every peer: the probes are sent together, and
-    // a smaller queue would always drop the same ones.
+    // Every queue has room for a full-sized probe to every peer. The probes are sent together, so a
+    // smaller queue would always drop the same ones.
     let least = (ranks as usize + 2) * protocol.packet;
     // The socket's real capacity may be less than the protocol's setting.
     let told = protocol.socket_buffer.max(4 * protocol.packet);
@@ -179,7 +178,7 @@ fn faults(random: &mut Rng, ranks: u32, path: &Path, protocol: &Protocol) -> Vec
     };
     let (from, to) = two(random, ranks);
     let rank = from;
-    // Outages that are certainly survived, and outages that certainly aren't.
+    // Choose between outages that are certainly survived and outages that certainly are not.
     let part = if path.loss > 0.15 || path.corrupt > 0.05 {
         0.2
     } else {

@@ -1,4 +1,4 @@
-//! The expected state of a link at the end of a run, by the faults of its scenario.
+//! The expected state of a link at the end of a run, which depends on the faults of its scenario.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Failure, Nanos};
@@ -12,12 +12,12 @@ pub(crate) enum Expected {
     Survives,
     /// Either everything arrives, or the peer is given up.
     Undetermined,
-    /// The peer is given up if the link was used before or is used later.
+    /// The peer is given up if the link was used before the fault or is used later.
     Fails {
-        /// The time from which on neither side receives from the other.
+        /// The time from which neither side receives from the other.
         begin: Nanos,
-        /// Whether packets of the peer are still received. The peer notices sooner, and only its
-        /// end stops an idle link.
+        /// Whether packets of the peer are still received. The peer then notices the fault sooner
+        /// than this rank, whose idle link ends only after the peer's link has ended.
         is_heard: bool,
     },
     /// The peer is given up because of the path's MTU, if more than tiny fragments are sent.
@@ -66,7 +66,7 @@ pub(crate) fn expected(
             is_heard: false,
         },
         Some(end) if end - begin < dead => Expected::Survives,
-        // A link that is in use has been given up by the time the outage ends.
+        // A link that is in use is given up before the outage ends.
         Some(_) if used.is_some_and(|used| used <= begin) => Expected::Fails {
             begin,
             is_heard: false,
@@ -105,7 +105,7 @@ pub(crate) fn expected(
             _ => Expected::Undetermined,
         },
         Fault::SmallMtu { from, to, .. } if from == rank && to == peer => Expected::MtuTooSmall,
-        // If the other side has given up this rank, it receives nothing.
+        // If the other rank has given up this rank, this rank receives nothing.
         Fault::SmallMtu { from, to, .. } if from == peer && to == rank => Expected::Undetermined,
         Fault::Restart { rank: one, at } if touches(one) => Expected::Fails {
             begin: at,
@@ -120,8 +120,8 @@ pub(crate) fn expected(
         .fold(Expected::Survives, Expected::and)
 }
 
-/// Returns what is wrong with a failure, if anything. `used` holds the times at which this rank and
-/// the peer first used the link.
+/// Returns a description of what is wrong with a failure, or `None` if nothing is. `used` holds the
+/// times at which this rank and the peer first used the link.
 pub(crate) fn judge(
     scenario: &Scenario,
     expected: Expected,
@@ -131,7 +131,7 @@ pub(crate) fn judge(
 ) -> Option<String> {
     let dead = scenario.protocol.dead_time;
     let [used, used_by_peer] = used;
-    // Packets in flight, or held by an attacker, when a path is cut still arrive.
+    // Packets that are in flight or held by an attacker when a path is cut still arrive.
     let path = &scenario.path;
     let late = 2 * (path.latency + path.jitter) + path.replay_after + 50_000_000;
     let slack = dead / 20 + late;
@@ -140,7 +140,7 @@ pub(crate) fn judge(
         Expected::Undetermined | Expected::MtuTooSmall => (None, false),
         Expected::Fails { begin, is_heard } => (Some(begin), is_heard),
     };
-    // Neither side received from the other before the path was cut.
+    // Whether neither side received from the other before the path was cut.
     let is_unknown = begin.is_some_and(|begin| {
         used.is_some_and(|used| used >= begin + late)
             && used_by_peer.is_none_or(|used| used >= begin + late)
@@ -148,7 +148,8 @@ pub(crate) fn judge(
     let is_cause = match (expected, failure) {
         (_, Failure::Broken(_) | Failure::Left) => false,
         (Expected::MtuTooSmall, failure) => failure == Failure::Mtu(scenario.protocol.packet),
-        // A replayed reply may arrive when full-sized packets have been unanswered for long.
+        // A replayed reply may arrive after full-sized packets have been unanswered for a long
+        // time.
         (_, Failure::Mtu(_)) => path.replay > 0.0,
         (Expected::Fails { .. }, failure) if is_unknown => failure == Failure::Unreachable,
         _ => true,
@@ -161,8 +162,8 @@ pub(crate) fn judge(
     {
         return Some("is given up too early".into());
     }
-    // An idle link notices after the keep-alive time. If its peer is still heard, the peer's link
-    // has to end first.
+    // An idle link notices the fault after the keep-alive time. If its peer is still heard, the
+    // peer's link has to end first.
     let bound = (if is_heard { 2 } else { 1 }) * (dead + dead / 4) + slack;
     let since = begin.map(|begin| begin.max(used.unwrap_or(0)));
     match since {

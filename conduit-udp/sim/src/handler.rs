@@ -8,7 +8,7 @@ use crate::memory::outside;
 use crate::oracle::{Oracle, Process, violation};
 use crate::scenario;
 
-/// Bits of a token for the fragment's number; those above are for the sender.
+/// The number of bits of a token for the fragment's number. The bits above them hold the sender.
 const NUMBER: u32 = 40;
 
 /// The state of a fragment handler.
@@ -23,8 +23,8 @@ pub(crate) struct State {
     pub(crate) is_closed: bool,
     /// Whether the handler has refused a fragment since this field was last checked.
     pub(crate) has_refused: bool,
-    /// For each sender, whether the handler refused the last fragment without a reason and will
-    /// accept the repetition.
+    /// For each sender, whether the handler refused the last fragment at random and will accept the
+    /// repetition.
     refused: Vec<bool>,
     /// The number of calls that the handler received.
     pub(crate) calls: u64,
@@ -44,7 +44,7 @@ impl State {
         }
     }
 
-    /// Advances the time, during which it processes its bytes.
+    /// Advances the time. The handler processes its bytes during that time.
     pub(crate) fn pass(&mut self, now: Nanos) {
         let time = now.saturating_sub(self.drained);
         self.drained = now;
@@ -86,7 +86,7 @@ impl State {
 /// The handler of a process during a call of its endpoint.
 pub(crate) struct View<'a> {
     pub(crate) process: Process,
-    /// The processes that this one has as its peers.
+    /// The processes that this process has as its peers.
     pub(crate) peers: &'a [Process],
     pub(crate) state: &'a mut State,
     pub(crate) oracle: &'a mut Oracle,
@@ -113,7 +113,7 @@ impl View<'_> {
             .then_some((from, number))
     }
 
-    /// Returns whether the process may receive from another one, which it hasn't given up.
+    /// Returns whether this process may receive from `from`, which it must not have given up.
     fn hears(&mut self, from: Process, what: &str) -> bool {
         let is_dead = self
             .oracle

@@ -4,7 +4,7 @@
 //! A [`Scenario`] defines a run completely, with its ranks, network, faults and traffic. [`run`]
 //! runs it with the endpoints of real ranks, in simulated time and from one event queue, so the
 //! same scenario always has the same result. Every call between an endpoint and the layer above it
-//! is compared with what was sent; at the end every link has to be in a state that the faults
+//! is compared with what was sent. At the end, every link has to be in a state that the faults
 //! allow. Violations are in the [`Report`].
 //!
 //! [`Scenario::from_seed`] draws a scenario, so a seed suffices to repeat a failure.

@@ -14,15 +14,15 @@ use crate::{Report, Until, run};
 pub struct Measurement {
     /// The number of ranks that send to the receiver.
     pub senders: u32,
-    /// Fraction of the packets that are lost, in both directions.
+    /// The fraction of the packets that are lost, in both directions.
     pub loss: f64,
-    /// Payload bytes per second that the receiver's fragment handler gets.
+    /// The number of payload bytes per second that the receiver's fragment handler gets.
     pub goodput: f64,
     /// The same rate as a fraction of the bandwidth of the receiver's interface.
     pub part: f64,
-    /// Retransmitted segments, as a fraction of all segments.
+    /// The number of retransmitted segments, as a fraction of all segments.
     pub resent: f64,
-    /// Packets dropped by sockets and queues.
+    /// The number of packets dropped by sockets and queues.
     pub dropped: u64,
     /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
@@ -60,7 +60,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Returns the scenario: in it, `senders` ranks send to rank 0 all the time.
+    /// Returns the scenario of a measurement, in which `senders` ranks send to rank 0 all the time.
     pub fn scenario(&self, senders: u32, loss: f64) -> Scenario {
         let mut path = Path::perfect(self.latency * US);
         path.loss = loss;
@@ -101,7 +101,7 @@ impl Bench {
         }
     }
 
-    /// Measures, leaving out the first quarter of the time.
+    /// Runs a measurement, which leaves out the first quarter of the time.
     pub fn measure(&self, senders: u32, loss: f64) -> Measurement {
         let scenario = self.scenario(senders, loss);
         let end = self.time * MS;

@@ -1,4 +1,5 @@
-//! The memory of endpoints, counted in the allocator instead of relying on their own bookkeeping.
+//! Counts the memory of endpoints in the allocator, independently of the endpoints' own
+//! bookkeeping.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,18 +9,19 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, with a count of what is allocated [`inside`] an endpoint.
+/// The system's allocator, which also counts the bytes that are allocated [`inside`] an endpoint.
 #[derive(Debug)]
 pub struct Counting;
 
 fn note(bytes: i64) {
-    // A thread that ends may allocate after its variables are gone; that isn't counted.
+    // A thread that ends may allocate after its thread-local variables are gone. Such allocations
+    // are not counted.
     if COUNTS.try_with(Cell::get).unwrap_or(false) {
         let _ = BYTES.try_with(|sum| sum.set(sum.get() + bytes));
     }
 }
 
-// SAFETY: every call is forwarded to the system's allocator with the same arguments; counting
+// SAFETY: every call is forwarded to the system's allocator with the same arguments, and counting
 // touches no memory of the caller's.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -47,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Switches counting on or off until it is dropped.
+/// Switches counting on or off until the scope is dropped, which restores the previous state.
 struct Scope(bool);
 
 impl Scope {
@@ -62,7 +64,8 @@ impl Drop for Scope {
     }
 }
 
-/// Calls into an endpoint, and adds what it allocates more than it frees to `held`.
+/// Calls into an endpoint. Adds to `held` the number of bytes that the call allocates, less those
+/// that it frees.
 pub fn inside<T>(held: &mut i64, call: impl FnOnce() -> T) -> T {
     let before = BYTES.get();
     let result = {

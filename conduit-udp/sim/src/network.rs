@@ -9,7 +9,7 @@ use sim::random::{Rng, chance};
 use crate::process::Datagram;
 use crate::scenario::{Directions, Fault, Host, Path, Scenario};
 
-/// The maximum duration of a run of lost packets, in nanoseconds: on an idle path a longer one
+/// The maximum duration of a run of lost packets, in nanoseconds. On an idle path, a longer run
 /// would be an outage.
 const LONGEST_BURST: Nanos = 20_000_000;
 /// The kind of packets without a segment (`conduit_udp::protocol`, the header).
@@ -38,28 +38,28 @@ impl Queue {
     }
 }
 
-/// For each fate, the number of packets that met it.
+/// The number of packets that met each fate.
 #[derive(Debug, Clone, Copy, Default, serde::Serialize)]
 pub struct Fates {
-    /// Sent by ranks.
+    /// The number of packets sent by ranks.
     pub packets: u64,
-    /// Lost on the way, including those lost because they have no segment.
+    /// The number of packets lost on the way, including those lost because they have no segment.
     pub lost: u64,
-    /// Lost during an outage of a link or direction.
+    /// The number of packets lost during an outage of a link or direction.
     pub cut: u64,
-    /// Lost because they were larger than the path's MTU.
+    /// The number of packets lost because they were larger than the path's MTU.
     pub too_large: u64,
-    /// Dropped by an interface's or port's queue.
+    /// The number of packets dropped by the queue of an interface or port.
     pub queue_full: u64,
-    /// Dropped by a socket.
+    /// The number of packets dropped by a socket.
     pub socket_full: u64,
-    /// Duplicated.
+    /// The number of packets duplicated.
     pub duplicated: u64,
-    /// Corrupted on the way.
+    /// The number of packets corrupted on the way.
     pub corrupted: u64,
-    /// Replayed by an attacker.
+    /// The number of packets replayed by an attacker.
     pub replayed: u64,
-    /// Forged by an attacker.
+    /// The number of packets forged by an attacker.
     pub forged: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Network {
     random: Rng,
     uplinks: Vec<Queue>,
     downlinks: Vec<Queue>,
-    /// For each direction, when the current run of lost packets began.
+    /// For each direction between two ranks, when the current run of lost packets began.
     in_burst: Vec<Option<Nanos>>,
     ranks: usize,
     pub(crate) fates: Fates,
@@ -123,7 +123,8 @@ impl Network {
         if self.path.burst <= 1.0 {
             return self.has(self.path.loss);
         }
-        // Gilbert's model, with the configured fraction of lost packets and mean length of a run.
+        // Gilbert's model: `leave` follows from the configured mean length of a run, and `enter`
+        // from the configured fraction of lost packets.
         let at = from as usize * self.ranks + to as usize;
         let leave = 1.0 / self.path.burst;
         let enter = leave * self.path.loss / (1.0 - self.path.loss);
@@ -144,8 +145,8 @@ impl Network {
         time
     }
 
-    /// Sends a rank's packet. Adds the resulting packets to `copies`, with the times at which they
-    /// reach the switch's port to the receiver.
+    /// Sends a rank's packet. Adds the resulting packets to `copies`, with the time at which each
+    /// reaches the switch's port to the receiver.
     pub(crate) fn send(
         &mut self,
         now: Nanos,

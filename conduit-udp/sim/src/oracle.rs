@@ -10,7 +10,7 @@ use sim::random::mix;
 
 use crate::content;
 
-/// The maximum number of violations that are kept; one suffices for a failure.
+/// The maximum number of violations that are kept. One violation suffices for a failure.
 const KEPT: usize = 8;
 
 /// A violation of the protocol's contract.
@@ -28,7 +28,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Index of a process in the world's list. Each restart of a rank is a new process.
+/// The index of a process in the world's list. Each restart of a rank creates a new process.
 pub(crate) type Process = usize;
 
 /// The channel of a fragment, which follows from its [`conduit_udp::protocol::Payload`].
@@ -46,7 +46,7 @@ pub(crate) struct Sent {
     pub(crate) length: u32,
     /// Whether the fragment was reported to the sender's handler as `sent`.
     pub(crate) is_sent: bool,
-    /// The bytes received, once the fragment has begun, as sorted, disjoint ranges.
+    /// The ranges of bytes received, sorted and disjoint, or `None` if the fragment has not begun.
     pub(crate) came: Option<Vec<(u32, u32)>>,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct Stream {
     /// The number of the first fragment in `fragments`.
     first: u64,
     fragments: VecDeque<Sent>,
-    /// All fragments before this number are delivered.
+    /// The number of fragments delivered. They are the first ones of the stream.
     delivered: u64,
-    /// All fragments before this number have begun.
+    /// The number of fragments that have begun. They are the first ones of the stream.
     begun: u64,
     /// The number of fragments reported to the sender as sent.
     reported: u64,
@@ -80,7 +80,7 @@ impl Stream {
             .get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Removes fragments that no further call may concern.
+    /// Removes the fragments at the front that were both delivered and reported as sent.
     fn forget(&mut self) {
         while self.first < self.delivered && self.fragments.front().is_some_and(|sent| sent.is_sent)
         {
@@ -104,7 +104,7 @@ pub(crate) struct Pair {
     pub(crate) used: Option<Nanos>,
     /// When the sender first used the link's data channel.
     pub(crate) used_data: Option<Nanos>,
-    /// Number of bytes in the fragments delivered.
+    /// The number of bytes in the fragments delivered.
     pub(crate) delivered_bytes: u64,
 }
 
@@ -134,13 +134,13 @@ pub(crate) struct Oracle {
     processes: usize,
     pairs: Vec<Option<Box<Pair>>>,
     pub(crate) violations: Vec<Violation>,
-    /// The current time, for violations.
+    /// The current time, with which violations are recorded.
     pub(crate) now: Nanos,
-    /// A count of deliveries and other progress.
+    /// A counter that increases with each delivery and with other progress.
     pub(crate) progress: u64,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
-    /// Bytes of payload received, including those of incomplete fragments.
+    /// The number of payload bytes received, including those of incomplete fragments.
     pub(crate) placed: u64,
 }
 
@@ -309,8 +309,8 @@ impl Oracle {
         self.delivered_bytes += bytes;
     }
 
-    /// Checks that a fragment that begins is the next one. Returns its number, which is its
-    /// destination's token.
+    /// Checks that a fragment that begins is the next one. Returns the fragment's number, which is
+    /// the token of its destination.
     pub(crate) fn begin(
         &mut self,
         from: Process,
@@ -396,7 +396,7 @@ impl Oracle {
     }
 }
 
-/// Adds a range to a set of ranges. Returns `false` if it overlaps with another.
+/// Adds a range to a set of ranges. Returns `false` if the range overlaps with another one.
 fn cover(ranges: &mut Vec<(u32, u32)>, begin: u32, end: u32) -> bool {
     if begin == end {
         return true;

@@ -17,11 +17,12 @@ use crate::scenario::Scenario;
 use crate::seal::AnySeal;
 use crate::traffic::{Traffic, Wish};
 
-/// The number of corrupted packets for which a run compares all of the endpoint's state.
+/// The number of corrupted packets for which a run compares the endpoint's whole state.
 const COMPARED: u32 = 6;
-/// How many times in a row an endpoint may ask without a reason to be called at once.
+/// The number of times in a row that an endpoint may ask to be called at once although nothing is
+/// due.
 const STORM: u32 = 1000;
-/// Interval at which the progress thread serves a rank that does not poll.
+/// The interval at which the progress thread serves a rank that does not poll.
 const ATTENTION: Nanos = 1_000_000;
 
 /// A datagram in the socket.
@@ -84,7 +85,7 @@ pub(crate) struct Process {
     pub(crate) traffic: Traffic,
     /// For each peer, the lowest packet number that may be sent.
     numbers: Vec<u64>,
-    /// The peer and number of all accepted packets.
+    /// The peer and the number of every accepted packet.
     taken: HashSet<(Rank, u64)>,
     pub(crate) socket: VecDeque<Datagram>,
     pub(crate) socket_bytes: usize,
@@ -92,22 +93,26 @@ pub(crate) struct Process {
     pub(crate) clock: Nanos,
     /// The time of the process's next wake-up, or [`Nanos::MAX`] if there is none.
     pub(crate) wake: Nanos,
-    /// The bytes that the endpoint holds, and their maximum.
+    /// The number of bytes that the endpoint holds.
     pub(crate) memory: i64,
+    /// The maximum of `memory`.
     pub(crate) peak: i64,
     memory_bound: i64,
-    /// The bytes held at the process's start, and the minimum since this field was reset.
+    /// The number of bytes that the endpoint held at the process's start.
     pub(crate) memory_at_start: i64,
+    /// The minimum of `memory` since this field was last reset.
     pub(crate) least: i64,
     storm: u32,
-    /// The number of comparisons of the whole state, and the number intended.
+    /// The number of comparisons of the whole state so far.
     compared: u32,
+    /// The number of comparisons of the whole state to make.
     comparisons: u32,
     buffer: Vec<u8>,
     random: Rng,
     turn: usize,
-    /// The number of timer expirations, and of packets sent.
+    /// The number of timer expirations.
     pub(crate) timeouts: u64,
+    /// The number of packets sent.
     pub(crate) packets: u64,
     times: Times,
 }
@@ -119,7 +124,7 @@ struct Times {
     batch: usize,
 }
 
-/// A packet that the process sends: time, receiver, and bytes of its buffer.
+/// A packet that the process sends, as a part of its buffer.
 pub(crate) struct Outgoing<'a> {
     pub(crate) at: Nanos,
     pub(crate) to: Rank,
@@ -203,8 +208,8 @@ impl Process {
         }
     }
 
-    /// Receives packets, handles timers, and sends. With `is_attended`, only the progress thread
-    /// makes calls, because the rank does not poll.
+    /// Receives packets, handles timers, and sends. If `is_attended` is set, the rank does not
+    /// poll, and only the progress thread makes calls.
     pub(crate) fn poll(
         &mut self,
         now: Nanos,
@@ -216,7 +221,7 @@ impl Process {
         self.handler.is_closed = is_attended;
         self.handler.pass(self.clock);
         self.handler.has_refused = false;
-        // A progress thread, which runs rarely, takes all packets that have arrived.
+        // The progress thread runs rarely, so it takes all packets that have arrived.
         let batch = if is_attended {
             usize::MAX
         } else {
@@ -298,8 +303,8 @@ impl Process {
         }
     }
 
-    /// Returns the state that must not change without a valid tag. Hashing it takes time, so it is
-    /// checked only for some packets.
+    /// Returns the counters that must not change without a valid tag. Reading them takes time, so
+    /// they are checked only for some packets.
     fn counters(&self, is_changed: bool) -> Option<Counters> {
         (is_changed || self.timeouts.is_multiple_of(8))
             .then(|| without_drops(&self.endpoint.counters()))
@@ -382,7 +387,7 @@ impl Process {
         inside(&mut self.memory, || endpoint.on_timeout(clock, view_ref));
     }
 
-    /// Submits as much of its traffic as the endpoint accepts.
+    /// Submits as much of the rank's traffic as the endpoint accepts.
     fn offer(&mut self, oracle: &mut Oracle) {
         let count = self.traffic.look(self.clock);
         let (mut sent, mut refused) = (0, 0);
@@ -414,7 +419,7 @@ impl Process {
             }
         }
         if refused > 0 && refused >= self.traffic.flows() {
-            // A packet arrives, or a timer expires, before there is room; the rank also polls from
+            // Before there is room, a packet arrives or a timer expires. The rank also polls from
             // time to time.
             self.traffic.wait_until(self.clock + ATTENTION);
         }

@@ -9,23 +9,23 @@ use crate::oracle::{Oracle, Violation};
 /// The result of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// Violations; a run without any has passed.
+    /// The violations. A run without violations has passed.
     pub violations: Vec<Violation>,
-    /// Simulated time, in nanoseconds.
+    /// The simulated time, in nanoseconds.
     pub time_ns: Nanos,
-    /// Events simulated.
+    /// The number of events simulated.
     pub events: u64,
-    /// Fragments delivered.
+    /// The number of fragments delivered.
     pub fragments: u64,
-    /// Bytes of the fragments delivered, with headers and payloads.
+    /// The number of bytes of the fragments delivered, with headers and payloads.
     pub bytes: u64,
-    /// Bytes of payload received, including those of incomplete fragments.
+    /// The number of payload bytes received, including those of incomplete fragments.
     pub placed: u64,
     /// The numbers of packets by fate.
     pub network: Fates,
     /// The endpoints' counters, summed over all ranks.
     pub counters: Vec<(&'static str, u64)>,
-    /// Peers that were given up.
+    /// The peers that were given up.
     pub failures: Vec<GivenUp>,
     /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
@@ -34,7 +34,7 @@ pub struct Report {
 /// A peer that was given up.
 #[derive(Debug, Clone, Serialize)]
 pub struct GivenUp {
-    /// The process that gave it up.
+    /// The process that gave up the peer.
     pub by: usize,
     /// The process that was given up.
     pub peer: usize,

@@ -38,7 +38,7 @@ pub struct Path {
     pub latency: Nanos,
     /// The maximum additional delay of a packet, which reorders packets.
     pub jitter: Nanos,
-    /// Fraction of the packets that have the maximum delay.
+    /// The fraction of the packets that are delayed by up to `jitter`.
     pub jittered: f64,
     /// Fraction of the packets that are lost.
     pub loss: f64,
@@ -50,13 +50,13 @@ pub struct Path {
     pub duplicate: f64,
     /// Fraction of the packets in which some bits are changed.
     pub corrupt: f64,
-    /// Fraction of the packets that an attacker replays, up to [`Path::replay_after`] later.
+    /// The fraction of the packets that an attacker replays, up to [`Path::replay_after`] later.
     pub replay: f64,
     /// The maximum delay of a replay.
     pub replay_after: Nanos,
     /// Fraction of the packets for which an attacker also sends a forged one.
     pub forge: f64,
-    /// The directions that have these faults; the others have none.
+    /// The directions that have these faults. The other directions have none.
     pub faulty: Directions,
 }
 
@@ -92,24 +92,24 @@ impl Path {
     }
 }
 
-/// A rank's interface, the port of the switch that it is connected to, and its process.
+/// A rank's interface, the switch port to which the interface is connected, and the rank's process.
 #[derive(Debug, Clone, Serialize)]
 pub struct Host {
     /// Bytes per second in each direction, or 0 for no limit.
     pub bandwidth: u64,
-    /// Maximum number of bytes in the interface's send queue.
+    /// The maximum number of bytes in the interface's send queue.
     pub uplink_queue: usize,
-    /// Maximum number of bytes in the queue of the switch's port.
+    /// The maximum number of bytes in the queue of the switch's port.
     pub downlink_queue: usize,
-    /// Maximum number of bytes in the socket's receive buffer.
+    /// The maximum number of bytes in the socket's receive buffer.
     pub socket: usize,
     /// The time to take a packet from the socket.
     pub receive_time: Nanos,
     /// The time to send a packet.
     pub send_time: Nanos,
-    /// The size of the buffer in which packets are made, which must hold at least one packet.
+    /// The size of the buffer in which packets are made. The buffer must hold at least one packet.
     pub transmit_buffer: usize,
-    /// The number of packets taken from the socket before anything else is done.
+    /// The maximum number of packets taken from the socket in one poll.
     pub batch: usize,
 }
 
@@ -194,12 +194,13 @@ impl From<&Config> for Protocol {
 /// The layer above a rank's endpoint.
 #[derive(Debug, Clone, Serialize)]
 pub struct FragmentHandler {
-    /// Maximum number of bytes of fragments that the layer holds. While it holds nothing, it
-    /// accepts a fragment of any size.
+    /// The maximum number of bytes of fragments that the layer holds. While the layer holds
+    /// nothing, it accepts a fragment of any size.
     pub room: usize,
-    /// Number of bytes that the layer processes per second, or 0 if it processes them immediately.
+    /// The number of bytes that the layer processes per second, or 0 if it processes them
+    /// immediately.
     pub speed: u64,
-    /// Fraction of the fragments that the layer first refuses without a reason.
+    /// The fraction of the fragments that the layer refuses at first, although it has room.
     pub refuse: f64,
 }
 
@@ -260,7 +261,7 @@ pub enum Sizes {
     Mixed,
 }
 
-/// A timed fault. Times are in nanoseconds; an `end` of `None` means never.
+/// A timed fault. Times are in nanoseconds. If `end` is `None`, the fault never ends.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -275,7 +276,7 @@ pub enum Fault {
         /// When the fault ends.
         end: Option<Nanos>,
     },
-    /// A rank's link is down: its packets and those for it are lost.
+    /// A rank's link is down, so packets from and to the rank are lost.
     LinkDown {
         /// The rank.
         rank: Rank,
@@ -312,7 +313,7 @@ pub enum Fault {
         /// When the fault ends.
         end: Nanos,
     },
-    /// A rank's process is replaced by a new one without the others' knowledge.
+    /// A rank's process is replaced by a new one, of which the other ranks are not informed.
     Restart {
         /// The rank.
         rank: Rank,

@@ -1,4 +1,4 @@
-//! Seals for the simulation: a cheap one that detects accidental changes, and the real one.
+//! Seals for the simulation: a cheap one that detects accidental changes, and the ranks' real one.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{Seal, TAG};
@@ -10,7 +10,7 @@ use sim::random::mix;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum SealKind {
-    /// A keyed hash: detects changes, but tags are easy to forge.
+    /// A keyed hash. It detects changes, but its tags are easy to forge.
     Hash,
     /// The ranks' real seal, without encryption.
     Authenticate,

@@ -7,7 +7,7 @@ use sim::random::Rng;
 use crate::oracle::Channel;
 use crate::scenario::{Pattern, Phase, Scenario, Sizes};
 
-/// The maximum time between two sends of a rank that has something to send.
+/// The maximum time between two sends of a rank that has fragments to send.
 const LONGEST_PAUSE: Nanos = 200_000_000;
 
 /// A fragment to send.
@@ -35,18 +35,19 @@ pub(crate) struct Traffic {
     ranks: u32,
     packet: usize,
     random: Rng,
-    /// Phases that have not begun, the next one last.
+    /// The phases that have not begun, in descending order of their beginnings.
     phases: Vec<Phase>,
     flows: Vec<Flow>,
-    /// The time between sends and the number sent at a time, of the phase that began last.
+    /// The mean time between sends, in the phase that began last.
     gap: Nanos,
+    /// The number of fragments sent at a time, in the phase that began last.
     burst: u32,
-    /// The time from which on the next fragment may be sent.
+    /// The time from which the next fragment may be sent.
     ready_at: Nanos,
 }
 
 impl Traffic {
-    /// Creates a rank's traffic from some time on.
+    /// Creates the traffic that a rank has from the time `from` on.
     pub(crate) fn new(scenario: &Scenario, rank: Rank, from: Nanos, seed: u64) -> Self {
         let mut phases: Vec<Phase> = scenario
             .phases
@@ -68,7 +69,7 @@ impl Traffic {
         }
     }
 
-    /// Returns whether nothing more is to be sent.
+    /// Returns whether all traffic was sent.
     pub(crate) fn is_done(&self) -> bool {
         self.flows.is_empty() && self.phases.is_empty()
     }
@@ -80,7 +81,7 @@ impl Traffic {
         phase.into_iter().chain(flow).min()
     }
 
-    /// Begins the phases that are due. Returns how many fragments may be sent now.
+    /// Begins the phases that are due. Returns the number of fragments that may be sent now.
     pub(crate) fn look(&mut self, now: Nanos) -> u32 {
         while let Some(phase) = self.phases.pop_if(|phase| phase.begin <= now) {
             for to in self.partners(phase.pattern) {
@@ -106,7 +107,7 @@ impl Traffic {
     }
 
     /// Records that nothing can be sent at present. The next attempt follows the next packet or
-    /// timer, or is made at `later`.
+    /// timer, or is made at the time `later`.
     pub(crate) fn wait_until(&mut self, later: Nanos) {
         self.ready_at = self.ready_at.max(later);
     }
@@ -129,7 +130,7 @@ impl Traffic {
         }
     }
 
-    /// Returns the next fragment to send, of the `turn`th flow.
+    /// Returns the next fragment to send, from flow `turn` modulo the number of flows.
     pub(crate) fn take(&mut self, turn: usize) -> Option<Wish> {
         if self.flows.is_empty() {
             return None;
@@ -146,7 +147,7 @@ impl Traffic {
         self.flows.len()
     }
 
-    /// Records that the fragment was sent.
+    /// Records that the fragment returned by [`take`](Self::take) was sent.
     pub(crate) fn took(&mut self, turn: usize) {
         let at = turn % self.flows.len();
         let flow = &mut self.flows[at];
@@ -158,7 +159,8 @@ impl Traffic {
         }
     }
 
-    /// Records that the fragment was refused and has to be sent again.
+    /// Records that the fragment returned by [`take`](Self::take) was refused and has to be sent
+    /// again.
     pub(crate) fn refused(&mut self, turn: usize, wish: Wish) {
         let at = turn % self.flows.len();
         self.flows[at].next = Some(wish);
@@ -195,8 +197,8 @@ impl Traffic {
             ),
             Sizes::Stream => (Channel::Data, 24, 1 << 20),
             Sizes::Mixed => match random.u8(..16) {
-                // Sizes at the limits: the largest tiny fragment, nothing, one byte, just fitting a
-                // packet and just not fitting.
+                // Sizes at the limits: the largest tiny fragment, an empty one, one of one byte,
+                // and those that just fit or just do not fit in a packet.
                 0 => {
                     let header = random.usize(8..=MAX_HEADER);
                     (Channel::Command, header, MAX_TINY - header)

@@ -1,9 +1,10 @@
 //! The fuzzer: feeds endpoints packets that no endpoint would make.
 //!
-//! In half of the sessions every tag is accepted, so that inputs count as packets of a rank of the
-//! job. The worst permitted result is that this rank is given up as broken. In the other half tags
-//! are checked as by ranks, and only counters may change. Inputs are made from packets of a real
-//! endpoint (`mutate`). The seed and a session's number determine the session.
+//! In half of the sessions, every tag is accepted, so that inputs count as packets of a rank of the
+//! job. The worst permitted result is that the endpoint gives up this rank as broken. In the other
+//! half, tags are checked in the same way as by ranks, and inputs may change nothing but counters.
+//! Inputs are made from packets of a real endpoint (module `mutate`). The seed and a session's
+//! number determine the session.
 
 mod mutate;
 mod session;
@@ -18,17 +19,17 @@ const INPUTS: u64 = 4000;
 /// The result of fuzzing.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Outcome {
-    /// Packets fed to endpoints.
+    /// The number of packets fed to endpoints.
     pub inputs: u64,
-    /// The number of endpoints that got these packets.
+    /// The number of sessions, each of which feeds packets to one endpoint.
     pub sessions: u64,
-    /// Peers given up for protocol errors.
+    /// The number of peers given up for protocol errors.
     pub broken: u64,
-    /// Inputs accepted as packets of a peer.
+    /// The number of inputs accepted as packets of a peer.
     pub valid: u64,
     /// The maximum number of bytes that an endpoint had allocated.
     pub memory: i64,
-    /// The sessions with violations, and the violations.
+    /// The numbers of the sessions with violations, each with its violation.
     pub failing: Failing,
 }
 
@@ -47,7 +48,7 @@ impl Tally for Outcome {
     }
 }
 
-/// Repeats one session. `session` is its number; sessions with even numbers accept every tag.
+/// Repeats the session with the number `session`. Sessions with even numbers accept every tag.
 pub fn replay(seed: u64, session: u64) -> Outcome {
     Outcome {
         sessions: 1,

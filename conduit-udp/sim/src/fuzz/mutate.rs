@@ -1,14 +1,14 @@
 //! Mutators: one that knows the packet format, and one that doesn't.
 //!
-//! The format is implemented again here, from the description in `conduit_udp::protocol`, instead
-//! of sharing its code.
+//! The packet format is implemented a second time here, from the description in
+//! `conduit_udp::protocol`, so that an error in the protocol's own code is not repeated.
 
 use conduit_udp::protocol::TAG;
 use sim::random::Rng;
 
-/// Bytes of the header.
+/// The number of bytes of the header.
 pub(super) const HEADER: usize = 16;
-/// Bytes of acknowledgements before those of a channel.
+/// The number of bytes of acknowledgements before those of a channel.
 const ACKS: usize = 5;
 const KINDS: u8 = 7;
 /// Values at which errors are likely.
@@ -114,7 +114,8 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
             packet.extend_from_slice(&other[cut.min(other.len())..]);
             packet.truncate(most);
         }
-        // The sequence number: near, at the window's end, half the number space away.
+        // The sequence number: near the current one, at the window's end, or half the number space
+        // away.
         8..11 => {
             if let Some(at) = segment(packet) {
                 let by = match random.u8(..4) {
@@ -127,7 +128,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
                 write(packet, at, sequence, 3);
             }
         }
-        // The bytes that follow it: lengths of header, fragment and chunk.
+        // The bytes after the sequence number, which are the lengths of header, fragment and chunk.
         11 | 12 => {
             if let Some(at) = segment(packet) {
                 let (offset, bytes) =
@@ -166,7 +167,7 @@ fn once(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     }
 }
 
-/// Makes a well-formed packet near a sequence number.
+/// Makes a well-formed packet with a sequence number close to `near`.
 fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.clear();
     packet.resize(HEADER, 0);
@@ -243,7 +244,8 @@ fn grammar(random: &mut Rng, packet: &mut Vec<u8>, near: u64, most: usize) {
     packet.resize(packet.len() + TAG, 0);
 }
 
-/// Returns a number from a small set, so that chunks sometimes fit the fragments made before.
+/// Returns a number from a small set, so that a chunk sometimes fits a fragment that was made
+/// earlier.
 fn random_chunk(some: u64) -> u64 {
     100 + some % 3
 }

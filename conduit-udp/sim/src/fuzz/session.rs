@@ -1,4 +1,4 @@
-//! A session: one endpoint gets inputs made from the packets of another.
+//! A session, in which one endpoint gets inputs made from the packets of another.
 
 use conduit_core::ni::Rank;
 use conduit_udp::protocol::{
@@ -16,25 +16,28 @@ use crate::process::{digest, without_drops};
 use crate::scenario::Scenario;
 use crate::seal::{AnySeal, SealKind};
 
-/// Number of ranks in the job; the first gets inputs in the names of all others.
+/// The number of ranks in the job. The first rank gets inputs in the names of all others.
 const RANKS: u32 = 8;
-/// Number of ranks if every tag is accepted. There are more because links don't live long then.
+/// The number of ranks if every tag is accepted. There are more ranks because links are then soon
+/// given up.
 const OPEN_RANKS: u32 = 64;
-/// Packets of the other endpoint, from the first on, that a link may begin with.
+/// The maximum number of packets that begin a link. They are the other endpoint's first packets.
 const HISTORY: usize = 40;
 /// The rank with a real endpoint.
 const OTHER: Rank = 1;
-/// Packets of the other endpoint that are kept as material for inputs.
+/// The number of the other endpoint's packets that are kept as material for inputs.
 const CORPUS: usize = 48;
-/// Number of inputs between two comparisons of the whole state.
+/// The number of inputs between two comparisons of the whole state.
 const COMPARED: u64 = 5000;
 
 /// A fragment handler that checks every call for effects that would be unsafe.
 struct CheckingHandler {
     random: Rng,
-    /// The lengths of the handler's fragments by token, with `None` for those reported as sent.
+    /// The receiver and length of each fragment to send, by token. The length is `None` once the
+    /// fragment has been reported as sent.
     tokens: Vec<(Rank, Option<u32>)>,
-    /// The lengths of incomplete fragments by place.
+    /// The sender and length of each fragment that has begun, by place. The length is `None` once
+    /// the fragment has ended.
     places: Vec<(Rank, Option<usize>)>,
     failed: Vec<bool>,
     failures: Vec<Failure>,
@@ -225,7 +228,7 @@ impl Side {
         if endpoint.timeout().is_some_and(|at| at <= now) {
             inside(&mut self.memory, || endpoint.on_timeout(now, handler));
         }
-        // Invalid input may cause many packets, but not endlessly.
+        // Invalid input may cause many packets, but not an endless number.
         for _ in 0..2000 {
             let made = inside(&mut self.memory, || {
                 endpoint.transmit(now, buffer, seal, handler)
@@ -254,7 +257,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
     let mut scenario = Scenario::from_seed(start);
     let ranks = if is_real { RANKS } else { OPEN_RANKS };
     scenario.ranks = ranks;
-    // No peer is silent for that long here, however time passes.
+    // The timeouts are so long that no peer counts as silent.
     (scenario.protocol.dead_time, scenario.protocol.mtu_timeout) = (1 << 50, 1 << 50);
     let kind = [
         SealKind::Hash,
@@ -315,7 +318,7 @@ pub(super) fn run(seed: u64, session: u64, is_real: bool, inputs: u64) -> Outcom
                 1 => 0,
                 _ => 1,
             };
-            // A sender that is not given up, if one is soon found.
+            // Choose a sender that has not been given up, if a few attempts find one.
             let mut sender = random.u32(1..ranks);
             for _ in 0..8 {
                 if fed.handler.lives(sender) {
@@ -407,7 +410,7 @@ fn state(side: &Side, input: u64) -> impl PartialEq + use<> {
     )
 }
 
-/// Exchanges regular traffic for a while; inputs are made from the other endpoint's packets.
+/// Exchanges some regular traffic. Inputs are made from the other endpoint's packets.
 #[expect(clippy::too_many_arguments, reason = "the state of a session")]
 fn exchange(
     random: &mut Rng,
