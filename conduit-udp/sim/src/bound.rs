@@ -18,7 +18,7 @@ const IDLE_BASE: usize = 512;
 const IDLE_LINK: usize = 150;
 
 /// Returns how many bytes more than at its start an endpoint may hold after a long idle time, if
-/// idle links are closed down to their remaining state.
+/// its links have become idle.
 pub(crate) fn idle_memory(scenario: &Scenario) -> i64 {
     (IDLE_BASE + (scenario.ranks as usize - 1) * IDLE_LINK) as i64
 }

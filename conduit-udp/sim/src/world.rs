@@ -21,7 +21,7 @@ const IDLE_TIMEOUTS: u64 = 240;
 
 #[derive(Debug)]
 enum Event {
-    /// A process wakes up, unless it was woken earlier.
+    /// A process wakes up, unless it has been woken earlier.
     Wake(u32),
     /// A packet reaches the switch's port to a rank.
     Port(Rank, Datagram),
@@ -29,7 +29,7 @@ enum Event {
     Socket(Rank, Datagram),
     /// A fault begins or ends.
     Fault(u32),
-    /// Checks progress.
+    /// The world checks whether there is progress.
     Check,
 }
 
@@ -38,7 +38,8 @@ enum Event {
 pub enum Until {
     /// Everything expected has arrived, and nothing more happens.
     Done,
-    /// The given time is reached. The final checks are left out; this is for measurements.
+    /// The given time is reached. The final checks are left out, because this condition is for
+    /// measurements.
     Time(Nanos),
 }
 
@@ -52,10 +53,11 @@ struct World<'a> {
     /// The current process of each rank.
     current: Vec<usize>,
     oracle: Oracle,
-    /// The last time at which there was progress, and the oracle's count of it.
+    /// The last time at which there was progress, and the oracle's counter of progress at that
+    /// time.
     progress: (Nanos, u64),
-    /// The time after which there is nothing more to do, with each process's counts of packets and
-    /// timer expirations at that time.
+    /// The time from which there was nothing more to do, and each process's number of packets and
+    /// of timer expirations at that time.
     settled: Option<(Nanos, Vec<(u64, u64)>)>,
     is_over: bool,
 }
@@ -68,7 +70,7 @@ pub fn run(scenario: &Scenario, until: Until) -> Report {
     world.finish(until)
 }
 
-/// Runs a long scenario.
+/// Runs a scenario with any number of events.
 pub(crate) fn run_long(scenario: &Scenario) -> Report {
     let mut world = World::new(scenario);
     world.start();
@@ -136,8 +138,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Creates the process that a rank has from now on. The process knows the current processes of
-    /// the other ranks.
+    /// Creates a new process for a rank. The process has the current processes of the other ranks
+    /// as its peers.
     fn begin(&mut self, rank: Rank) {
         let incarnations: Vec<u64> = self
             .current
@@ -206,7 +208,7 @@ impl<'a> World<'a> {
     fn poll(&mut self, id: usize) {
         let process = &self.processes[id];
         let rank = process.rank;
-        // The process was woken earlier, sleeps, or doesn't exist any more.
+        // The process was woken earlier, is asleep, or no longer exists.
         if process.wake != self.now() || self.current[rank as usize] != id || self.is_asleep(rank) {
             return;
         }
@@ -266,7 +268,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Returns all pairs of a live process and one that it has as a peer, with the peer's rank.
+    /// Returns all pairs of a live process and one of its peers, with the peer's rank.
     fn pairs(&self) -> impl Iterator<Item = (usize, usize, Rank)> {
         self.current.iter().flat_map(move |&id| {
             let process = &self.processes[id];

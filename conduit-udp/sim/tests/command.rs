@@ -66,7 +66,7 @@ fn bad_arguments_are_errors_that_say_why() {
     }
 }
 
-/// Returns whether a command makes one of the few rows of each table that take only seconds.
+/// Returns whether a command makes a row that takes only seconds. Each table has a few such rows.
 fn is_small(command: &str) -> bool {
     ["--losses 0.01", "--losses 0.3", "--senders 8"]
         .iter()

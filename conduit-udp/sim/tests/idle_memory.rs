@@ -1,4 +1,4 @@
-//! The memory per peer that a rank has communicated with and no longer does, counted in the
+//! The memory that a rank needs for each peer with which it no longer communicates, counted in the
 //! allocator.
 
 use conduit_core::ni::Rank;
@@ -9,9 +9,9 @@ use conduit_udp_sim::memory::inside;
 
 /// The offset of the sender's rank in a packet.
 const SENDER: usize = 4;
-/// Bytes of each peer's rows in other tables: its address 20, its host's name 16, its incarnation
-/// 8, its index in the portals 4; and the portals' state of an idle peer, with a sixteenth to spare
-/// (`transport/link.rs` of `conduit-portals`).
+/// The number of bytes that other tables hold for each peer: 20 for its address, 16 for its host's
+/// name, 8 for its incarnation, 4 for its index in the portals, and the portals' state of an idle
+/// peer, with a sixteenth to spare (`transport/link.rs` of `conduit-portals`).
 const ELSEWHERE: f64 = 48.0 + 70.0 * 17.0 / 16.0;
 
 struct Open;
@@ -23,7 +23,7 @@ impl Seal for Open {
     }
 }
 
-/// Accepts everything.
+/// A fragment handler that accepts every fragment.
 #[derive(Default)]
 struct Taker {
     fragments: u64,
@@ -87,7 +87,7 @@ impl Rank0 {
     fn new(size: u32) -> Self {
         let config = Config {
             size,
-            // The peers aren't probed, because only one of them exists at a time.
+            // The peers are not probed, because only one of them exists at a time.
             dead_time: 1 << 55,
             ..Config::default()
         };
@@ -185,8 +185,8 @@ impl Rank0 {
     }
 }
 
-/// Returns the bytes for each peer after a rank has communicated with all of them, and the maximum
-/// of all its bytes meanwhile.
+/// Communicates with all peers of a job. Returns the number of bytes that the rank then holds for
+/// each peer, and the maximum number of bytes that it held in total.
 fn cost(size: u32) -> (f64, i64) {
     let mut rank = Rank0::new(size);
     for peer in 1..size {
@@ -197,7 +197,7 @@ fn cost(size: u32) -> (f64, i64) {
     }
     assert!(rank.handler.parked >= u64::from(size - 1));
     assert!((1..size).all(|peer| rank.endpoint.link(peer).is_some_and(|link| link.is_idle)));
-    // Idle links open again.
+    // Ensures that idle links can be reopened.
     let fragment = fragment(false);
     for peer in [1, size / 2, size - 1] {
         rank.endpoint

@@ -281,7 +281,7 @@ fn many_to_one_does_not_collapse() {
 #[test]
 fn an_oracle_that_sees_nothing_wrong_would_be_blind() {
     // The oracle expects ranks to survive an outage just shorter than the dead time. With so few
-    // probes they don't, and the oracle has to report that.
+    // probes, they do not survive it, and the oracle has to report that.
     let mut scenario = two();
     scenario.phases[0].gap = MS / 10;
     scenario.faults = vec![Fault::LinkDown {

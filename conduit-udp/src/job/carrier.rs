@@ -1,5 +1,5 @@
-//! The transport: the endpoint, the seal and the socket, joined into a [`Transport`] for the
-//! portals.
+//! The transport of a rank, which joins the endpoint, the seal and the socket into a [`Transport`]
+//! for the portals.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl DrivenMachine for Endpoint {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool {
-        // The endpoint counts dropped packets.
+        // The endpoint itself counts the packets that it drops.
         let received = Endpoint::receive(self, now, packet, seal, handler);
         !matches!(
             received,
@@ -77,7 +77,7 @@ pub type Udp<M, T = Carrier> = SoftPortals<M, T>;
 pub struct Carrier {
     wire: Driver<Endpoint, Sealer>,
     waiter: Arc<Waiter>,
-    /// The host name of each rank; ranks on one host share the string.
+    /// The host name of each rank. Ranks on the same host share the string.
     hosts: Box<[Arc<str>]>,
 }
 
@@ -105,12 +105,12 @@ impl Carrier {
         *self.wire.socket().counters()
     }
 
-    /// Returns the counts of datagrams that no rank of the job sent.
+    /// Returns the numbers of datagrams that no rank of the job sent.
     pub fn foreign(&self) -> ForeignDatagrams {
         *self.wire.foreign()
     }
 
-    /// Returns the counts of injected faults, if any are set.
+    /// Returns the numbers of injected faults, or `None` if no faults are injected.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
@@ -170,7 +170,8 @@ impl Transport for Carrier {
         if let Some(errors) = peers.errors(peer) {
             let _ = write!(text, "; {errors}");
         }
-        // The datagrams may be the peer's, if addresses are translated on the path.
+        // The datagrams counted in `foreign` may be the peer's, if addresses are translated on the
+        // path.
         if foreign.datagrams > 0 {
             let _ = write!(text, "; {foreign}");
         }

@@ -14,25 +14,26 @@ use crate::settings::Settings;
 use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 
 /// The configuration of the network over UDP. All ranks must use the same configuration, except for
-/// address and host.
+/// `options.address` and `host`.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
     /// Options of this rank's socket.
     pub options: Options,
     /// Name of this rank's host, for error texts.
     pub host: String,
-    /// The protocol's limits and times. Start fills in rank, size, packet size and socket buffer.
+    /// The protocol's limits and times. [`start`](crate::job::start) overwrites the rank, the size,
+    /// the packet size and the socket buffer.
     pub protocol: Config,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// Protection of packets.
+    /// The protection of packets.
     pub protection: Protection,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
     /// Injected faults, for tests.
     pub faults: FaultConfig,
-    /// How long a rank may compute before the progress thread makes progress for it. With `None`,
-    /// there is no such thread.
+    /// The time for which a rank may compute before the progress thread makes progress for it, or
+    /// `None` for no such thread.
     pub attend: Option<Duration>,
 }
 
@@ -56,7 +57,8 @@ impl UdpConfig {
     /// Creates the configuration for these settings, on a rank of host `host`.
     ///
     /// # Errors
-    /// Returns an error if the interface does not exist, or the system can't list interfaces.
+    /// Returns an error if the interface does not exist, if the system cannot list interfaces, or
+    /// if the setting for the ports is malformed.
     pub fn of(settings: &Settings, host: &str, rank: Rank) -> Result<Self, UdpError> {
         let failed = |operation, reason: String| UdpError::System {
             rank,
@@ -98,7 +100,7 @@ impl UdpConfig {
     }
 }
 
-/// Parses a range of ports; `None` if the text is not one.
+/// Parses a range of ports. Returns `None` if the text is not a range of ports.
 fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-')?;
     let ports = first.trim().parse().ok()?..=last.trim().parse().ok()?;

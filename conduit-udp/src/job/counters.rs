@@ -18,16 +18,16 @@ pub struct UdpCounters {
     pub protocol: Counters,
     /// The counters of the socket.
     pub socket: SocketCounters,
-    /// Datagrams that no rank of the job sent.
+    /// The numbers of datagrams that no rank of the job sent.
     pub foreign: ForeignDatagrams,
-    /// Injected faults, if any are set.
+    /// The numbers of injected faults, or `None` if no faults are injected.
     pub faults: Option<FaultCounters>,
-    /// Memory that the protocol uses now, in bytes.
+    /// The number of bytes of memory that the protocol uses now.
     pub memory: usize,
 }
 
 impl UdpCounters {
-    /// Collects the counters so far.
+    /// Collects the current values of the counters.
     pub fn of(portals: &PortalsCounters, carrier: &Carrier) -> Self {
         Self {
             portals: *portals,
@@ -39,7 +39,7 @@ impl UdpCounters {
         }
     }
 
-    /// Returns a report of all counters that are not zero, a line for each part.
+    /// Returns a report of all counters that are not zero, with one line for each part.
     pub fn report(&self, rank: Rank) -> String {
         let mut text = String::new();
         let portals = self.portals.each();

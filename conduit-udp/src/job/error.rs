@@ -1,4 +1,4 @@
-//! Failures of the start.
+//! The errors of a failed start.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::socket::SocketError;
 /// The reason why the network could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum UdpError {
-    /// The exchange at job start failed.
+    /// The bootstrap could not exchange data between the ranks.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// The socket could not be opened.
@@ -40,7 +40,7 @@ pub enum UdpError {
         /// The system's error text.
         reason: String,
     },
-    /// Two ranks can't reach each other, because their address families differ.
+    /// Two ranks cannot reach each other, because their address families differ.
     #[error(
         "udp start: rank {rank} has the address {ours}, but rank {peer} on host {host} has {theirs}; \
          all ranks must use IPv4 or all IPv6 (setting CONDUIT_UDP_INTERFACE)"

@@ -1,4 +1,4 @@
-//! Job start over UDP: every rank opens its socket and exchanges addresses with the others.
+//! Starts a job over UDP: every rank opens its socket and exchanges addresses with the others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ struct Prepared {
     exchange: Exchange,
 }
 
-/// Prepares a rank; returns its state and its contribution.
+/// Prepares a rank. Returns the rank's state and its contribution.
 fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u8>), UdpError> {
     let exchange = Exchange::new(b"udp", rank, size, config.secret_file.as_deref())
         .map_err(|error| UdpError::Exchange { rank, error })?;
@@ -38,7 +38,7 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u
     let address = UdpAddress {
         ip: socket.address().ip(),
         port: socket.address().port(),
-        // The cast is lossless: the size is that of a UDP payload.
+        // The cast is lossless, because the size is that of a UDP payload.
         packet: socket.packet() as u32,
         incarnation,
     };
@@ -47,8 +47,8 @@ fn prepare(rank: Rank, size: u32, config: &UdpConfig) -> Result<(Prepared, Vec<u
     Ok((Prepared { socket, exchange }, text))
 }
 
-/// Encodes a rank's bootstrap information: its [`UdpAddress`], the [`host`] that has this address,
-/// and the name of its host.
+/// Encodes a rank's bootstrap information, which consists of its [`UdpAddress`], the identifier of
+/// the [`host`] that has this address, and the host's name.
 fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
     [
         &address.encode()[..],
@@ -61,7 +61,8 @@ fn words(address: &UdpAddress, network: u64, host: &str) -> Vec<u8> {
 /// The contributions of all ranks.
 struct Job {
     addresses: Vec<UdpAddress>,
-    /// For each rank, the [`host`] that has its address, or 0 if the system doesn't report it.
+    /// For each rank, the identifier of the [`host`] that has its address, or 0 if the system does
+    /// not report it.
     networks: Vec<u64>,
     hosts: Box<[Arc<str>]>,
     exchange: Exchange,
@@ -83,7 +84,7 @@ fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError>
         addresses.push(UdpAddress::decode(address).map_err(|error| error.to_string())?);
         let host = String::from_utf8_lossy(host);
         match hosts.last() {
-            // The ranks on one host usually are consecutive.
+            // Ranks on the same host usually have consecutive numbers.
             Some(last) if **last == *host => hosts.push(Arc::clone(last)),
             _ => hosts.push(host.into()),
         }
@@ -97,12 +98,12 @@ fn parse_all(mut exchange: Exchange, texts: &[Vec<u8>]) -> Result<Job, UdpError>
     })
 }
 
-/// Starts the network among all ranks of a job. All ranks call this together, with the same
-/// settings.
+/// Starts the network among all ranks of a job. This is a collective call: all ranks must make it,
+/// with the same settings.
 ///
 /// # Errors
-/// [`UdpError`] names the rank and the reason. If one rank fails, all fail, unless `bootstrap`
-/// itself failed. Unreachable peers are only detected at first use.
+/// Returns a [`UdpError`] that names the rank and the reason. If one rank fails, all fail, unless
+/// `bootstrap` itself failed. An unreachable peer is detected only when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &UdpConfig,
@@ -110,7 +111,7 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |carrier| carrier)
 }
 
-/// Does the same as [`start`], with the carrier wrapped in another transport by `inside`.
+/// Does the same as [`start`], but wraps the carrier in another transport by calling `inside`.
 ///
 /// # Errors
 /// Same as [`start`].
@@ -129,8 +130,8 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     })
 }
 
-/// Refuses addresses that several hosts have: packets to such an address would stay on the sender's
-/// host.
+/// Refuses addresses that several hosts have, because packets to such an address would not leave
+/// the sender's host.
 fn check_addresses(rank: Rank, job: &Job) -> Result<(), UdpError> {
     let mut known: HashMap<IpAddr, usize> = HashMap::new();
     for (at, address) in job.addresses.iter().enumerate() {
@@ -163,7 +164,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
         exchange,
         ..
     } = job;
-    // The cast is lossless: this is the number of ranks.
+    // The cast is lossless, because the value is the number of ranks.
     let size = addresses.len() as u32;
     let peers = Peers::new(&addresses, config.options.scope);
     if let Some(peer) = peers.other_family(rank) {
@@ -202,7 +203,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
 }
 
 /// Starts a whole job within this process, over real sockets of this host, for tests. Each rank may
-/// run in a separate thread (if the mode allows), or one thread may drive all in turn.
+/// run in a separate thread (if the mode allows), or one thread may drive all ranks in turn.
 ///
 /// # Errors
 /// Same as [`start`].
@@ -299,7 +300,7 @@ mod tests {
             assert!(error.contains("rank 0"), "{error}");
             assert!(error.contains(reason), "no {reason:?}: {error}");
         };
-        // From a rank with the secret, and then from an outsider.
+        // Alter contributions of a rank that has the secret, and then those of an outsider.
         let said = |words: &[u8]| exchange(0, 2).contribution(words);
         let address = udp_address(0).encode();
         for cut in 0..address.len() {
@@ -367,7 +368,7 @@ mod tests {
             attend: None,
             ..UdpConfig::new(options, "here".to_owned())
         };
-        // The contribution of rank 1 of another job with the same secret.
+        // Make the contribution of rank 1 of another job with the same secret.
         let old = prepare(1, 2, &config).unwrap().1;
         for (instead, reason) in [(None, None), (Some(old), Some("transcript differs"))] {
             std::thread::scope(|threads| {

@@ -6,11 +6,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use conduit_portals::transport::open::ConnectError;
 
-/// Bytes of the longest address.
+/// The number of bytes of the longest address.
 const LONGEST: usize = 1 + 16 + 2;
 
-/// The address of a process: IP address and port. Link-local addresses belong to the interface that
-/// this process uses.
+/// The address of a process, which consists of an IP address and a port. A link-local address
+/// belongs to the interface that this process uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Address([u8; LONGEST]);
 
@@ -32,7 +32,7 @@ impl Address {
         Self(bytes)
     }
 
-    /// Returns the source address of a datagram; an IPv4 address is mapped to IPv6.
+    /// Returns the source address of a datagram. An IPv4 source must be mapped to IPv6.
     #[inline]
     pub(super) fn of_source(source: &SocketAddrV6) -> Self {
         Self::of(IpAddr::V6(*source.ip()), source.port())
@@ -96,7 +96,7 @@ impl Address {
         &self.0
     }
 
-    /// Converts the address for the system; `scope` is the index of this process's interface.
+    /// Converts the address for the system. `scope` is the index of this process's interface.
     pub(super) fn to_socket_address(self, scope: u32) -> SocketAddr {
         let [_, rest @ ..] = self.0;
         if self.is_ipv4() {

@@ -8,7 +8,7 @@ use crate::socket::SocketError;
 /// The reason why the network could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The text that selects this process's interface or port can't be used.
+    /// The text that selects this process's interface or port cannot be used.
     #[error("UDP at {host:?}: {reason}")]
     Host {
         /// The text.
@@ -24,7 +24,7 @@ pub enum OpenError {
         /// The reason.
         reason: String,
     },
-    /// Another process has the port.
+    /// Another process uses the port.
     #[error("the UDP port of {0} is in use by another process")]
     Taken(SocketAddr),
     /// The socket could not be opened.

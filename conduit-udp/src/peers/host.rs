@@ -9,7 +9,7 @@ use crate::socket::{Interface, choose};
 /// The family of IP addresses to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Family {
-    /// Either family; IPv4 is preferred to IPv6.
+    /// Either family. IPv4 is preferred to IPv6.
     #[default]
     Any,
     /// IPv4.
@@ -18,8 +18,8 @@ pub enum Family {
     V6,
 }
 
-/// Splits a text into a host and a port, either of which may be missing. Port 0 stands for any
-/// port.
+/// Splits a text into a host and a port, either of which may be missing. Returns port 0 if any port
+/// may be used.
 pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
     let refused = |reason| OpenError::Host {
         host: text.to_owned(),
@@ -35,7 +35,7 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
             None => return Err(refused("its bracket is not closed".to_owned())),
         },
         None => match text.split_once(':') {
-            // This is an IPv6 address without a port.
+            // The text is an IPv6 address without a port.
             Some((_, rest)) if rest.contains(':') => (text, None),
             Some((host, port)) => (host, Some(port)),
             None => (text, None),
@@ -50,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<(&str, u16), OpenError> {
     Ok((host, port))
 }
 
-/// Returns the interface for `host`. `lookup` resolves the name of a host to addresses.
+/// Returns the interface that `host` selects. `lookup` resolves the name of a host to addresses.
 pub(super) fn find(
     exist: &[Interface],
     host: &str,
@@ -78,7 +78,7 @@ pub(super) fn find(
         Err(error) => Err(error.to_string()),
     };
     let within = |fit: &[Interface]| match subnet {
-        // The interface in this subnet is preferred.
+        // The interface in this subnet is chosen.
         Some(subnet) => chosen(subnet, fit),
         None => chosen("", fit),
     };
@@ -115,8 +115,8 @@ pub(super) fn find(
     if let [ip] = addresses[..]
         && ip.is_unspecified()
     {
-        // The unspecified address selects any interface, but the others need an address of this
-        // host in the same family.
+        // The unspecified address selects any interface. However, this process's address is sent to
+        // other processes, so it must be an address of this host in the same family.
         let same: Vec<Interface> = fit
             .into_iter()
             .filter(|interface| interface.address.is_ipv4() == ip.is_ipv4())
@@ -130,7 +130,7 @@ pub(super) fn find(
         .collect();
     match own.first() {
         Some(first) => Ok(within(&own).unwrap_or_else(|_| first.clone())),
-        // All of 127.0.0.0/8 belong to this host.
+        // All addresses of 127.0.0.0/8 belong to this host.
         None => addresses
             .iter()
             .filter(|ip| ip.is_loopback() && is_wanted(**ip))

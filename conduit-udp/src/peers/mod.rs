@@ -1,16 +1,17 @@
 //! UDP as a network of processes that come and go ([`OpenTransport`]).
 //!
 //! [`OpenUdp`] is one process's end. A peer's address is its IP address and port. Two processes
-//! have a session after a handshake (`handshake`), which proves that they share the secret and
-//! receive at their addresses, before either keeps state for the other. During a session, packets,
-//! acknowledgements, liveness and the driver are the same as for a job's ranks
-//! ([`crate::protocol`], [`crate::socket`]). `docs/udp.md` describes the messages and the reasons.
+//! have a session after a handshake (module `handshake`). Before either process keeps state for the
+//! other, the handshake proves that the two share the secret and receive at their addresses. During
+//! a session, packets, acknowledgements, liveness and the driver are the same as for a job's ranks
+//! ([`crate::protocol`], [`crate::socket`]). `docs/udp.md` describes the messages and the reasons
+//! for their design.
 //!
-//! **Promises.** A session never continues with a different process: if a process is restarted at
-//! the same address, its sessions end. Outsiders without the secret cannot make this process
-//! allocate state.
+//! **Promises.** A session never continues with a different process, because the sessions of a
+//! process end if it is restarted at the same address. Outsiders without the secret cannot make
+//! this process allocate state.
 //!
-//! **Costs.** Before the first fragment, a handshake takes two round trips, and a key agreement on
+//! **Costs.** Before the first fragment, a handshake takes two round trips and a key agreement on
 //! each side. A peer takes 310 bytes while its link is idle. [`OpenConfig::max_peers`] bounds the
 //! memory.
 
@@ -51,34 +52,36 @@ pub const MAX_PEERS_SETTING: &str = "CONDUIT_NA_MAX_PEERS";
 /// The configuration of an open network over UDP.
 #[derive(Debug)]
 pub struct OpenConfig {
-    /// The name of an interface, an IP address or a name of this host, then a colon and the port.
-    /// Either part may be missing and is then chosen automatically.
+    /// The name of an interface, an IP address or a name of this host, followed by a colon and the
+    /// port. If either part is missing, it is chosen automatically.
     pub host: Option<String>,
-    /// A subnet like `10.0.0.0/24` that restricts the choice.
+    /// A subnet, such as `10.0.0.0/24`, that restricts the choice.
     pub subnet: Option<String>,
     /// An address family that restricts the choice.
     pub family: Family,
-    /// The secret shared with all peers that this process trusts. With `None`, this process trusts
-    /// every peer that can receive at the address it sends from.
+    /// The secret shared with all peers that this process trusts. If it is `None`, this process
+    /// trusts every peer that can receive at the address from which the peer sends.
     pub secret: Option<Secret>,
-    /// Whether packets are encrypted; must be the same on all processes that communicate.
+    /// Whether packets are encrypted. All processes that communicate must use the same value.
     pub encrypt: bool,
     /// The maximum number of peers that can have numbers at the same time.
     pub max_peers: u32,
-    /// Bytes of the largest IP packet, or `None` for the interface's MTU.
+    /// The number of bytes of the largest IP packet, or `None` for the interface's MTU.
     pub mtu: Option<usize>,
-    /// Bytes to request for each of the socket's buffers.
+    /// The number of bytes to request for each of the socket's buffers.
     pub socket_buffer: usize,
-    /// Whether to use segmentation offload if the system has it.
+    /// Whether to use segmentation offload if the system supports it.
     pub offload: bool,
-    /// The protocol's limits and times. Start fills in rank, size, packet size and socket buffer.
+    /// The protocol's limits and times. [`OpenUdp::start`] overwrites the rank, the size, the
+    /// packet size and the socket buffer.
     pub protocol: Config,
     /// Injected faults, for tests.
     pub faults: FaultConfig,
 }
 
 impl OpenConfig {
-    /// Creates a configuration with default limits; interface and port are chosen automatically.
+    /// Creates a configuration with default limits. The interface and the port are chosen
+    /// automatically.
     pub fn new(secret: Option<Secret>) -> Self {
         Self {
             host: None,
@@ -103,7 +106,8 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> OpenError {
     move |error| OpenError::System { what, error }
 }
 
-/// The wire's seal, a placeholder: the node has a seal of its own, which changes with the sessions.
+/// The wire's seal, which is never used, because the node has its own seal, which changes with the
+/// sessions.
 #[derive(Debug)]
 struct NodesOwn;
 
@@ -156,12 +160,12 @@ impl OpenUdp {
         Ok(Self { wire, waiter })
     }
 
-    /// Returns the counts of handshakes.
+    /// Returns the counters of handshakes.
     pub fn handshake_counters(&self) -> HandshakeCounters {
         self.wire.machine().handshakes.counters
     }
 
-    /// Returns the protocol's counters, of all sessions together.
+    /// Returns the protocol's counters, summed over all sessions.
     pub fn counters(&self) -> Counters {
         self.wire.machine().endpoint.counters()
     }
@@ -171,7 +175,7 @@ impl OpenUdp {
         *self.wire.socket().counters()
     }
 
-    /// Returns the counts of injected faults, if any are set.
+    /// Returns the numbers of injected faults, or `None` if no faults are injected.
     pub fn fault_counters(&self) -> Option<FaultCounters> {
         self.wire.faults().copied()
     }
@@ -190,7 +194,7 @@ impl OpenUdp {
         self.wire.machine_mut()
     }
 
-    /// Sends the messages of handshakes.
+    /// Sends the waiting messages of handshakes.
     #[inline]
     fn send_messages(&mut self) {
         if self.wire.machine().handshakes.has_messages() {

@@ -1,4 +1,5 @@
-//! One process's end: handshakes and the reliability protocol, without I/O and clock.
+//! One process's end, which consists of the handshakes and the reliability protocol, without I/O
+//! and without a clock.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -17,7 +18,7 @@ use crate::socket::DrivenMachine;
 pub(super) struct Node {
     pub(super) handshakes: Handshakes<SessionSealer>,
     pub(super) endpoint: Endpoint,
-    /// Index of this process's interface, for link-local addresses.
+    /// The index of this process's interface, for link-local addresses.
     scope: u32,
 }
 
@@ -42,7 +43,8 @@ impl Node {
         }
     }
 
-    /// Returns the number of the peer with this address, or `None` if there are too many peers.
+    /// Returns the number of the peer with this address. Returns `None` if there are too many
+    /// peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         let peer = self.handshakes.connect(address)?;
         self.fit();
@@ -81,7 +83,7 @@ impl Node {
         self.endpoint.memory() + self.handshakes.memory() + self.handshakes.crypto.memory()
     }
 
-    /// Sets the endpoint's number of peers to the end of the numbers.
+    /// Sets the endpoint's number of peers, so that it covers the numbers of all peers.
     fn fit(&mut self) {
         let size = self.handshakes.size();
         if self.endpoint.config().size != size {
@@ -89,8 +91,8 @@ impl Node {
         }
     }
 
-    /// Ends the sessions of peers that the endpoint has given up; the fragment handler already
-    /// knows.
+    /// Ends the sessions of peers that the endpoint has given up. The endpoint has already reported
+    /// their failures to the fragment handler.
     fn end_failed(&mut self) {
         while let Some(peer) = self.endpoint.take_failed() {
             self.handshakes.end(peer);
@@ -118,7 +120,7 @@ impl Node {
         }
     }
 
-    /// Handles a failed send to a peer without a session: begins a handshake.
+    /// Handles a failed send to a peer without a session by beginning a handshake.
     #[cold]
     fn begin(&mut self, now: Nanos, peer: Rank) -> Refused {
         self.end_failed();
@@ -148,7 +150,7 @@ impl DrivenMachine for Node {
         _: &mut impl Seal,
         _: &mut impl FragmentHandler,
     ) -> bool {
-        // Without a source it belongs to no session.
+        // A packet without a source address belongs to no session.
         false
     }
 
@@ -178,7 +180,7 @@ impl DrivenMachine for Node {
                 true
             }
             Received::Dropped(Dropped::BadTag) => {
-                // The peer may have a session with this process other than the one known here.
+                // The peer may have a newer session with this process than the one known here.
                 self.handshakes.on_unknown_packet(now, &source, peer);
                 false
             }

@@ -3,13 +3,13 @@
 use super::contract::Nanos;
 
 /// The total weight of received segments at which an acknowledgement is due. A segment of the data
-/// channel weighs 1, a segment of the command channel half of this.
+/// channel weighs 1, and a segment of the command channel half of `THRESHOLD`.
 const THRESHOLD: u32 = 32;
 
-/// The acknowledgement that a link has yet to send.
+/// The acknowledgement that a link still has to send.
 #[derive(Debug, Default)]
 pub(super) struct AckState {
-    /// Weight of the segments received since the last acknowledgement.
+    /// The total weight of the segments received since the last acknowledgement.
     weight: u32,
     /// When the newest segment was received for the first time.
     newest_at: Nanos,
@@ -34,12 +34,13 @@ impl AckState {
         self.immediate = true;
     }
 
-    /// Returns how long ago the newest segment was received: the ack delay (RFC 9000, 13.2.5).
+    /// Returns the ack delay (RFC 9000, 13.2.5), which is the time since the newest segment was
+    /// received.
     pub(super) fn delay(&self, now: Nanos) -> Nanos {
         now.saturating_sub(self.newest_at)
     }
 
-    /// Returns whether an acknowledgement is due, even without a packet to carry it.
+    /// Returns whether an acknowledgement has to be sent even if there is no packet to carry it.
     pub(super) fn is_due(&self, now: Nanos) -> bool {
         self.immediate || self.weight >= THRESHOLD || (self.weight > 0 && now >= self.deadline)
     }
@@ -49,7 +50,8 @@ impl AckState {
         self.immediate
     }
 
-    /// Returns when the acknowledgement will be due.
+    /// Returns the time at which the acknowledgement is due, or `None` if there is nothing to
+    /// acknowledge.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         (self.weight > 0).then_some(self.deadline)
     }

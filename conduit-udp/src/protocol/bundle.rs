@@ -1,15 +1,15 @@
-//! Bundles: tiny fragments in a segment of the command channel.
+//! Bundles, each of which consists of tiny fragments in one segment of the command channel.
 //!
 //! An entry is `header's length 1 | payload's length 2 | header | payload` (lengths in bytes,
-//! little-endian). A byte [`END`] in place of a header's length ends the bundle; padding follows,
+//! little-endian). A byte [`END`] in place of a header's length ends the bundle. Padding follows,
 //! so that packets sent together have the same length.
 
 use super::contract::{MAX_HEADER, MAX_TINY};
 use super::packet::Reader;
 
-/// Bytes of a tiny fragment on the wire before its header.
+/// The number of bytes of a tiny fragment on the wire before its header.
 pub(super) const ENTRY: usize = 3;
-/// End of a bundle; padding follows.
+/// The byte that ends a bundle. Padding follows it.
 pub(super) const END: u8 = 0xff;
 
 /// Iterates over the header and payload of each fragment of a received bundle.

@@ -1,4 +1,4 @@
-//! Configuration of the protocol.
+//! The configuration of the protocol.
 
 use conduit_core::ni::Rank;
 
@@ -8,16 +8,16 @@ const MICROSECOND: Nanos = 1_000;
 const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 /// The longest accepted time, more than nine years. Longer times are clamped to this value, so that
-/// sums of times don't overflow.
+/// sums of times do not overflow.
 const LONGEST: Nanos = 1 << 58;
 
-/// The smallest packet size in bytes: it holds the longest tiny fragment with headers and tag.
-/// Smaller values are clamped to it.
+/// The smallest packet size in bytes, which suffices for the longest tiny fragment with headers and
+/// tag. Smaller values are clamped to it.
 pub const MIN_PACKET: usize = 1024;
-/// The largest packet size in bytes: the payload of a UDP datagram over IPv4. Larger values are
-/// clamped to it.
+/// The largest packet size in bytes, which is the largest payload of a UDP datagram over IPv4.
+/// Larger values are clamped to it.
 pub const MAX_PACKET: usize = 65_507;
-/// The largest window: the number of segments that one acknowledgement can report.
+/// The largest window, which is the number of segments that one acknowledgement can report.
 pub const MAX_WINDOW: u32 = 4096;
 
 /// Limits and times of an [`Endpoint`](super::Endpoint). Times are in nanoseconds.
@@ -25,57 +25,60 @@ pub const MAX_WINDOW: u32 = 4096;
 pub struct Config {
     /// This rank.
     pub rank: Rank,
-    /// Number of ranks in the job; packets that name any other rank are dropped.
+    /// The number of ranks in the job. Packets that name any other rank are dropped.
     pub size: u32,
-    /// Bytes of the largest packet: the path's MTU less the headers of IP and UDP. From
-    /// [`MIN_PACKET`] to [`MAX_PACKET`].
+    /// The number of bytes of the largest packet, which is the path's MTU less the headers of IP
+    /// and UDP. It ranges from [`MIN_PACKET`] to [`MAX_PACKET`].
     pub packet: usize,
-    /// Number of segments that may be outstanding on one channel of a link, at most [`MAX_WINDOW`].
+    /// The number of segments that may be outstanding on one channel of a link, at most
+    /// [`MAX_WINDOW`].
     pub window: u32,
-    /// Number of segments that may be outstanding on a channel before the peer has advertised
-    /// credits, which is also the initial congestion window in full packets.
+    /// The number of segments that may be outstanding on a channel before the peer has advertised
+    /// credits. It is also the initial congestion window, in full packets.
     pub initial_window: u32,
-    /// Dead time: a peer that answers nothing for this long has failed.
+    /// The dead time. A peer that answers nothing for this long has failed.
     pub dead_time: Nanos,
     /// If the peer answers tiny probes but no full-sized ones for this long, the link fails because
     /// the path's MTU is too small.
     pub mtu_timeout: Nanos,
-    /// Longest interval between probes of a silent peer; the interval doubles up to this.
+    /// The longest interval between probes of a silent peer. The interval doubles up to this value.
     pub probe_interval: Nanos,
-    /// A link without traffic for this long is made idle: it keeps 64 bytes, and is reopened when
-    /// it is used. With 0, links are never made idle.
+    /// The time without traffic after which a link is made idle. An idle link keeps 64 bytes, and
+    /// is reopened when it is used. If the time is 0, links are never made idle.
     pub idle_time: Nanos,
-    /// Number of links that may be open at once; above this limit, quiet links are made idle
+    /// The number of links that may be open at once. Above this limit, quiet links are made idle
     /// earlier.
     pub open_links: usize,
-    /// Longest time that an acknowledgement waits for a packet to carry it, or for another segment.
+    /// The longest time that an acknowledgement waits for a packet to carry it, or for another
+    /// segment.
     pub ack_delay: Nanos,
     /// The shortest probe time-out (PTO).
     pub min_timeout: Nanos,
-    /// Queueing delay on the path, beyond twice the min RTT, above which the congestion window
+    /// The queueing delay on the path, beyond twice the min RTT, above which the congestion window
     /// shrinks.
     pub delay_target: Nanos,
-    /// Number of fragments of [`Payload::Read`](super::Payload::Read) that a link holds; further
-    /// ones are refused ([`Refused::Full`](super::Refused::Full)).
+    /// The number of fragments of [`Payload::Read`](super::Payload::Read) that a link holds.
+    /// Further fragments are refused ([`Refused::Full`](super::Refused::Full)).
     pub link_fragments: usize,
-    /// Bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds, where each fragment
-    /// counts with 3 bytes more than its own; rounded up to a power of two.
+    /// The number of bytes of [`Payload::Copied`](super::Payload::Copied) that a link holds,
+    /// rounded up to a power of two. Each fragment counts 3 bytes more than its own.
     pub link_commands: usize,
-    /// Bytes of segments that a link buffers because they arrived out of order or because the
-    /// fragment handler had no room for them. Further segments are not acknowledged, so the peer
-    /// sends them again.
+    /// The number of bytes of segments that a link buffers because they arrived out of order or
+    /// because the fragment handler had no room for them. Further segments are not acknowledged, so
+    /// the peer sends them again.
     pub link_early: usize,
-    /// The same limit on the buffered bytes of all links together.
+    /// The number of bytes of such segments that all links together buffer.
     pub early: usize,
-    /// Bytes that the socket's receive buffer holds; shared among the peers that are sending.
+    /// The number of bytes that the socket's receive buffer holds. The peers that are sending share
+    /// this space.
     pub socket_buffer: usize,
-    /// Sequence number of the first segment of every channel, the same on all ranks. Only tests of
-    /// the wrap-around change it.
+    /// The sequence number of the first segment of every channel, which must be the same on all
+    /// ranks. Only tests of the wrap-around change it.
     pub first_sequence: u64,
 }
 
 impl Default for Config {
-    /// Configures a single rank on Ethernet.
+    /// Creates the configuration of a single rank on Ethernet.
     fn default() -> Self {
         Self {
             rank: 0,
@@ -120,7 +123,7 @@ impl Config {
         self
     }
 
-    /// Returns the keep-alive time: a peer that was silent for this long is probed.
+    /// Returns the keep-alive time. A peer that has been silent for this time is probed.
     pub(super) fn keep_alive(&self) -> Nanos {
         self.dead_time / 4
     }

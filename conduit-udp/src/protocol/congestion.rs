@@ -1,25 +1,26 @@
-//! Congestion control of a link: the congestion window, and the pacing of bursts.
+//! The congestion control of a link, which consists of the congestion window and the pacing of
+//! bursts.
 //!
-//! The control is delay-based, as in Swift (SIGCOMM 2020): once per round trip the window is
+//! The control is delay-based, as in Swift (SIGCOMM 2020): once per round trip, the window is
 //! adapted to the shortest RTT measured in that round. The shortest sample is used because a rank
-//! that polls late lengthens single samples, and such samples say nothing about the path. Losses
-//! count only if they exceed one in [`LOSS_RATIO`] of a round's segments, so a loss of one per cent
-//! does not slow a link down.
+//! that polls late lengthens single samples, which then say nothing about the path. Losses count
+//! only if they exceed one in [`LOSS_RATIO`] of a round's segments, so a loss of one per cent does
+//! not slow a link down.
 
 use super::config::Config;
 use super::contract::Nanos;
 use super::rtt::RttEstimator;
 
-/// A loss of at most one in this many segments is not taken for congestion.
+/// The reciprocal of the fraction of lost segments above which losses count as congestion.
 const LOSS_RATIO: u32 = 16;
-/// Fewer lost segments than this in a round are ignored.
+/// The minimum number of lost segments in a round that counts as congestion.
 const MIN_LOSSES: u32 = 4;
-/// The longest allowed queue in bytes, on paths that drain this many bytes in less than
+/// The longest allowed queue in bytes, on paths that drain this number of bytes in less than
 /// [`Config::delay_target`].
 const QUEUE_BYTES: u64 = 512 << 10;
 /// The smallest window, in full packets.
 const MIN_WINDOW: u64 = 4;
-/// Additive increase per round, in full packets.
+/// The additive increase per round, in full packets.
 const INCREASE: u64 = 4;
 
 /// The congestion state of one link.
@@ -37,7 +38,7 @@ pub(super) struct Congestion {
     acknowledged: u32,
     acknowledged_bytes: u64,
     lost: u32,
-    /// Earliest time of the next burst.
+    /// The earliest time of the next burst.
     paced_until: Nanos,
 }
 
@@ -56,12 +57,12 @@ impl Congestion {
         }
     }
 
-    /// Returns how many bytes may be in flight on a channel.
+    /// Returns the number of bytes that may be in flight on a channel.
     pub(super) fn window(&self) -> u64 {
         self.window
     }
 
-    /// Records that something waits because the window is full.
+    /// Records that a segment waits because the window is full.
     pub(super) fn note_cwnd_limited(&mut self) {
         self.is_cwnd_limited = true;
     }
@@ -90,7 +91,7 @@ impl Congestion {
         self.lost += 1;
     }
 
-    /// Handles persistent congestion (RFC 9002, 7.6): the window starts anew, because nothing is
+    /// Handles persistent congestion (RFC 9002, 7.6). The window starts anew, because nothing is
     /// known about the path any more.
     pub(super) fn on_persistent_congestion(&mut self, config: &Config) {
         self.window = MIN_WINDOW * config.packet as u64;
@@ -99,8 +100,8 @@ impl Congestion {
 
     fn end_round(&mut self, now: Nanos, rtt: &RttEstimator, config: &Config) {
         let packet = config.packet as u64;
-        // On a fast path, a queue that drains in less than `delay_target` may still be long enough
-        // to exceed the caches.
+        // On a fast path, even a queue that drains in less than `delay_target` may exceed the
+        // caches, so the queue's length in bytes is limited, too.
         let elapsed = now.saturating_sub(self.round_began);
         let queue = QUEUE_BYTES * elapsed / self.acknowledged_bytes.max(1);
         let target = 2 * rtt.min() + queue.min(config.delay_target);
@@ -108,7 +109,8 @@ impl Congestion {
             self.window = self.window * 7 / 10;
             self.in_slow_start = false;
         } else if self.min_rtt > target {
-            // Shrinks in proportion to the excess, at most by a third (Swift, SIGCOMM 2020).
+            // The window shrinks in proportion to the excess, at most by a third (Swift, SIGCOMM
+            // 2020).
             let excess = self.min_rtt - target;
             self.window -= (self.window * excess / self.min_rtt).min(self.window / 3);
             self.in_slow_start = false;
@@ -138,8 +140,8 @@ impl Congestion {
 
     /// Records that a burst was sent.
     pub(super) fn on_burst(&mut self, now: Nanos, bytes: usize, rtt: &RttEstimator) {
-        // Paces at the window plus a quarter per round trip (twice the window in slow start): in
-        // the long run acknowledgements bound the rate.
+        // The pace is a quarter more than the window per round trip, or twice the window in slow
+        // start. In the long run, acknowledgements bound the rate.
         let gain = if self.in_slow_start { 8 } else { 5 };
         let time = bytes as u64 * rtt.smoothed() * 4 / (self.window * gain);
         // The bytes that could have been sent in the last quarter of a round trip may be sent at
@@ -233,8 +235,8 @@ mod tests {
 
     #[test]
     fn a_slow_path_may_have_a_queue_of_half_a_millisecond_a_fast_one_of_so_many_bytes() {
-        // 64 packets in a round of 600 microseconds: half a millisecond of that traffic is less
-        // than [`QUEUE_BYTES`].
+        // A round of 600 µs carries 64 packets, so half a millisecond of that traffic is less than
+        // [`QUEUE_BYTES`].
         let mut slow = Path::new();
         let before = slow.congestion.window() / 1472;
         assert!(slow.round(500_000, 0) > before);

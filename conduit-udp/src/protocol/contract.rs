@@ -1,5 +1,5 @@
 //! The protocol's interface to its driver and to the seal. Its interface to the layer above is that
-//! of every transport: [`conduit_portals::transport::fragment`].
+//! of every transport ([`conduit_portals::transport::fragment`]).
 
 use conduit_core::ni::Rank;
 
@@ -11,22 +11,22 @@ pub use seal::{Seal, TAG};
 /// Monotonic time in nanoseconds, from an arbitrary start.
 pub type Nanos = u64;
 
-/// Packets for one peer, contiguous in the driver's buffer: each has `segment` bytes except the
-/// last, which may be shorter. The driver passes them to the system in one call if it can (UDP
-/// segmentation offload).
+/// Packets for one peer, which are contiguous in the driver's buffer. Each has `segment` bytes,
+/// except for the last, which may be shorter. The driver passes them to the system in one call if
+/// it can (UDP segmentation offload).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Transmit<'u> {
     /// The peer.
     pub peer: Rank,
-    /// Total bytes of the packets in the buffer.
+    /// The total number of bytes of the packets in the buffer.
     pub length: usize,
-    /// Bytes of each packet except the last.
+    /// The number of bytes of each packet except the last.
     pub segment: usize,
-    /// The payload that is not in the buffer, if this is one packet with such a payload.
+    /// The payload that is not in the buffer, if this is a single packet with such a payload.
     pub zero_copy: Option<ZeroCopy<'u>>,
 }
 
-/// Payload of a packet that stays in the fragment handler's memory.
+/// The payload of a packet, which stays in the fragment handler's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZeroCopy<'u> {
     /// Offset of the payload in the packet.

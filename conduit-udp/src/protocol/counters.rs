@@ -39,13 +39,14 @@ counters! {
     segments_sent,
     /// Segments received for the first time.
     segments_received,
-    /// Segments sent again: lost by packet threshold (RFC 9002, 6.1.1).
+    /// Segments sent again because the packet threshold declared them lost (RFC 9002, 6.1.1).
     resent_packet_threshold,
-    /// Segments sent again: lost by time threshold (RFC 9002, 6.1.2).
+    /// Segments sent again because the time threshold declared them lost (RFC 9002, 6.1.2).
     resent_time_threshold,
     /// Segments sent again because the probe time-out (PTO) expired.
     resent_pto,
-    /// Acknowledgements of something new that were sent along with a segment or probe reply.
+    /// Acknowledgements of newly received segments that were sent along with a segment or probe
+    /// reply.
     acks_with_segment,
     /// Immediate acknowledgements in separate packets.
     acks_immediate,
@@ -59,13 +60,13 @@ counters! {
     duplicates,
     /// Segments received that lie outside the window.
     out_of_window,
-    /// Segments dropped for lack of buffer space; they are sent again.
+    /// Segments dropped for lack of buffer space. The peer sends them again.
     no_room,
     /// Packets dropped because their number was already received or is too old.
     replayed,
-    /// Packets dropped because their tag is not valid.
+    /// Packets dropped because their tag is invalid.
     bad_tag,
-    /// Datagrams dropped because length, version, kind or rank is wrong.
+    /// Datagrams dropped because their length, version, kind or rank is wrong.
     malformed,
     /// Packets dropped because their peer has failed.
     from_failed,

@@ -1,7 +1,7 @@
 //! The fuzzer: feeds endpoints packets that no endpoint would make.
 //!
 //! In half of the sessions, every tag is accepted, so that inputs count as packets of a rank of the
-//! job. The worst permitted result is that the endpoint gives up this rank as broken. In the other
+//! job. The worst permitted result is that the endpoint gives up that rank as broken. In the other
 //! half, tags are checked in the same way as by ranks, and inputs may change nothing but counters.
 //! Inputs are made from packets of a real endpoint (module `mutate`). The seed and a session's
 //! number determine the session.

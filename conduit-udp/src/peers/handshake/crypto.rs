@@ -1,14 +1,14 @@
-//! The keyed computations of a handshake. Models of the handshake use simpler ones.
+//! The keyed computations of a handshake. Tests replace them by simpler ones.
 
 use conduit_core::ni::Rank;
 use seal::{Protection, SessionKeys, SessionSealer};
 
 use super::message::Tag;
 
-/// Purpose of a MAC.
+/// A label that names the purpose of a MAC.
 pub(super) type Label = [u8; 8];
 
-/// The operations of [`SessionSealer`], the real implementation.
+/// The cryptographic operations of a handshake. [`SessionSealer`] is the real implementation.
 pub(in super::super) trait Crypto {
     /// The keys of one session.
     type Keys;

@@ -1,5 +1,5 @@
-//! Limits on the work that outsiders can cause: they bound the answers sent without a session and
-//! the futile scalar multiplications.
+//! Limits on the work that outsiders can cause. They bound the number of answers sent without a
+//! session and the number of futile scalar multiplications.
 
 use crate::protocol::Nanos;
 
@@ -12,7 +12,7 @@ pub(super) struct Bucket {
 
 impl Bucket {
     const MOST: u32 = 64;
-    /// Interval between new tokens.
+    /// The interval between new tokens.
     const INTERVAL: Nanos = 1_000_000;
 
     pub(super) fn new() -> Self {
@@ -22,7 +22,7 @@ impl Bucket {
         }
     }
 
-    /// Takes a token, if one is left.
+    /// Takes a token. Returns `false` if no token is left.
     pub(super) fn take(&mut self, now: Nanos) -> bool {
         let new = now.saturating_sub(self.since) / Self::INTERVAL;
         if new > 0 {

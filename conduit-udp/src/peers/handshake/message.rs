@@ -11,9 +11,9 @@
 //! refused    the init's nonce 16
 //! ```
 //!
-//! Numbers after names are lengths in bytes; integers are little-endian. The attempt counts how
-//! often the same message was sent; no MAC covers it. An answer repeats the attempt of the message
-//! that it answers.
+//! Numbers after names are lengths in bytes, and integers are little-endian. The attempt counts how
+//! often the same message has been sent, and no MAC covers it. An answer repeats the attempt of the
+//! message that it answers.
 
 use conduit_core::ni::Rank;
 use seal::SESSION_TAG;
@@ -23,23 +23,24 @@ const VERSION: u8 = 1;
 /// A MAC, cookie or nonce.
 pub(super) type Tag = [u8; SESSION_TAG];
 
-/// Number of bytes that all messages have in common at their beginning.
+/// The number of bytes that all messages have in common at their beginning.
 const COMMON: usize = 4;
-/// Bytes of an init that its MAC covers, after the common bytes.
+/// The number of bytes of an init that its MAC covers, after the common bytes.
 pub(super) const INIT_COVERED: usize = 4 + 8 + 16 + 32;
-/// Bytes of an init without the common bytes and without padding.
+/// The number of bytes of an init without the common bytes and without padding.
 pub(super) const INIT: usize = INIT_COVERED + SESSION_TAG;
-/// Bytes of a challenge that its MAC covers, after the common bytes.
+/// The number of bytes of a challenge that its MAC covers, after the common bytes.
 const CHALLENGE_COVERED: usize = 16 + 8 + 32 + 8 + 8 + SESSION_TAG;
-/// Bytes of an init, padded so that no answer to a stranger is longer than the init.
+/// The number of bytes of an init. It is padded so that no answer to a stranger is longer than the
+/// init.
 const INIT_LENGTH: usize = COMMON + CHALLENGE_COVERED + SESSION_TAG;
 const _: () = assert!(COMMON + INIT <= INIT_LENGTH);
-/// Bytes of the longest message.
+/// The number of bytes of the longest message.
 pub(super) const LONGEST: usize = COMMON + 8 + SESSION_TAG + INIT + SESSION_TAG;
 // Packets have at least 32 bytes, so an answer to a packet is not longer than the packet.
 const _: () = assert!(COMMON + 4 <= 32);
 
-/// Flag of an init whose sender encrypts.
+/// The flag of an init whose sender encrypts.
 pub(super) const ENCRYPTS: u8 = 1;
 
 /// The kind of a message. Packets begin with other values.
@@ -74,7 +75,7 @@ impl Reason {
         })
     }
 
-    /// Returns the reason for the initiator's user, as a statement about the responder.
+    /// Returns the reason as a statement about the responder, for the user of the initiator.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::Version => "it runs another version of Conduit",
@@ -101,7 +102,7 @@ impl Message {
         }
     }
 
-    /// Appends these bytes, the next fields of its kind.
+    /// Appends these bytes, which must be the next fields of the message's kind.
     pub(super) fn with(mut self, bytes: &[u8]) -> Self {
         let begin = usize::from(self.length);
         self.bytes[begin..begin + bytes.len()].copy_from_slice(bytes);
@@ -142,7 +143,7 @@ pub(super) struct Init<'a> {
     pub(super) incarnation: u64,
     pub(super) nonce: &'a Tag,
     pub(super) share: &'a [u8; 32],
-    /// The bytes that the MAC covers; `tag` is the MAC.
+    /// The bytes that the MAC `tag` covers.
     pub(super) covered: &'a [u8; INIT_COVERED],
     pub(super) tag: &'a Tag,
 }
@@ -205,7 +206,8 @@ pub(super) enum Received<'a> {
         attempt: u8,
         nonce: &'a Tag,
     },
-    /// An init of another version, with its nonce if that is where this version has it.
+    /// An init of another version, with the nonce that it has at the offset of this version's
+    /// nonce, if the init is that long.
     OtherVersion {
         attempt: u8,
         nonce: Option<&'a Tag>,

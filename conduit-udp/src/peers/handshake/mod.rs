@@ -1,4 +1,4 @@
-//! The beginning and end of sessions, as a state machine without I/O and clock.
+//! The beginning and end of sessions, as a state machine without I/O and without a clock.
 //!
 //! ```text
 //! initiator                                    responder
@@ -9,23 +9,24 @@
 //!     the session begins
 //! ```
 //!
-//! The cookie is a MAC over the init, its source address, and the time. The responder checks it
-//! instead of keeping state. The cookie makes the responder's part of the session unique: each
-//! cookie is accepted once, within ten seconds. For an initiator, the responder computes no scalar
-//! multiplication and keeps no state until the initiator has returned a cookie, which shows that it
-//! receives at its address, and has proved that it has the secret. An init is never shorter than
-//! its answer.
+//! The cookie is a MAC over the init, its source address, and the time. The responder checks the
+//! cookie instead of keeping state. The cookie makes the responder's part of the session unique,
+//! because each cookie is accepted once, within ten seconds. The responder computes no scalar
+//! multiplication and keeps no state for an initiator until the initiator has returned a cookie,
+//! which shows that it receives at its address, and has proved that it has the secret. No answer to
+//! an init is longer than the init.
 //!
 //! **Simultaneous handshakes.** A process that has begun a handshake itself ignores the peer's
-//! confirm if its own share is the smaller one. Thus one of the two handshakes prevails, and its
-//! completion ends the other.
+//! confirm if its own share is smaller than the peer's. Thus one of the two handshakes prevails,
+//! and its completion ends the other.
 //!
-//! **One-sided sessions.** A packet that belongs to no session here is answered by a short message
-//! that anybody could forge ([`HandshakeKind::Unknown`]). A process that has a session with the
-//! sender of such a message then queries it by an init. Each challenge names the responder's
-//! incarnation and its session with the initiator. If that session is a different one or none, the
-//! initiator's session has ended. A confirm also replaces a session if its cookie was issued after
-//! the session began, because the peer sends such a confirm only after losing the session.
+//! **One-sided sessions.** A packet that belongs to no session of its receiver is answered by a
+//! short message that anybody could forge ([`HandshakeKind::Unknown`]). If the receiver of such a
+//! message has a session with the message's sender, it queries the sender by an init. Each
+//! challenge names the responder's incarnation and its session with the initiator. If the responder
+//! has a different session or none, the initiator's session has ended. A confirm also replaces a
+//! session if its cookie was issued after the session began, because the peer sends such a confirm
+//! only after losing the session.
 
 mod crypto;
 mod limits;
@@ -50,26 +51,26 @@ use limits::Bucket;
 use message::{ENCRYPTS, HandshakeKind, Tag};
 
 const MILLISECOND: Nanos = 1_000_000;
-/// Time until an init or confirm is sent again. The time doubles with each transmission, up to
+/// The time until an init or confirm is sent again. It doubles with each transmission, up to
 /// `MOST_PAUSE`.
 const FIRST_PAUSE: Nanos = 20 * MILLISECOND;
 const MOST_PAUSE: Nanos = 1_000 * MILLISECOND;
-/// Lifetime of a cookie.
+/// The lifetime of a cookie.
 const COOKIE_LIFE: Nanos = 10_000 * MILLISECOND;
-/// How long a confirm is resent before the handshake restarts with another cookie.
+/// The time for which a confirm is resent before the handshake restarts with another cookie.
 const CONFIRM_TIME: Nanos = COOKIE_LIFE / 2;
-/// Minimum interval between checks that the peer still has a session.
+/// The minimum interval between checks that the peer still has a session.
 const CHECK_PAUSE: Nanos = 250 * MILLISECOND;
-/// How long such a check waits for its answer.
+/// The time for which such a check waits for its answer.
 const CHECK_TIME: Nanos = 2_000 * MILLISECOND;
-/// Number of reports that the peer's port is closed after which a handshake has failed.
+/// The number of reports that the peer's port is closed after which a handshake has failed.
 const ENOUGH_REPORTS: u8 = 2;
-/// Number of refused attempts after which a handshake has failed. An init corrupted on the path is
-/// refused as well, so one refusal is not enough.
+/// The number of refused attempts after which a handshake has failed. One refusal is not enough,
+/// because an init that was corrupted on the path is refused as well.
 const ENOUGH_REFUSALS: u32 = 4;
-/// Number of cookies that are remembered, in addition to two for each possible peer.
+/// The number of cookies that are remembered, in addition to two for each possible peer.
 const SPENT: usize = 1024;
-/// Maximum number of messages that wait to be sent; further ones are lost.
+/// The maximum number of messages that wait to be sent. Further messages are lost.
 const MOST_WAITING: usize = 4096;
 
 /// An event of a session. Events are reported in the order in which they occur.
@@ -79,7 +80,7 @@ pub(super) enum Event {
     Joined(Rank),
     /// A session has begun.
     Began(Rank),
-    /// The session or handshake has ended with this failure.
+    /// The peer's session or handshake has ended with this failure.
     Ended(Rank, Failure),
 }
 
@@ -103,7 +104,7 @@ struct Opening {
     /// arrived.
     challenged: Option<(u64, [u8; 8])>,
     closed_reports: u8,
-    /// Bitmap of the refused attempts of the init, modulo 64.
+    /// A bitmap of the refused attempts of the init, modulo 64.
     refused: u64,
 }
 
@@ -111,7 +112,7 @@ struct Opening {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Session {
     id: [u8; 8],
-    /// Incarnation of the peer's process.
+    /// The incarnation of the peer's process.
     incarnation: u64,
     /// When the session began, as a time from [`Handshakes::stamp`].
     began: Nanos,
@@ -119,10 +120,11 @@ struct Session {
     name: Rank,
     /// Whether this process began the handshake.
     first: bool,
-    /// On the responder's side, the cookie that the session began with.
+    /// On the responder's side, the cookie with which the session began.
     cookie: Tag,
     checked: Nanos,
-    /// The pending check that the peer still has the session: its nonce and message.
+    /// The pending check that the peer still has the session, if there is one: its nonce and its
+    /// message.
     check: Option<Box<(Tag, Repeated)>>,
 }
 
@@ -135,36 +137,38 @@ enum HandshakeState {
     Open(Box<Session>),
 }
 
-/// Counts of handshakes.
+/// The counters of handshakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HandshakeCounters {
-    /// Handshakes begun.
+    /// The number of handshakes begun.
     pub begun: u64,
-    /// Sessions begun.
+    /// The number of sessions begun.
     pub sessions: u64,
-    /// Inits answered by a challenge.
+    /// The number of inits answered by a challenge.
     pub challenges: u64,
-    /// Inits from processes with another secret or without a secret.
+    /// The number of inits from processes with another secret or without a secret.
     pub other_secret: u64,
-    /// Inits from processes that are incompatible in other ways: in version or encryption.
+    /// The number of inits from processes with another version or with different encryption.
     pub incompatible: u64,
-    /// Inits and confirms from strangers, ignored because there were too many peers.
+    /// The number of inits and confirms from strangers that were ignored because there were too
+    /// many peers.
     pub full: u64,
-    /// Confirms without a valid cookie, or with a cookie that is too old or already used.
+    /// The number of confirms without a valid cookie, or with a cookie that is too old or already
+    /// used.
     pub stale: u64,
-    /// Messages with an invalid MAC.
+    /// The number of messages with an invalid MAC.
     pub bad_tag: u64,
-    /// Confirms dropped unchecked because too many before them had invalid MACs.
+    /// The number of confirms dropped unchecked because too many earlier ones had invalid MACs.
     pub limited: u64,
-    /// Datagrams that are neither packets nor handshake messages.
+    /// The number of datagrams that are neither packets nor handshake messages.
     pub malformed: u64,
-    /// Packets that belong to no session.
+    /// The number of packets that belong to no session.
     pub unknown: u64,
-    /// Answers to packets that belong to no session.
+    /// The number of answers to packets that belong to no session.
     pub hints: u64,
-    /// Number of checks whether a peer still has a session.
+    /// The number of checks whether a peer still has a session.
     pub checks: u64,
-    /// Messages dropped because too many were waiting.
+    /// The number of messages dropped because too many were waiting.
     pub overflowed: u64,
 }
 
@@ -173,17 +177,17 @@ pub struct HandshakeCounters {
 pub(super) struct Handshakes<C> {
     pub(super) crypto: C,
     own: Address,
-    /// Time without an answer after which a peer is unreachable.
+    /// The time without an answer after which a peer is unreachable.
     dead_time: Nanos,
     peers: Peers<Address, HandshakeState>,
-    /// The times at which something is due for a peer.
+    /// The times at which a message to a peer is due.
     timers: BTreeSet<(Nanos, Rank)>,
     spent: SpentCookies,
     bucket: Bucket,
-    /// Limits scalar multiplications that prove futile because a confirm's MAC is invalid.
+    /// Limits the futile scalar multiplications, for confirms whose MAC is invalid.
     trials: Bucket,
-    /// The last time used for cookies and sessions. The time increases with every use, so no two of
-    /// them share a time.
+    /// The last time used for a cookie or session. It increases with every use, so no two cookies
+    /// or sessions have the same time.
     stamp: Nanos,
     has_left: bool,
     outbox: VecDeque<(Address, Message)>,
@@ -219,7 +223,7 @@ impl<C: Crypto> Handshakes<C> {
         self.peers.limit()
     }
 
-    /// Returns the end of the numbers: all peers' numbers are below it.
+    /// Returns a number that is greater than the numbers of all peers.
     pub(super) fn size(&self) -> u32 {
         self.peers.end()
     }
@@ -233,8 +237,8 @@ impl<C: Crypto> Handshakes<C> {
         self.peers.numbers()
     }
 
-    /// Returns whether a packet that names this peer as its sender may belong to a session: the
-    /// peer has a session, and the packet came from the peer's address.
+    /// Returns whether a packet that names this peer as its sender may belong to a session. The
+    /// peer must have a session, and the packet must come from the peer's address.
     #[inline]
     pub(super) fn is_session(&self, peer: Rank, source: &Address) -> bool {
         self.peers.address(peer) == Some(source) && self.is_open(peer)
@@ -245,7 +249,7 @@ impl<C: Crypto> Handshakes<C> {
         matches!(self.peers.state(peer), Some(HandshakeState::Open(_)))
     }
 
-    /// Returns whether there is a session or a handshake.
+    /// Returns whether the peer has a session or a handshake.
     pub(super) fn is_used(&self, peer: Rank) -> bool {
         !matches!(self.peers.state(peer), None | Some(HandshakeState::Closed))
     }
@@ -280,8 +284,8 @@ impl<C: Crypto> Handshakes<C> {
             + self.events.capacity() * size_of::<Event>()
     }
 
-    /// Returns the number of the peer with this address, assigning one if needed. Returns `None` if
-    /// there are too many peers.
+    /// Returns the number of the peer with this address, and assigns a number if the peer has none.
+    /// Returns `None` if there are too many peers.
     pub(super) fn connect(&mut self, address: Address) -> Option<Rank> {
         if let Some(peer) = self.peers.find(&address) {
             return Some(peer);
@@ -324,8 +328,8 @@ impl<C: Crypto> Handshakes<C> {
                     .with(&session.name.to_le_bytes())
                     .with(&tag);
                 self.post(address, message);
-                // The attempt number differs, so that the two messages are not lost for the same
-                // reason.
+                // The attempt number differs from that of the first message, so that the two
+                // messages are not lost for the same reason.
                 let mut again = Message::new(HandshakeKind::Goodbye, 0, 1);
                 again = again.with(message.body());
                 self.post(address, again);
@@ -367,7 +371,7 @@ impl<C: Crypto> Handshakes<C> {
         self.events.pop_front()
     }
 
-    /// Returns when [`on_timeout`](Self::on_timeout) has to be called.
+    /// Returns the time at which [`on_timeout`](Self::on_timeout) has to be called.
     pub(super) fn timeout(&self) -> Option<Nanos> {
         let timer = self.timers.first().map(|(at, _)| *at);
         let spent = self.spent.due().map(|step| step * COOKIE_LIFE);
@@ -384,8 +388,8 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Handles an error that the network reports for a message to this address. Anybody can forge
-    /// such a report, so it ends only handshakes.
+    /// Handles an error that the network reports for a message to this address. Because anybody can
+    /// forge such a report, reports end only handshakes, not sessions.
     pub(super) fn on_report(&mut self, to: &Address, errno: i32) {
         let Some(peer) = self.peers.find(to) else {
             return;
@@ -405,20 +409,21 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Handles a packet that belongs to no session here.
+    /// Handles a packet that belongs to no session of this process.
     pub(super) fn on_unknown_packet(&mut self, now: Nanos, source: &Address, name: Rank) {
         self.counters.unknown += 1;
         let is_opening = self
             .peers
             .find(source)
             .is_some_and(|peer| matches!(self.peers.state(peer), Some(HandshakeState::Opening(_))));
-        // If a handshake is in progress, the peer may have accepted it already.
+        // If a handshake is in progress, the peer may already have a session, to which the packet
+        // belongs.
         if is_opening || self.has_left || *source == self.own || !self.bucket.take(now) {
             return;
         }
         self.counters.hints += 1;
-        // The low bits of the count make the copies differ, so that fault injection treats them
-        // differently.
+        // The low bits of the counter serve as the attempt number, which makes the copies differ,
+        // so that fault injection treats them differently.
         let attempt = self.counters.hints as u8;
         let hint = Message::new(HandshakeKind::Unknown, 0, attempt).with(&name.to_le_bytes());
         self.post(*source, hint);
@@ -493,7 +498,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Returns a time later than any returned before.
+    /// Returns a time that is later than all times returned before.
     fn stamp(&mut self, now: Nanos) -> Nanos {
         self.stamp = now.max(self.stamp + 1);
         self.stamp
@@ -540,7 +545,7 @@ impl<C: Crypto> Handshakes<C> {
 }
 
 impl HandshakeState {
-    /// Returns the time of its timer.
+    /// Returns the time at which a message to the peer is due.
     fn due(&self) -> Option<Nanos> {
         match self {
             Self::Closed => None,
@@ -551,7 +556,7 @@ impl HandshakeState {
 }
 
 impl Repeated {
-    /// Creates the state for a message just sent.
+    /// Creates the state of a message that has just been sent for the first time.
     fn new(message: Message, now: Nanos) -> Self {
         Self {
             message,
@@ -562,7 +567,7 @@ impl Repeated {
         }
     }
 
-    /// Returns the message for its next transmission, which is due.
+    /// Returns the message for its next transmission, which must be due.
     fn again(&mut self, now: Nanos) -> Message {
         self.attempt = self.attempt.wrapping_add(1);
         self.pause = (2 * self.pause).min(MOST_PAUSE);
@@ -572,7 +577,7 @@ impl Repeated {
     }
 }
 
-/// Returns the label of the goodbye from the side that began the session, or from the other side.
+/// Returns the label of a goodbye. `first` says whether its sender began the session.
 fn goodbye_label(first: bool) -> &'static [u8; 8] {
     match first {
         true => b"bye 1st ",

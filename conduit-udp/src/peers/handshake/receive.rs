@@ -1,4 +1,4 @@
-//! Handling of received messages.
+//! Handles received messages.
 
 use conduit_core::ni::Rank;
 use seal::is_same_tag;
@@ -10,12 +10,12 @@ use super::{
 };
 use crate::protocol::Failure;
 
-/// The failure of a session whose peer is now a different process.
+/// The failure of a session whose peer has been replaced by a different process.
 const RESTARTED: Failure = Failure::Network("was restarted");
 
 impl<C: Crypto> Handshakes<C> {
-    /// Handles a datagram that is not a packet. Returns `false` if it is not a handshake message
-    /// either.
+    /// Handles a datagram that is not a packet. Returns `false` if the datagram is no handshake
+    /// message either.
     pub(in super::super) fn receive(
         &mut self,
         now: Nanos,
@@ -63,7 +63,7 @@ impl<C: Crypto> Handshakes<C> {
         true
     }
 
-    /// Answers an init, and keeps no state for it.
+    /// Answers an init without keeping state for it.
     fn on_init(
         &mut self,
         now: Nanos,
@@ -102,7 +102,8 @@ impl<C: Crypto> Handshakes<C> {
         }
         let session = match known.and_then(|peer| self.peers.state(peer)) {
             Some(HandshakeState::Open(session)) => session.id,
-            // The initiator may already have accepted this session, so that it has begun there.
+            // The initiator may have a session that this process has not yet begun, because its
+            // accept is still in flight.
             Some(HandshakeState::Opening(opening)) => {
                 opening.challenged.map_or([0; 8], |(_, id)| id)
             }
@@ -138,7 +139,7 @@ impl<C: Crypto> Handshakes<C> {
         self.crypto.tag(b"challeng", &parts)
     }
 
-    /// Derives the keys that identify this session between `first` and `second`.
+    /// Derives the keys of the session between the initiator `first` and the responder `second`.
     fn keys(
         &self,
         theirs: &[u8; 32],
@@ -252,7 +253,7 @@ impl<C: Crypto> Handshakes<C> {
         else {
             return;
         };
-        // A cookie is issued only for an init with a valid MAC, and covers the whole init.
+        // A cookie is issued only for an init with a valid MAC, and it covers the whole init.
         if !is_same_tag(cookie, &self.cookie(source, issued, init)) {
             self.counters.stale += 1;
             return;
@@ -270,7 +271,7 @@ impl<C: Crypto> Handshakes<C> {
                 }
                 return;
             }
-            // The confirm was sent before the session began, so the session prevails.
+            // The cookie was issued before the session began, so the session prevails.
             Some(HandshakeState::Open(session)) if issued <= session.began => {
                 self.counters.stale += 1;
                 return;
@@ -289,7 +290,7 @@ impl<C: Crypto> Handshakes<C> {
             self.counters.full += 1;
             return;
         }
-        // An eavesdropper can replay a confirm with altered MACs as often as it likes.
+        // An eavesdropper can replay a confirm with altered MACs any number of times.
         if !self.trials.take(now) {
             self.counters.limited += 1;
             return;
@@ -397,7 +398,7 @@ impl<C: Crypto> Handshakes<C> {
         }
     }
 
-    /// Handles a claim that the peer has no session with this process: queries the peer.
+    /// Handles a claim that the peer has no session with this process by querying the peer.
     fn on_unknown(&mut self, now: Nanos, source: &Address, name: Rank) {
         let Some(peer) = self.peers.find(source) else {
             return;
@@ -427,11 +428,12 @@ impl<C: Crypto> Handshakes<C> {
         let Some(HandshakeState::Opening(opening)) = self.peers.state_mut(peer) else {
             return;
         };
-        // After a challenge, the refusal answers an attempt that was corrupted.
+        // If a challenge has arrived, the refusal answers an attempt that was corrupted on the
+        // path.
         if opening.nonce != *nonce || opening.challenged.is_some() {
             return;
         }
-        // The network may duplicate refusals, so distinct attempts are counted.
+        // The network may duplicate refusals, so only distinct attempts are counted.
         opening.refused |= 1 << (attempt % 64);
         if opening.refused.count_ones() >= ENOUGH_REFUSALS {
             self.fail(peer, Failure::Network(reason.words()));

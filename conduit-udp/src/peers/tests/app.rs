@@ -6,12 +6,14 @@ use conduit_core::ni::Rank;
 
 use crate::protocol::{Failure, Fragment, FragmentHandler, Payload, Refused};
 
-/// Channel of copied fragments, and channel of all others.
+/// The channel of copied fragments.
 pub(super) const COPIED: u8 = 0;
+/// The channel of all other fragments.
 pub(super) const READ: u8 = 1;
 
 /// The content of a fragment's header: the sending process, the index of its session with this
-/// peer, the channel, the number of fragments sent there before, and the token.
+/// peer, the channel, the number of fragments sent earlier on that channel of the session, and the
+/// token.
 type Name = (u32, u32, u8, u32, u64);
 
 fn write(name: Name) -> Vec<u8> {
@@ -43,24 +45,24 @@ struct Arriving {
     missing: usize,
 }
 
-/// Sends numbered fragments, and checks that those of a session arrive once and in order.
+/// Sends numbered fragments, and checks that the fragments of a session arrive once and in order.
 #[derive(Debug, Default)]
 pub(super) struct App {
     process: u32,
-    /// By peer: the current session, or the next one. Each has a different number.
+    /// For each peer, the number of the current session or, if there is none, of the next one.
     sessions: HashMap<Rank, u32>,
     begun: u32,
-    /// By peer, session and channel: number of accepted fragments.
+    /// For each peer, session and channel, the number of accepted fragments.
     pub(super) sent: BTreeMap<(Rank, u32, u8), u32>,
-    /// By sending process, session and channel: number of fragments that have arrived.
+    /// For each sending process, session and channel, the number of fragments that have arrived.
     pub(super) arrived: BTreeMap<(u32, u32, u8), u32>,
-    /// By token: bytes that may still be read.
+    /// For each token, the bytes that may still be read.
     keeps: HashMap<u64, (Rank, Vec<u8>)>,
     arriving: HashMap<u64, Arriving>,
     tokens: u64,
     pub(super) joined: Vec<Rank>,
     pub(super) failures: Vec<(Rank, Failure)>,
-    /// Number of further fragments to refuse for lack of room.
+    /// The number of further fragments to refuse for lack of room.
     pub(super) refuses: u32,
 }
 
@@ -116,14 +118,14 @@ impl App {
         })
     }
 
-    /// Ends the session, which `close` does without notification.
+    /// Records that the session has ended. A call of `close` ends a session without notification.
     pub(super) fn ended(&mut self, peer: Rank) {
         self.sessions.remove(&peer);
         self.keeps.retain(|_, (to, _)| *to != peer);
         self.arriving.retain(|_, one| one.peer != peer);
     }
 
-    /// Returns whether everything sent has been acknowledged, as far as the network reports that.
+    /// Returns whether all fragments that must be kept for `source` have been acknowledged.
     pub(super) fn keeps_nothing(&self) -> bool {
         self.keeps.is_empty()
     }

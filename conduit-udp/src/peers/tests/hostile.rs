@@ -10,9 +10,11 @@ use crate::peers::NodesOwn;
 use crate::protocol::{Failure, Nanos, Refused};
 use crate::socket::{DrivenMachine, corrupt};
 
-/// First bytes of an init, a confirm and a hint.
+/// The first byte of an init.
 const INIT: u8 = 0xa1;
+/// The first byte of a confirm.
 const CONFIRM: u8 = 0xa3;
+/// The first byte of a hint.
 const UNKNOWN: u8 = 0xa6;
 
 /// Returns two processes that have communicated, and all datagrams that they have sent.
@@ -89,7 +91,7 @@ fn nothing_that_is_repeated_makes_or_ends_a_session() {
     assert!(world.process(1).app.joined.is_empty());
 }
 
-/// Returns a confirm from the first to the second process, which has not arrived.
+/// Returns a confirm from the first to the second process that has not arrived.
 fn confirm(world: &mut World) -> Vec<u8> {
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     loop {
@@ -182,7 +184,8 @@ fn strangers_cost_no_memory_and_get_no_more_than_they_sent() {
         }
         world.now += 1_000;
     }
-    // Some get a hint or a refusal because of their secret; there are few such answers.
+    // Some strangers get a hint, or a refusal because of their secret, but there are few such
+    // answers.
     assert!(answered < 300, "{answered}");
     assert_eq!(world.process(1).app.joined, [0]);
     let after = world.process(1).node.memory();
@@ -217,7 +220,7 @@ fn forged_hints_end_no_session_and_make_few_checks() {
     let (mut world, _) = acquainted();
     let session = world.session(0, 1);
     for _ in 0..1_000 {
-        // With the right number, as if the peer had sent it.
+        // The hint has the right number, as if the peer had sent it.
         let hint = [UNKNOWN, 1, 0, 0, 0, 0, 0, 0].to_vec();
         world.deliver(address(1), address(0), hint);
         world.run(MS);
@@ -234,7 +237,7 @@ fn packets_of_a_former_session_do_not_open_under_its_number() {
     world.close(1, 0);
     world.run(100 * MS);
     assert_eq!(failures(&mut world, 0), [Failure::Left]);
-    // Another process has this number now.
+    // Another process now has this number.
     world.send_one(2, 1, COPIED, 5);
     world.run(100 * MS);
     assert_eq!(world.number(1, 2), Some(0));
@@ -263,10 +266,10 @@ fn another_secret_is_named_and_nothing_is_kept() {
         panic!("expected one failure by the network")
     };
     assert!(words.contains("another secret"));
-    // Allows for a few answers.
+    // A few answers are permitted.
     assert!(world.process(1).node.memory() <= memory + 1024);
     assert!(world.process(1).app.joined.is_empty());
-    // Forged refusals of handshakes have no effect: they lack the nonce.
+    // Forged refusals of handshakes have no effect, because they lack the nonce.
     world.start(0);
     assert_eq!(world.send(0, 1, COPIED, 1), Err(Refused::Full));
     for _ in 0..10 {

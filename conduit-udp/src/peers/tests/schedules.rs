@@ -71,7 +71,7 @@ fn run(seed: u64, faults: Faults, steps: &[Step]) {
         world.transmit();
     }
     world.faults = Faults::default();
-    // Longer than a handshake lasts, and longer than the dead time.
+    // This time is longer than a handshake lasts, and longer than the dead time.
     world.run(10_000 * MS);
     world.check_rest();
     // Afterwards all live processes can communicate.
@@ -112,7 +112,7 @@ fn an_idle_peer_costs_few_bytes_and_none_when_it_has_gone() {
         world.send_one(place, 0, COPIED, 100);
     }
     world.run(25_000 * MS);
-    // A few links are open for probes.
+    // A few links may be open for probes.
     let idle = (world.process(0).node.memory() - empty) / MANY;
     println!("{idle} bytes");
     assert!(idle < 400, "{idle} bytes");
@@ -124,7 +124,7 @@ fn an_idle_peer_costs_few_bytes_and_none_when_it_has_gone() {
         world.kill(place);
         world.close(0, place);
     }
-    // Until the used cookies are forgotten.
+    // By this time, the used cookies are forgotten.
     world.run(30_000 * MS);
     let after = world.process(0).node.memory();
     assert!(after <= empty + 1_024, "{after} after {empty}");

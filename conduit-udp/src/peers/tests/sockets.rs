@@ -13,7 +13,7 @@ use crate::peers::{Family, OpenConfig, OpenError, OpenUdp};
 use crate::protocol::{Failure, Refused};
 use crate::socket::FaultConfig;
 
-/// A process with its user.
+/// A process with the application that uses it.
 struct Process {
     udp: OpenUdp,
     app: App,
@@ -64,7 +64,7 @@ fn until(all: &mut [&mut Process], mut done: impl FnMut(&mut [&mut Process]) -> 
         for process in all.iter_mut() {
             process.progress();
         }
-        // A failure would hang otherwise.
+        // Without this check, a failing test would hang.
         assert!(begin.elapsed() < Duration::from_secs(100), "it hangs");
     }
 }
@@ -166,11 +166,12 @@ fn a_process_that_starts_again_at_its_port_is_another_one() {
         let mut both = [&mut here, &mut server];
         send_one(&mut both, 0, to, READ, 100_000);
         until(&mut both, |both| both[1].app.arrived_from(1) == 1);
-        // The server ends without notification, and another one takes its port.
+        // The server ends without notification, and another process takes its port.
         drop(server);
         server = Process::start(process + 1, &fixed);
         assert_eq!(here.app.failures.len(), restarts);
-        // Packets for the old server reach the new one, which reports an unknown session.
+        // Packets for the old server reach the new one, which reports that they belong to no
+        // session.
         let _ = here.send(to, COPIED, 5);
         let mut both = [&mut here, &mut server];
         until(&mut both, |both| both[0].app.failures.len() > restarts);
@@ -220,11 +221,11 @@ fn a_process_that_ends_without_a_word_is_found_dead() {
     send_one(&mut both, 0, to, COPIED, 5);
     until(&mut both, |both| both[1].app.arrived_from(1) == 1);
     drop(b);
-    // No process sends anything, so the idle session is probed.
+    // Neither process sends anything, so the idle session is probed.
     until(&mut [&mut a], |all| !all[0].app.failures.is_empty());
     assert!(matches!(a.app.failures[..], [(peer, Failure::Silent(_))] if peer == to));
     assert!(!a.udp.has_session(to));
-    // The port is closed, and the system reports it.
+    // The port is closed, and the system reports that.
     assert_eq!(a.send(to, COPIED, 5), Err(Refused::Full));
     until(&mut [&mut a], |all| all[0].app.failures.len() == 2);
     assert_eq!(a.app.failures[1], (to, Failure::Unreachable));
@@ -386,7 +387,7 @@ fn the_memory_of_many_that_come_and_go_comes_back() {
         server.progress();
     }
     assert!(most > empty + 50 * 200, "{most} after {empty}");
-    // Used cookies are remembered for a while.
+    // The used cookies are remembered for a while.
     let after = server.udp.memory();
     assert!(after < empty + 200 * 40 + 4096, "{after} after {empty}");
     assert_eq!(server.udp.handshake_counters().sessions, 200);
@@ -418,7 +419,7 @@ fn the_number_of_peers_is_bounded() {
     until(&mut [&mut clients[2], &mut server], |all| {
         all[1].udp.handshake_counters().full > 0
     });
-    // Once a peer has gone there is room.
+    // Once a peer has gone, there is room for another.
     let gone = server.app.joined[0];
     server.app.ended(gone);
     server.udp.close(gone);

@@ -23,7 +23,7 @@ pub(super) const MS: Nanos = 1_000_000;
 pub(super) struct Faults {
     pub(super) lose: u32,
     pub(super) double: u32,
-    /// The longest random delay, in addition to 10 µs.
+    /// The maximum random delay, in addition to 10 µs.
     pub(super) jitter: Nanos,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Process {
     pub(super) app: App,
 }
 
-/// Processes by place. A place has an address, but may have no process.
+/// Processes by place. A place always has an address, but may have no process.
 pub(super) struct World {
     pub(super) now: Nanos,
     pub(super) processes: Vec<Option<Process>>,
     pub(super) faults: Faults,
     pub(super) under_way: BinaryHeap<Reverse<Datagram>>,
-    /// All datagrams sent, if they are recorded.
+    /// All datagrams sent, or `None` if they are not recorded.
     pub(super) seen: Option<Vec<Datagram>>,
     config: Config,
     max_peers: u32,
@@ -93,12 +93,13 @@ impl World {
         world
     }
 
-    /// Starts a new process at a place. A process that is there ends without notification.
+    /// Starts a new process at a place. If there is a process at the place, that process ends
+    /// without notification.
     pub(super) fn start(&mut self, place: usize) {
         self.start_with(place, b"common");
     }
 
-    /// Does the same as [`start`](Self::start), with this secret.
+    /// Does the same as [`start`](Self::start), but with the secret derived from `key`.
     pub(super) fn start_with(&mut self, place: usize, key: &[u8]) {
         self.started += 1;
         let mut seed = [self.random.u8(..); 32];
@@ -159,7 +160,7 @@ impl World {
         }
     }
 
-    /// Passes everything that the processes have to send to the network.
+    /// Passes to the network all datagrams that the processes have to send.
     pub(super) fn transmit(&mut self) {
         for place in 0..self.processes.len() {
             let mut sent = Vec::new();
@@ -208,7 +209,7 @@ impl World {
         }
     }
 
-    /// Advances to the next event. Returns `false` if there is none before `end`.
+    /// Advances to the next event. Returns `false` if there is no event before `end`.
     pub(super) fn step(&mut self, end: Nanos) -> bool {
         self.transmit();
         let arrival = self.under_way.peek().map(|Reverse((at, ..))| *at);
@@ -255,8 +256,8 @@ impl World {
         process.node.handshakes.session_with(&own(to))
     }
 
-    /// Checks the final state: two processes that have sessions with each other have the same one,
-    /// and everything sent in it has arrived.
+    /// Checks the final state. Two processes that have sessions with each other must have the same
+    /// session, and everything sent in it must have arrived.
     pub(super) fn check_rest(&mut self) {
         let places = self.processes.len();
         for (one, other) in (0..places).flat_map(|one| (0..places).map(move |other| (one, other))) {

@@ -7,12 +7,12 @@ use super::{Endpoint, IDLE, NONE};
 use crate::protocol::contract::{FragmentHandler, Nanos};
 use crate::protocol::link::UdpLink;
 
-/// The table of open links shrinks when it has more entries than this and three quarters of them
-/// are free, and when all are free.
+/// The number of entries up to which the table of open links shrinks only if all entries are free.
+/// A larger table shrinks if three quarters of its entries are free.
 const FEW: usize = 64;
 
 impl Endpoint {
-    /// Opens a link to a peer that has none, or reopens an idle one.
+    /// Opens a link to a peer that has no link, or reopens an idle link.
     pub(super) fn open(&mut self, now: Nanos, peer: Rank) -> u32 {
         let at = self.peers[peer as usize];
         let (peers, config) = (&mut self.peers, &self.config);
@@ -28,7 +28,7 @@ impl Endpoint {
                 let due = link.due_when_idle(now, config);
                 (link, due)
             }
-            // A link reopened only for a probe can be made idle again soon.
+            // A link that is reopened only for a probe can soon be made idle again.
             Some(idle) => (UdpLink::reopen(now, idle, config), now + config.min_timeout),
         };
         let link = Some(Box::new(link));
@@ -55,7 +55,7 @@ impl Endpoint {
     }
 
     /// Makes a link idle if its state permits and it has been quiet since `quiet_since`. Returns
-    /// whether it did.
+    /// whether the link was made idle.
     pub(super) fn make_idle(
         &mut self,
         now: Nanos,
@@ -112,8 +112,8 @@ impl Endpoint {
         self.queues.renumber(&moved);
     }
 
-    /// Handles an excess of open links: checks some of them in turn, and makes idle those that have
-    /// been quiet for a moment.
+    /// Handles an excess of open links. Checks some of the links in turn, and makes those idle that
+    /// have been quiet for at least `min_timeout`.
     pub(super) fn make_room(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         let quiet_since = now.saturating_sub(self.config.min_timeout);
         for _ in 0..std::mem::take(&mut self.over_limit).min(self.links.len()) {

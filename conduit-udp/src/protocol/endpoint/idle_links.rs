@@ -7,32 +7,33 @@ use crate::protocol::config::Config;
 use crate::protocol::contract::Nanos;
 use crate::protocol::link::IdleLink;
 
-/// Number of steps in a sweep. Each step wakes a sleeping rank.
+/// The number of steps in a sweep. Each step wakes a sleeping rank.
 const SWEEP_STEPS: u64 = 16;
 /// The shortest time between steps. A rank with very many idle links checks one link in this time,
 /// on average.
 const MIN_INTERVAL: Nanos = 1_000_000;
-/// Maximum number of idle links checked in one step, even if it makes up for missed ones.
+/// The maximum number of idle links checked in one step, even if the step makes up for missed ones.
 const MAX_CHECKS: u64 = 256;
 
 /// The idle links of a rank, in one array without gaps.
 ///
 /// Nothing is outstanding to the peer of an idle link, but a rank may wait for that peer to send
-/// something, so its death has to be detected. A sweep therefore checks all idle links in a quarter
-/// of the keep-alive time, and reopens a link for a probe if its peer has been silent for half of
-/// the keep-alive time. One timer serves all idle links. Because links come and go, one sweep may
-/// miss a link, but two consecutive sweeps never both miss it, so every peer is probed within the
-/// keep-alive time.
+/// something, so the peer's death has to be detected. A sweep therefore checks all idle links in a
+/// quarter of the keep-alive time, and reopens a link for a probe if its peer has been silent for
+/// half of the keep-alive time. One timer serves all idle links. Because links come and go, a sweep
+/// may miss a link, but no link is missed by two consecutive sweeps, so every peer is probed within
+/// the keep-alive time.
 #[derive(Debug, Default)]
 pub(super) struct IdleLinks {
     entries: Vec<IdleLink>,
-    /// The entries before this index have been checked in this sweep.
+    /// The index of the next entry to check. The entries before it have been checked in this sweep.
     cursor: usize,
     /// When the next check is due, if there are entries.
     next_check: Nanos,
 }
 
-/// Returns the time in which a sweep checks all idle links. With very many links it takes longer.
+/// Returns the time in which a sweep checks all idle links. A sweep over very many links takes
+/// longer.
 fn sweep_time(config: &Config) -> Nanos {
     config.keep_alive() / 4
 }
@@ -51,7 +52,8 @@ impl IdleLinks {
         (!self.entries.is_empty()).then_some(self.next_check)
     }
 
-    /// Begins the next step of the sweep, if it is due. Returns the number of links to check.
+    /// Begins the next step of the sweep. Returns the number of links to check, or 0 if the step is
+    /// not due.
     pub(super) fn begin_step(&mut self, now: Nanos, config: &Config) -> u64 {
         let Some(due) = self.timeout().filter(|&due| due <= now) else {
             return 0;
@@ -75,8 +77,8 @@ impl IdleLinks {
         share.min(interval / MIN_INTERVAL).max(1)
     }
 
-    /// Adds a link and returns its index. If another link moves, calls `moved` with its peer and
-    /// new index.
+    /// Adds a link and returns its index. If another link moves, calls `moved` with the peer and
+    /// the new index of that link.
     pub(super) fn push(
         &mut self,
         now: Nanos,
@@ -90,7 +92,7 @@ impl IdleLinks {
         if place == 0 || next_check < self.next_check {
             self.next_check = next_check;
         }
-        // A peer that was heard from just now need not be checked in this sweep.
+        // A peer that has just been heard from need not be checked in this sweep.
         if idle.silence(now) < sweep_time(config) {
             self.entries.swap(self.cursor, place);
             if self.cursor < place {
@@ -102,8 +104,8 @@ impl IdleLinks {
         place as u32
     }
 
-    /// Removes a link. Calls `moved` with the peer and new index of each other link that moves (at
-    /// most two).
+    /// Removes a link. Calls `moved` with the peer and the new index of each other link that moves.
+    /// At most two links move.
     pub(super) fn remove(
         &mut self,
         place: u32,
@@ -118,7 +120,7 @@ impl IdleLinks {
             }
             from
         };
-        // Entries already checked in this sweep stay before the others.
+        // Entries already checked in this sweep must precede the others.
         if hole < self.cursor {
             self.cursor -= 1;
             hole = fill(&mut self.entries, self.cursor, hole);
@@ -133,7 +135,7 @@ impl IdleLinks {
         Some(idle)
     }
 
-    /// Returns the peer of the next link, and how long it has been silent.
+    /// Returns the peer of the next link, and the time for which the peer has been silent.
     pub(super) fn next(&mut self, now: Nanos) -> Option<(Rank, Nanos)> {
         if self.cursor >= self.entries.len() {
             self.cursor = 0;

@@ -22,11 +22,11 @@ fn address(end: usize) -> Address {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Datagram {
     Message(Vec<u8>),
-    /// A packet of a session: the receiver's number for the sender, and the session's id.
+    /// A packet of a session, with the receiver's number for the sender and the session's id.
     Packet(Rank, [u8; 8]),
 }
 
-/// How often each kind of event may still happen.
+/// The number of times that each kind of event may still happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Budget {
     begins: u8,
@@ -42,13 +42,15 @@ struct Budget {
 struct Model {
     now: Nanos,
     ends: [Handshakes<Toy>; 2],
-    /// The datagrams in flight, each with the end that it is sent to.
+    /// The datagrams in flight, each with its receiving end.
     under_way: Vec<(usize, Datagram)>,
     budget: Budget,
     processes: u64,
-    /// The sessions that each end has begun, including those of its processes before restarts.
+    /// The sessions that each end has begun, including those that the end's processes began before
+    /// restarts.
     begun: [BTreeSet<[u8; 8]>; 2],
-    /// The actions so far, each as its index among the actions that were possible at the time.
+    /// The actions so far. Each is given by its index among the actions that were possible at the
+    /// time.
     path: Vec<u16>,
 }
 
@@ -65,7 +67,7 @@ enum Action {
 }
 
 fn end(end: usize, process: u64) -> Handshakes<Toy> {
-    // The second end prevails if both begin.
+    // The handshake of the second end prevails if both ends begin.
     let toy = Toy::new(process, 2 - end as u8);
     Handshakes::new(toy, address(end), 4, DEAD_TIME)
 }
@@ -106,7 +108,7 @@ impl Model {
         let mut actions = Vec::new();
         let budget = &self.budget;
         for (at, datagram) in self.under_way.iter().enumerate() {
-            // Equal datagrams lead to equal states, so only the first of them counts.
+            // Equal datagrams lead to equal states, so only the first of them is considered.
             if self.under_way[..at].contains(datagram) {
                 continue;
             }
@@ -187,7 +189,7 @@ impl Model {
         let mut after = self.clone();
         after.path.push(at as u16);
         after.act(action);
-        // No datagram, however old, may end a session that both ends have.
+        // Check that no datagram, however old, ends a session that both ends have.
         let session = self
             .session(0)
             .filter(|_| self.session(0) == self.session(1));
@@ -227,7 +229,7 @@ impl Model {
         }
     }
 
-    /// Puts in flight everything that the ends have to send, and checks their events.
+    /// Puts all datagrams that the ends have to send in flight, and checks the ends' events.
     fn collect(&mut self) {
         for end in 0..2 {
             while let Some((to, message)) = self.ends[end].next_message() {
@@ -244,8 +246,8 @@ impl Model {
         }
     }
 
-    /// Runs without further faults until the ends agree and are idle: everything arrives, time
-    /// passes, and each end that has a session uses it.
+    /// Runs without further faults until the ends agree and are idle. All datagrams arrive, time
+    /// passes, and each end that has a session uses the session.
     fn settle(mut self) -> Self {
         for _ in 0..1_000 {
             if !self.under_way.is_empty() {
@@ -307,7 +309,7 @@ fn retrace(budget: Budget, path: &[u16]) -> String {
     text
 }
 
-/// Prints the events so far if a check fails.
+/// Prints the events so far if it is dropped because a check fails.
 struct Told<'a>(Budget, &'a [u16]);
 
 impl Drop for Told<'_> {
@@ -318,17 +320,17 @@ impl Drop for Told<'_> {
     }
 }
 
-/// Visits all reachable states; returns their number.
+/// Visits all reachable states. Returns their number.
 fn explore(budget: Budget) -> usize {
     let mut seen = HashSet::new();
     let mut next = VecDeque::from([Model::new(budget)]);
     while let Some(model) = next.pop_front() {
         let _told = Told(budget, &model.path);
-        // If something is in flight, there is no need to settle here: the states after its arrival
-        // are visited too.
+        // If a datagram is in flight, this state need not be settled, because the states after the
+        // datagram's arrival are visited, too.
         if model.under_way.is_empty() {
             let settled = model.clone().settle();
-            // Without restarts, closes and time-outs, there is at most one session.
+            // Without restarts, closes and time-outs, the ends have at most one session.
             if budget.restarts + budget.closes + budget.timeouts == 0 {
                 let [one, other] = &settled.begun;
                 assert!(one == other && one.len() < 2, "{one:?} and {other:?}");

@@ -1,4 +1,4 @@
-//! Keys that are hashes of 64 bits: sufficient for a model, and fast.
+//! Keys that are hashes of 64 bits. They are sufficient for a model, and fast.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,12 +27,13 @@ pub(super) struct Toy {
     process: u64,
     share: [u8; 32],
     nonces: u64,
-    /// By peer: key, and the peer's number for this process.
+    /// For each peer, the session's key and the peer's number for this process.
     rows: Vec<Option<(u64, Rank)>>,
 }
 
 impl Toy {
-    /// Creates the keys of a process. `share` decides which process prevails if both begin.
+    /// Creates the keys of a process. `share` decides which process's handshake prevails if both
+    /// begin.
     pub(super) fn new(process: u64, share: u8) -> Self {
         let mut bytes = [share; 32];
         bytes[24..].copy_from_slice(&process.to_le_bytes());
