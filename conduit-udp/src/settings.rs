@@ -4,7 +4,7 @@ use settings::{MOST_TIME, Percent, ValueKind};
 
 use crate::socket::FaultConfig;
 
-/// Largest delay in microseconds: ten seconds, the default dead time.
+/// The largest delay in microseconds, which is ten seconds, the default dead time.
 const MOST_DELAY: u32 = 10_000_000;
 
 settings::group! {

@@ -29,7 +29,7 @@ pub struct Transmit<'u> {
 /// The payload of a packet, which stays in the fragment handler's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ZeroCopy<'u> {
-    /// Offset of the payload in the packet.
+    /// The offset of the payload in the packet.
     pub at: usize,
     /// The payload.
     pub bytes: &'u [u8],

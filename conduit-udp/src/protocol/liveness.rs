@@ -1,4 +1,4 @@
-//! Detects whether a peer receives this rank's packets: it sends probes, validates the MTU, and
+//! Detects whether a peer receives this rank's packets. Sends probes, validates the MTU, and
 //! enforces the dead time.
 
 use conduit_core::ni::Rank;
@@ -7,16 +7,17 @@ use super::config::Config;
 use super::contract::{Failure, Nanos};
 use super::mix::mixed;
 
-/// The first interval between full-sized probes; it doubles after each probe.
+/// The first interval between full-sized probes. The interval doubles after each probe.
 const FIRST_INTERVAL: Nanos = 5_000_000;
-/// Consecutive probe time-outs after which a tiny probe accompanies the retransmission.
+/// The number of consecutive probe time-outs after which a tiny probe accompanies the
+/// retransmission.
 const PROBE_AFTER: u8 = 2;
-/// Consecutive probe time-outs that mean persistent congestion.
+/// The number of consecutive probe time-outs that means persistent congestion.
 const PERSISTENT_CONGESTION_AFTER: u8 = 3;
-/// Consecutive probe time-outs after which the path's MTU is validated again.
+/// The number of consecutive probe time-outs after which the path's MTU is validated again.
 const MTU_PROBE_AFTER: u8 = 4;
 
-/// Probes to be sent.
+/// The kinds of probes to send.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Probes {
     pub(super) tiny: bool,
@@ -35,7 +36,7 @@ struct MtuProbe {
     since: Nanos,
     next: Nanos,
     interval: Nanos,
-    /// Probes sent.
+    /// The number of probes sent.
     tries: u32,
 }
 
@@ -52,8 +53,8 @@ impl MtuProbe {
     }
 
     /// Schedules the next probe after 0.5 to 1.5 intervals. Full-sized probes to many peers may
-    /// have been sent together and overflowed a queue on the way; random intervals keep that from
-    /// recurring.
+    /// have been sent together and have overflowed a queue on the way. The random intervals keep
+    /// that from recurring.
     fn wait(&mut self, now: Nanos, seed: u64) {
         self.tries += 1;
         let part = mixed(seed ^ u64::from(self.tries)) % 1024;
@@ -66,21 +67,21 @@ impl MtuProbe {
 pub(super) struct Liveness {
     /// When the last packet was received.
     received_at: Nanos,
-    /// When the peer last answered: acknowledged something new, or replied to a probe.
+    /// When the peer last acknowledged something new or replied to a probe.
     answered_at: Nanos,
     has_answered: bool,
     /// When the wait for an answer began.
     waiting_since: Option<Nanos>,
     /// When a packet that expects an answer was last sent.
     sent_at: Nanos,
-    /// Consecutive probe time-outs (`pto_count` of RFC 9002).
+    /// The number of consecutive probe time-outs (`pto_count` of RFC 9002).
     pto_count: u8,
     /// Whether full-sized packets get through.
     is_mtu_validated: bool,
     mtu_probe: Option<MtuProbe>,
     /// A hash of the two ranks, which spreads the probes of different links over time.
     seed: u64,
-    /// Probes to be sent.
+    /// The probes that are still to be sent.
     pub(super) wanted: Probes,
 }
 
@@ -123,7 +124,7 @@ impl Liveness {
         self.received_at
     }
 
-    /// Sends a tiny probe.
+    /// Requests a tiny probe.
     pub(super) fn probe(&mut self, now: Nanos) {
         self.wanted.tiny = true;
         self.waiting_since = Some(now);
@@ -153,14 +154,16 @@ impl Liveness {
         };
     }
 
-    /// Validates the MTU before full-sized packets are sent, unless that is done or in progress.
+    /// Starts validation of the path's MTU, unless it has been validated or its validation is in
+    /// progress.
     pub(super) fn validate_mtu(&mut self, now: Nanos) {
         if !self.is_mtu_validated && self.mtu_probe.is_none() {
             self.probe_mtu(now);
         }
     }
 
-    /// Records that a segment or probe is sent. Returns whether no answer was awaited before.
+    /// Records that a segment or probe is sent. Returns whether no answer was awaited before the
+    /// call.
     pub(super) fn on_sent(&mut self, now: Nanos) -> bool {
         self.sent_at = now;
         if self.waiting_since.is_none() {
@@ -170,13 +173,15 @@ impl Liveness {
         false
     }
 
-    /// Records that the peer acknowledged something new. `waits` is set if more is unacknowledged.
+    /// Records that the peer acknowledged something new. `waits` says whether other data are
+    /// unacknowledged.
     pub(super) fn on_progress(&mut self, now: Nanos, waits: bool) {
         self.pto_count = 0;
         self.answered(now, waits);
     }
 
-    /// Records that the peer replied to a probe. `full` is set if the probe was full-sized.
+    /// Records that the peer replied to a probe. `full` says whether the probe was full-sized, and
+    /// `waits` whether data are unacknowledged.
     pub(super) fn on_answer(&mut self, now: Nanos, full: bool, waits: bool) {
         if !waits {
             self.pto_count = 0;
@@ -195,7 +200,7 @@ impl Liveness {
         self.waiting_since = (waits || self.mtu_probe.is_some()).then_some(now);
     }
 
-    /// Records that something waits for the peer's credits.
+    /// Records that data wait for the peer's credits.
     pub(super) fn on_blocked(&mut self, now: Nanos) {
         if self.waiting_since.is_none() {
             self.waiting_since = Some(now);
@@ -203,15 +208,15 @@ impl Liveness {
         }
     }
 
-    /// Returns when the probe time-out expires, if an answer is awaited. `timeout` is the time that
-    /// an answer may take.
+    /// Returns the time at which the probe time-out expires, if an answer is awaited. `timeout` is
+    /// the time that an answer may take.
     pub(super) fn timeout_at(&self, timeout: Nanos, config: &Config) -> Option<Nanos> {
         self.waiting_since?;
         Some(self.sent_at.max(self.answered_at) + self.timeout(timeout, config))
     }
 
-    /// Returns the probe time-out: the time that an answer may take, doubled for each consecutive
-    /// time-out.
+    /// Returns the probe time-out, which is the time that an answer may take, doubled for each
+    /// consecutive time-out.
     pub(super) fn timeout(&self, answer: Nanos, config: &Config) -> Nanos {
         answer
             .max(config.min_timeout)
@@ -219,7 +224,7 @@ impl Liveness {
             .min(config.probe_interval)
     }
 
-    /// Returns when anything but the probe time-out is due.
+    /// Returns the time at which anything other than the probe time-out is due.
     pub(super) fn due_at(&self, config: &Config) -> Nanos {
         let mut at = match self.waiting_since {
             Some(since) => since + config.dead_time,
@@ -233,7 +238,7 @@ impl Liveness {
         at
     }
 
-    /// Handles an expired probe time-out. `has_segments` is set if segments are outstanding.
+    /// Handles an expired probe time-out. `has_segments` says whether segments are outstanding.
     pub(super) fn on_timeout(&mut self, now: Nanos, has_segments: bool) -> Timeout {
         self.pto_count = self.pto_count.saturating_add(1);
         self.sent_at = now;
@@ -248,12 +253,12 @@ impl Liveness {
         }
     }
 
-    /// Handles everything else that is due. `resumed` is the end of this rank's last long pause;
-    /// silence before that time doesn't count. Returns whether nothing has happened for the
-    /// keep-alive time.
+    /// Handles everything other than the probe time-out that is due. `resumed` is the end of this
+    /// rank's last long pause. Silence before that time does not count. Returns whether nothing has
+    /// happened for the keep-alive time.
     ///
     /// # Errors
-    /// Returns the reason if the peer has to be given up.
+    /// Returns the failure if the peer has to be given up.
     pub(super) fn on_due(
         &mut self,
         now: Nanos,
@@ -281,7 +286,7 @@ impl Liveness {
                     return Err(Failure::Unreachable);
                 }
                 // The peer answers tiny probes, but no full-sized ones. A peer that answers neither
-                // kind of probe fails after the dead time instead.
+                // kind fails after the dead time instead.
                 if now.saturating_sub(self.answered_at) <= config.mtu_timeout / 4 {
                     return Err(Failure::Mtu(config.packet));
                 }
@@ -346,7 +351,7 @@ mod tests {
             liveness.on_due(400 * MS, 0, &config),
             Err(Failure::Mtu(config.packet))
         );
-        // The path's MTU is not blamed if the path is silent altogether.
+        // The path's MTU is not named as the reason if the path is completely silent.
         let mut silent = liveness;
         silent.on_answer(310 * MS, false, false);
         assert_eq!(silent.on_due(500 * MS, 0, &config), Ok(false));
@@ -362,8 +367,8 @@ mod tests {
         assert_eq!(liveness.on_due(401 * MS, 0, &config), Ok(false));
     }
 
-    /// Opens a thousand links together: at no time is more than a small part of their second probes
-    /// sent, and two probes that coincide once don't coincide again.
+    /// Opens a thousand links together. Only a small part of their second probes is sent at any
+    /// time, and two probes that coincide once do not coincide again.
     #[test]
     fn full_sized_probes_of_many_peers_do_not_leave_together_twice() {
         let config = config();
@@ -415,8 +420,8 @@ mod tests {
         assert_eq!(pauses, [2, 4, 8, 16, 32, 50, 50, 50]);
         liveness.on_progress(now, true);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
-        // This many time-outs may be due to the MTU, so the MTU is probed until a full-sized probe
-        // is answered.
+        // After this number of time-outs, the MTU may be the cause, so the MTU is probed until a
+        // full-sized probe is answered.
         liveness.on_progress(now, false);
         assert_eq!(liveness.timeout_at(2 * MS, &config), Some(now + 2 * MS));
         liveness.on_answer(now, true, false);
@@ -429,11 +434,11 @@ mod tests {
         liveness.on_sent(0);
         liveness.on_progress(MS, false);
         assert_eq!(liveness.on_due(200 * MS, 0, &config), Ok(false));
-        // Nothing was received for a quarter of the dead time: sends a probe.
+        // Nothing was received for a quarter of the dead time, so a probe is sent.
         assert_eq!(liveness.on_due(260 * MS, 0, &config), Ok(true));
         assert!(liveness.wanted.tiny);
         assert_eq!(liveness.on_due(1259 * MS, 0, &config), Ok(false));
-        // This rank was stopped until then, so the silence proves nothing.
+        // This rank was stopped until this time, so the silence proves nothing.
         assert_eq!(liveness.on_due(1300 * MS, 1290 * MS, &config), Ok(false));
         assert_eq!(
             liveness.on_due(2291 * MS, 1290 * MS, &config),

@@ -1,18 +1,18 @@
 //! The reliability protocol, a state machine whose inputs are packets and time, and whose outputs
 //! are packets, deliveries and timers.
 //!
-//! The terms are those of Open MPI's usNIC BTL: a *fragment* is what the user of the protocol
-//! sends, of any size; a *segment* is the content of one packet; a *chunk* is the piece of a large
-//! fragment that fills a segment. A *link* is a rank's state for a peer that it communicates with.
+//! The terms are those of Open MPI's usNIC BTL. A *fragment* is what the user of the protocol
+//! sends, of any size. A *segment* is the content of one packet. A *chunk* is the piece of a large
+//! fragment that fills a segment. A *link* is a rank's state for a peer with which it communicates.
 //! Loss detection, RTT and congestion control use the terms of RFC 9002. See `docs/udp.md`.
 //!
 //! **Promises.** A fragment arrives exactly once and in the order of its channel, or its peer is
 //! reported as failed within the dead time. No packet causes a panic, and only packets sealed for
-//! this session change any state.
+//! this session change any state other than counters.
 //!
-//! **Costs.** A fragment that fits in a packet takes only one, and packets in the other direction
-//! carry its acknowledgement; large fragments are not copied. A peer without traffic keeps an idle
-//! link of 64 bytes.
+//! **Costs.** A fragment that fits in a packet takes only one packet, and packets in the other
+//! direction carry its acknowledgement. Large fragments are not copied. For a peer without traffic,
+//! a rank keeps an idle link of 64 bytes.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Packets on the wire.
+//! The format of packets on the wire.
 //!
 //! ```text
 //! header: version and kind 1 | flags 1 | body's length 2 | sender's rank 4 | packet number 8
@@ -6,12 +6,13 @@
 //! tag:    16
 //! ```
 //!
-//! Numbers after names are lengths in bytes; all integers are little-endian. If a flag announces
-//! acknowledgements, these follow: ack delay of the newest segment in µs 2, highest packet number
-//! received (low bits) 3, then for the command channel, the data channel or both: first segment not
-//! received (low bits) 3, credits 2, number of words 1, that many words of 8. Words are a bitmap of
-//! received segments; the first word covers the aligned 64 segments around the first missing one,
-//! the next word the 64 segments after these, and so on.
+//! Numbers after names are lengths in bytes, and all integers are little-endian. If a flag
+//! announces acknowledgements, they begin with the ack delay of the newest segment in µs 2 and the
+//! highest packet number received (low bits) 3. For the command channel, the data channel or both,
+//! there follow: first segment not received (low bits) 3, credits 2, number of words 1, and that
+//! number of words of 8. The words are a bitmap of received segments. The first word covers the
+//! aligned group of 64 segments that contains the first missing one, the next word covers the 64
+//! segments after this group, and so on.
 //!
 //! Segments, by kind:
 //!
@@ -30,40 +31,40 @@ use conduit_core::ni::Rank;
 
 use super::contract::{MAX_HEADER, TAG};
 
-/// Bytes of a packet's header, which is not encrypted.
+/// The number of bytes of a packet's header, which is not encrypted.
 pub(super) const HEADER: usize = 16;
-/// Bytes of a packet besides its body.
+/// The number of bytes of a packet besides its body.
 pub(super) const OVERHEAD: usize = HEADER + TAG;
-/// Bytes of the two channels' acknowledgements without words.
+/// The number of bytes of the two channels' acknowledgements without words.
 pub(super) const ACKS: usize = ACKS_BEGIN + 2 * CHANNEL_ACK;
-/// Bytes of acknowledgements before the first channel's part.
+/// The number of bytes of acknowledgements before the first channel's part.
 pub(super) const ACKS_BEGIN: usize = 2 + 3;
-/// Bytes of one channel's acknowledgement without words.
+/// The number of bytes of one channel's acknowledgement without words.
 pub(super) const CHANNEL_ACK: usize = 3 + 2 + 1;
-/// Words that cover a full window, wherever it begins in its first word.
+/// The number of words that cover a full window, wherever the window begins in its first word.
 pub(super) const MAX_WORDS: usize = 65;
-/// Bytes of a whole fragment's segment besides the fragment's header and payload.
+/// The number of bytes of a whole fragment's segment besides the fragment's header and payload.
 pub(super) const FRAGMENT: usize = 3 + 1;
-/// Bytes of a first chunk besides the fragment's header and payload.
+/// The number of bytes of a first chunk besides the fragment's header and payload.
 pub(super) const FIRST: usize = 3 + 4 + 2 + 1;
-/// Bytes of a chunk besides its payload.
+/// The number of bytes of a chunk besides its payload.
 pub(super) const CHUNK: usize = 3;
-/// Bytes of a tiny probe's body; the rest of a larger one is padding.
+/// The number of bytes of a tiny probe's body. The rest of a larger probe is padding.
 pub(super) const PROBE: usize = 8;
-/// Bytes of a probe reply's body.
+/// The number of bytes of a probe reply's body.
 pub(super) const PROBE_REPLY: usize = 8 + 2;
 
-/// The packet has an acknowledgement of the data channel.
+/// The flag of a packet that has an acknowledgement of the data channel.
 pub(super) const FLAG_DATA: u8 = 2;
-/// The packet has an acknowledgement of the command channel.
+/// The flag of a packet that has an acknowledgement of the command channel.
 pub(super) const FLAG_COMMAND: u8 = 1;
-/// The sender requests an immediate acknowledgement: it has nothing more to send, or has sent much
-/// since its last request.
+/// The flag of a packet whose sender requests an immediate acknowledgement, because it has nothing
+/// more to send or has sent many segments since its last request.
 pub(super) const FLAG_IMMEDIATE_ACK: u8 = 4;
 
 const VERSION: u8 = 1;
 
-/// The kind of a packet: its content besides acknowledgements.
+/// The kind of a packet, which says what the packet contains besides acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum PacketKind {
@@ -121,8 +122,8 @@ impl Header {
         })
     }
 
-    /// Returns the length in bytes of the packet that begins with these bytes, without checking its
-    /// tag.
+    /// Returns the length in bytes of the packet that begins with these bytes, without checking the
+    /// packet's tag.
     #[inline]
     pub(super) fn length(begin: &[u8]) -> Option<usize> {
         let &[first, _, b0, b1, ..] = begin else {
@@ -181,7 +182,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes integers and bytes to a packet; the caller must have checked that they fit.
+/// Writes integers and bytes to a packet. The caller must have checked that they fit.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     into: &'a mut [u8],
@@ -212,17 +213,17 @@ impl<'a> Writer<'a> {
 /// The received acknowledgement of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ack<'a> {
-    /// Low bits of the first segment not received.
+    /// The low bits of the number of the first segment not received.
     pub(super) next: u32,
-    /// Number of segments that may be sent, counted from the first one not received.
+    /// The number of segments that may be outstanding, counted from the first one not received.
     pub(super) credits: u16,
-    /// The bitmap: words of 8 bytes, little-endian.
+    /// The bitmap, as words of 8 bytes, little-endian.
     words: &'a [[u8; 8]],
 }
 
 impl Ack<'_> {
-    /// Returns the bitmap of received segments, beginning at the aligned 64 around the first
-    /// missing one.
+    /// Returns the bitmap of received segments. It begins with the aligned group of 64 segments
+    /// that contains the first missing one.
     pub(super) fn words(&self) -> impl ExactSizeIterator<Item = u64> {
         self.words.iter().map(|word| u64::from_le_bytes(*word))
     }
@@ -231,17 +232,18 @@ impl Ack<'_> {
 /// The acknowledgements at the beginning of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Acks<'a> {
-    /// Ack delay: nanoseconds from the arrival of the newest segment to the sending of this packet.
+    /// The ack delay, in nanoseconds: the time from the arrival of the newest segment to the
+    /// sending of this packet.
     pub(super) delay: u64,
-    /// Low bits of the highest packet number received.
+    /// The low bits of the highest packet number received.
     pub(super) newest: u32,
     /// The acknowledgements of the command channel and of the data channel.
     pub(super) channels: [Option<Ack<'a>>; 2],
 }
 
 impl<'a> Acks<'a> {
-    /// Reads acknowledgements from a body; returns `None` if it is too short. Call it only for
-    /// packets whose flags announce acknowledgements.
+    /// Reads acknowledgements from a body. Returns `None` if the body is too short or announces too
+    /// many words. Call this only for packets whose flags announce acknowledgements.
     pub(super) fn read(flags: u8, body: &mut Reader<'a>) -> Option<Self> {
         let delay = u64::from(body.u16()?) * 1000;
         let newest = body.u24()?;
@@ -286,7 +288,8 @@ pub(super) enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Parses the bytes after the sequence number; the error says what is wrong with them.
+    /// Parses the bytes after the sequence number. The error is a description of what is wrong with
+    /// them.
     pub(super) fn read(kind: PacketKind, bytes: &'a [u8]) -> Result<Self, &'static str> {
         let mut reader = Reader(bytes);
         match kind {

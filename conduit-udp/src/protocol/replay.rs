@@ -1,6 +1,6 @@
-//! Replay protection: which packet numbers of a peer have been received (cf. RFC 4303, 3.4.3).
+//! Replay protection, which records the packet numbers received from a peer (cf. RFC 4303, 3.4.3).
 
-/// Size of the window of packet numbers, which ends at the highest one received.
+/// The size of the window of packet numbers. The window ends at the highest number received.
 pub(super) const WINDOW: u64 = 1024;
 const WORDS: usize = (WINDOW / 64) as usize;
 
@@ -9,12 +9,13 @@ const WORDS: usize = (WINDOW / 64) as usize;
 pub(super) struct Replay {
     /// One more than the highest number received.
     end: u64,
-    /// A bit for each number, by number modulo the window.
+    /// A bit for each number, indexed by number modulo the window.
     came: [u64; WORDS],
 }
 
 impl Replay {
-    /// Creates the window of a peer whose numbers below `end` may all have been received.
+    /// Creates the window of a peer of which all packets with numbers below `end` may have been
+    /// received.
     pub(super) fn resumed(end: u64) -> Self {
         Self {
             end,
@@ -27,8 +28,8 @@ impl Replay {
         self.end
     }
 
-    /// Returns whether a packet with this number is acceptable: not received before, and recent
-    /// enough to tell.
+    /// Returns whether a packet with this number is acceptable. The number must not have been
+    /// received, and must be recent enough to know that.
     pub(super) fn is_new(&self, number: u64) -> bool {
         if number >= self.end {
             return number != u64::MAX;
@@ -36,7 +37,7 @@ impl Replay {
         self.end - number <= WINDOW && self.came[word(number)] & bit(number) == 0
     }
 
-    /// Returns the highest number received, or 0 before any.
+    /// Returns the highest number received, or 0 if none has been received.
     pub(super) fn newest(&self) -> u64 {
         self.end.saturating_sub(1)
     }

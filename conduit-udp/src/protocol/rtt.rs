@@ -1,12 +1,12 @@
-//! Estimation of the round-trip time (RTT) to a peer, as in RFC 6298 and RFC 9002, 5.
+//! Estimates the round-trip time (RTT) to a peer according to RFC 6298 and RFC 9002, 5.
 
 use super::contract::Nanos;
 
-/// Length of a period; the min RTT covers the last one to two periods.
+/// The length of a period. The min RTT covers the last one to two periods.
 const MEMORY: Nanos = 10_000_000_000;
 /// Samples are clamped to this value, because a longer delay is not due to the path.
 const LONGEST: Nanos = 60_000_000_000;
-/// RTT assumed before the first sample.
+/// The RTT assumed before the first sample.
 const INITIAL: Nanos = 5_000_000;
 
 /// The RTT estimate of one path. Times are in nanoseconds.
@@ -33,7 +33,7 @@ impl Default for RttEstimator {
 }
 
 impl RttEstimator {
-    /// Resumes an earlier estimate; the min RTT is measured anew.
+    /// Resumes an earlier estimate. The min RTT is measured anew.
     pub(super) fn resumed(now: Nanos, smoothed: Nanos, variation: Nanos) -> Self {
         Self {
             smoothed,
@@ -44,8 +44,8 @@ impl RttEstimator {
         }
     }
 
-    /// Adds a sample: an answer arrived `elapsed` after the packet that it answers was sent.
-    /// `delay` is the peer's ack delay.
+    /// Adds a sample. `elapsed` is the time from the sending of a packet to the arrival of its
+    /// answer, and `delay` is the peer's ack delay.
     pub(super) fn sample(&mut self, now: Nanos, elapsed: Nanos, delay: Nanos) {
         let sample = elapsed
             .checked_sub(delay)
@@ -92,8 +92,8 @@ impl RttEstimator {
         self.smoothed + 4 * self.variation
     }
 
-    /// Returns the time threshold of loss detection (RFC 9002, 6.1.2). It tolerates reordering by a
-    /// quarter of a round trip instead of an eighth.
+    /// Returns the time threshold of loss detection (RFC 9002, 6.1.2). The threshold tolerates
+    /// reordering by a quarter of a round trip instead of an eighth.
     pub(super) fn loss_delay(&self) -> Nanos {
         let longer = self.smoothed.max(self.latest);
         longer + longer / 4

@@ -1,14 +1,15 @@
-//! Sequence numbers: 64 bits internally, the low 24 on the wire (cf. RFC 9000, A.3).
+//! Sequence numbers, which have 64 bits internally and 24 bits on the wire (cf. RFC 9000, A.3).
 
 const BITS: u32 = 24;
 const MASK: u64 = (1 << BITS) - 1;
 
-/// Returns the low bits of `sequence`, as sent on the wire.
+/// Returns the bits of `sequence` that are sent on the wire.
 pub(super) fn low(sequence: u64) -> u32 {
     (sequence & MASK) as u32
 }
 
-/// Returns the number nearest to `near` with these low 24 bits; `None` if that would be negative.
+/// Returns the number nearest to `near` with these low 24 bits, or `None` if that number would be
+/// negative.
 pub(super) fn expand(low: u32, near: u64) -> Option<u64> {
     let ahead = u64::from(low).wrapping_sub(near) & MASK;
     if ahead < 1 << (BITS - 1) {

@@ -1,11 +1,11 @@
-//! The timers of a rank: one entry for each link, in a heap.
+//! The timers of a rank, which are kept in a heap with one entry for each link.
 //!
-//! An entry may be early, never late. Each acknowledgement postpones a link's deadline; the entry
-//! stays where it is, and the deadline is computed anew when the entry expires.
+//! An entry may be early, but never late. Each acknowledgement postpones a link's deadline without
+//! moving the link's entry. The deadline is computed anew when the entry expires.
 
 use super::contract::Nanos;
 
-/// No entry.
+/// The place of a link without an entry.
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     heap: Vec<Entry>,
-    /// By link: the index of its entry in the heap.
+    /// For each link, the index of its entry in the heap.
     place: Vec<u32>,
 }
 
@@ -44,7 +44,7 @@ impl Timers {
         }
     }
 
-    /// Removes and returns one of the links that are due.
+    /// Removes and returns one of the links that are due, if there is one.
     pub(super) fn pop(&mut self, now: Nanos) -> Option<u32> {
         let first = *self.heap.first()?;
         if first.at > now {
@@ -72,7 +72,8 @@ impl Timers {
         }
     }
 
-    /// Renumbers the links, whose order is unchanged: `moved` has the new index at the old one.
+    /// Renumbers the links, whose order is unchanged. `moved` holds each link's new index at its
+    /// old index.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         let links = moved.iter().filter(|&&to| to != NONE).count();
         self.place = vec![NONE; links];
@@ -144,8 +145,8 @@ mod tests {
                         *entry = at.min(*entry);
                     }
                     2 if at == 0 => {
-                        // All waiting links get new numbers, without gaps; the reference tells them
-                        // apart by their order.
+                        // All waiting links get new numbers without gaps. The reference
+                        // distinguishes the links by their order.
                         let numbers: Vec<u32> = reference.keys().copied().collect();
                         let mut moved = vec![NONE; 20];
                         for (to, &from) in (0..).zip(&numbers) {

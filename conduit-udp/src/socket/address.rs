@@ -1,10 +1,10 @@
-//! A rank's address, as ranks exchange it through the launcher. Its layout:
+//! A rank's address, as ranks exchange it through the launcher. It has this layout:
 //!
 //! | bytes | |
 //! |---|---|
 //! | 1 | version |
 //! | 1 | address family: 4 or 6 |
-//! | 2 | port; all integers are little-endian |
+//!  2 | port (all integers are little-endian) |
 //! | 4 | bytes of the largest packet (UDP payload) that the interface takes |
 //! | 8 | incarnation |
 //! | 16 | IP address; an IPv4 address is followed by zeros |
@@ -16,11 +16,11 @@ const VERSION: u8 = 2;
 /// The address at which a rank can be reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UdpAddress {
-    /// IP address.
+    /// The IP address.
     pub ip: IpAddr,
-    /// UDP port.
+    /// The UDP port.
     pub port: u16,
-    /// Bytes of the largest packet (UDP payload) that the interface takes.
+    /// The number of bytes of the largest packet (UDP payload) that the interface takes.
     pub packet: u32,
     /// The rank's [incarnation](seal::random_incarnation).
     pub incarnation: u64,
@@ -43,7 +43,7 @@ pub enum AddressError {
 }
 
 impl UdpAddress {
-    /// Bytes of an encoded address.
+    /// The number of bytes of an encoded address.
     pub const BYTES: usize = 32;
 
     /// Encodes the address for the exchange.

@@ -1,4 +1,4 @@
-//! Receive buffers, and iteration over the datagrams in them.
+//! Receive buffers, and the iteration over the datagrams in them.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::ops::Range;
@@ -8,19 +8,20 @@ use super::system::{Filled, LONGEST, MANY};
 /// The average number of bytes per filled buffer above which the next call offers only one buffer.
 const LARGE: usize = 16 << 10;
 
-/// Buffers for the data that one system call receives: 16 of 64 KiB, which are reused. Their pages
-/// are allocated when they are first filled, and the first buffer is filled first, so a rank with
-/// little traffic uses only one.
+/// The buffers into which one system call receives. There are 16 of 64 KiB each, and they are
+/// reused. Their pages are allocated when they are first filled, and the first buffer is filled
+/// first, so a rank with little traffic uses only one buffer.
 pub struct Batch {
     pub(super) space: Vec<u8>,
     pub(super) filled: [Filled; MANY],
-    /// Number of filled buffers.
+    /// The number of filled buffers.
     pub(super) count: usize,
-    /// The buffer that holds the next datagram, and the datagram's offset in that buffer.
+    /// The index of the buffer that holds the next datagram.
     at: usize,
+    /// The offset of the next datagram in its buffer.
     offset: usize,
-    /// Number of buffers that the next call offers: only as many as seem needed, because each takes
-    /// time.
+    /// The number of buffers that the next call offers. It offers only as many buffers as will
+    /// probably be filled, because each one takes time.
     pub(super) want: usize,
     /// Whether to request the source of each datagram from the system.
     pub(super) asks: bool,
@@ -54,7 +55,7 @@ impl Batch {
             let Filled {
                 length, segment, ..
             } = self.filled[self.at];
-            // An empty datagram is returned too; the protocol counts it as malformed.
+            // An empty datagram is also returned. The protocol counts it as malformed.
             if self.offset < length || (length == 0 && segment == 0 && self.offset == 0) {
                 let begin = self.offset;
                 let end = (begin + segment).min(length);
@@ -68,8 +69,8 @@ impl Batch {
         None
     }
 
-    /// Returns the next datagram, if one is left, and its source (IPv4 mapped to IPv6), if that was
-    /// requested.
+    /// Returns the next datagram, if one is left, and its source, if sources were requested. IPv4
+    /// sources are mapped to IPv6.
     pub(super) fn next_datagram_from(&mut self) -> Option<(&mut [u8], Option<SocketAddrV6>)> {
         let range = self.next_range()?;
         let filled = self.filled[self.at];
@@ -79,19 +80,19 @@ impl Batch {
         Some((&mut self.space[range], source))
     }
 
-    /// Returns the source of the last datagram's buffer, if it was requested.
+    /// Returns the source of the last buffer's datagrams, if it was requested.
     pub(super) fn source(&self) -> Option<Ipv6Addr> {
         self.filled.get(self.at)?.source
     }
 
-    /// Skips the rest of the last datagram's buffer.
+    /// Skips the datagrams that follow the last one in its buffer.
     pub(super) fn skip_rest(&mut self) {
         self.at += 1;
         self.offset = 0;
     }
 
-    /// Skips newly filled buffers for whose first datagram and source `is_wanted` returns `false`.
-    /// Returns the number of datagrams skipped and of their bytes.
+    /// Skips each newly filled buffer for whose first datagram and source `is_wanted` returns
+    /// `false`. Returns the number of buffers skipped and the number of bytes in them.
     pub(super) fn filter_sources(
         &mut self,
         mut is_wanted: impl FnMut(&[u8], Ipv6Addr) -> bool,
@@ -121,15 +122,15 @@ impl Batch {
             || (self.at + 1 == self.count && self.offset >= self.filled[self.at].length.max(1))
     }
 
-    /// Records that a call which offered `want` buffers has filled `count` of them.
+    /// Records that a call that offered `want` buffers has filled `count` of them.
     pub(super) fn refilled(&mut self, count: usize) {
         self.count = count;
         self.at = 0;
         self.offset = 0;
         let bytes: usize = self.filled[..count].iter().map(|one| one.length).sum();
         self.want = if bytes > count * LARGE {
-            // With this much data per buffer, the call itself takes a small part of the time, and a
-            // single buffer stays in the cache.
+            // With so much data per buffer, the overhead of a call is small, and a single buffer is
+            // kept in the cache.
             1
         } else if count == self.want {
             (self.want * 2).min(MANY)

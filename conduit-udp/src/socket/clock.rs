@@ -1,44 +1,47 @@
 //! The driver's clock. Reading the system's clock takes 30 ns, and the time is needed several times
 //! per small packet. If the processor has a time-stamp counter, the time is computed from this
-//! counter, which is calibrated against the system's clock about once per millisecond.
+//! counter. The counter is calibrated against the system's clock about once per millisecond.
 
 use std::time::Instant;
 
 use super::system;
 use crate::protocol::Nanos;
 
-/// Number of ticks after which the counter is calibrated again: a millisecond of a slow counter, a
-/// few tenths of a millisecond of a fast one.
+/// The number of ticks after which the counter is calibrated again. It corresponds to a millisecond
+/// of a slow counter, or a few tenths of a millisecond of a fast one.
 const WINDOW: u64 = 1 << 20;
-/// Longest time that an undisturbed read of the system's clock takes, in ticks.
+/// The longest time that an undisturbed reading of the system's clock takes, in ticks.
 const UNDISTURBED: u64 = 4_000;
-/// A tick's length may differ from that of the previous window by one part in this many.
+/// The reciprocal of the fraction by which a tick's length may differ from that of the previous
+/// window.
 const STEADY: u64 = 256;
 
-/// A calibration: simultaneous readings of the counter and of the system's clock.
+/// A calibration, which consists of simultaneous readings of the counter and of the system's clock.
 #[derive(Debug, Clone, Copy)]
 struct Anchor {
     ticks: u64,
     at: Nanos,
-    /// Length of a tick in 2⁻³² ns, or 0 if it is unknown.
+    /// The length of a tick in 2⁻³² ns, or 0 if it is unknown.
     tick: u64,
 }
 
 impl Anchor {
-    /// Returns the time at a value of the counter, if this calibration covers that value.
+    /// Returns the time at which the counter has the value `ticks`, if this calibration covers that
+    /// value.
     #[inline]
     fn time(&self, ticks: u64) -> Option<Nanos> {
-        // A counter that goes back, as when a virtual machine migrates, is far outside the window
-        // too.
+        // A counter that goes back, for example when a virtual machine migrates, is far outside the
+        // window, too.
         let passed = ticks.wrapping_sub(self.ticks);
         if passed >= WINDOW || self.tick == 0 {
             return None;
         }
-        // Cannot overflow: the factors are less than 2²⁰ ticks, each less than 2¹¹ ns.
+        // Cannot overflow: there are less than 2²⁰ ticks, and each is shorter than 2¹¹ ns.
         Some(self.at + ((passed * self.tick) >> 32))
     }
 
-    /// Returns the next calibration, when the counter is `ticks` and the system's clock `at`.
+    /// Returns the next calibration, for the readings `ticks` of the counter and `at` of the
+    /// system's clock.
     fn next(&self, ticks: u64, at: Nanos) -> Self {
         let (passed, nanos) = (ticks.wrapping_sub(self.ticks), at.saturating_sub(self.at));
         if passed < WINDOW {
@@ -47,7 +50,7 @@ impl Anchor {
         let tick = (u128::from(nanos) << 32) / u128::from(passed);
         let tick = u64::try_from(tick).ok().filter(|tick| *tick < 1 << 43);
         let tick = tick.unwrap_or(0);
-        // A counter that stopped or jumped is not trusted until it has been steady for a window.
+        // A counter that has stopped or jumped is not used until it has been steady for a window.
         let steady = self.tick == 0 || self.tick.abs_diff(tick) <= self.tick / STEADY;
         Self {
             ticks,

@@ -1,17 +1,17 @@
-//! Connected sockets that only send, for the few peers that receive most packets.
+//! Connected sockets, which only send, for the few peers that receive most packets.
 //!
 //! A connected socket caches its route, which saves 0.1 µs per small packet. The peer still sends
-//! to the rank's main socket, and ignores the source port of packets; connected sockets are never
-//! read. They are opened for the most frequent peers. If one fails, the main socket takes its
-//! place.
+//! to the rank's main socket, and ignores the source port of packets. Connected sockets are never
+//! read. They are opened for the most frequent peers. If one fails, the main socket is used
+//! instead.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 /// The maximum number of connected sockets.
 const MOST: usize = 4;
-/// A peer gets a connected socket when the number of sends to it exceeds that of sends to others by
-/// this much.
+/// The number by which the sends to a peer must exceed the sends to other peers before the peer
+/// gets a connected socket.
 const WORTH: u32 = 64;
 
 #[derive(Debug)]
@@ -20,15 +20,16 @@ struct Connected {
     socket: OwnedFd,
 }
 
-/// The sockets, most recently used first.
+/// The connected sockets, in order of their last use, the most recent one first.
 #[derive(Debug, Default)]
 pub(super) struct ConnectedSockets {
     sockets: Vec<Connected>,
-    /// The candidate for the next socket: the peer that receives more than half of the sends
-    /// without a connected socket, if there is one (Boyer-Moore majority vote).
+    /// The candidate for the next socket. Of the sends without a connected socket, it is the peer
+    /// that receives more than half, if there is one (Boyer-Moore majority vote).
     candidate: Option<SocketAddr>,
     votes: u32,
-    /// Whether no more sockets are opened, because the system refuses or none are wanted.
+    /// Whether no more sockets are opened, because the system refused one or because none are
+    /// wanted.
     exhausted: bool,
 }
 
@@ -41,7 +42,8 @@ impl ConnectedSockets {
         }
     }
 
-    /// Returns the connected socket for a peer, if it has one. `open` opens one.
+    /// Returns the connected socket for a peer, if the peer has one. `open` opens a new socket if
+    /// the peer has earned one with this send.
     #[inline]
     pub(super) fn of(
         &mut self,

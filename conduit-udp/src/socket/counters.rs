@@ -1,6 +1,6 @@
 //! Counters of a socket.
 
-/// Counts since the socket was opened.
+/// The counters of a socket since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SocketCounters {
     /// Packets passed to the system.
@@ -9,7 +9,7 @@ pub struct SocketCounters {
     pub sent_bytes: u64,
     /// System calls that sent packets.
     pub send_calls: u64,
-    /// Sends for which there was no room (`EAGAIN`, `ENOBUFS`); the packets wait.
+    /// Sends for which there was no room (`EAGAIN`, `ENOBUFS`). Their packets wait.
     pub busy: u64,
     /// Packets lost because they were larger than the interface allows.
     pub too_large: u64,
@@ -19,7 +19,7 @@ pub struct SocketCounters {
     pub received: u64,
     /// Bytes of the packets received.
     pub received_bytes: u64,
-    /// System calls that received something.
+    /// System calls that received at least one datagram.
     pub receive_calls: u64,
     /// Datagrams dropped because they were larger than any packet.
     pub truncated: u64,
@@ -27,8 +27,8 @@ pub struct SocketCounters {
     pub receive_errors: u64,
     /// Reports on peers from the network (ICMP).
     pub reports: u64,
-    /// Number of times that segmentation offload was given up because the system refused packets
-    /// together and then accepted them one by one.
+    /// The number of times that segmentation offload was given up, because the system refused
+    /// packets sent together and then accepted them one by one.
     pub offload_lost: u64,
 }
 

@@ -16,36 +16,37 @@ use super::system::{self, Filled, MANY, Number, Report};
 use super::{Batch, Interface, SocketCounters, SocketError, Waiter};
 use crate::protocol::{MAX_PACKET, MIN_PACKET};
 
-/// Maximum number of datagrams in one send with segmentation offload; all systems with offload
-/// accept this many.
+/// The maximum number of datagrams in one send with segmentation offload. All systems with offload
+/// accept this number.
 const MAX_SEGMENTS: usize = 64;
-/// Maximum number of reports taken by one call; the next call takes the rest.
+/// The maximum number of reports that one call takes. The next call takes further ones.
 const MAX_REPORTS: usize = 16;
 /// Options for opening a socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Local address.
+    /// The local address.
     pub address: IpAddr,
-    /// Index of its interface; needed for link-local addresses.
+    /// The index of the address's interface, which is needed for link-local addresses.
     pub scope: u32,
-    /// Local ports, of which the socket takes a free one. [`Self::ANY_PORT`] leaves the choice to
-    /// the system.
+    /// The range of local ports from which the socket takes a free one. [`Self::ANY_PORT`] leaves
+    /// the choice to the system.
     pub ports: RangeInclusive<u16>,
-    /// Bytes of the largest IP packet.
+    /// The number of bytes of the largest IP packet, or `None` if it is unknown.
     pub mtu: Option<usize>,
-    /// Requested size of the send buffer in bytes.
+    /// The requested size of the send buffer in bytes.
     pub send_buffer: usize,
-    /// Requested size of the receive buffer in bytes.
+    /// The requested size of the receive buffer in bytes.
     pub receive_buffer: usize,
-    /// Whether to use segmentation offload if the system has it.
+    /// Whether to use segmentation offload if the system supports it.
     pub offload: bool,
 }
 
 impl Options {
-    /// Any free port.
+    /// The range that stands for any free port.
     pub const ANY_PORT: RangeInclusive<u16> = 0..=0;
 
-    /// Default size of both buffers in bytes: a full window of Ethernet packets.
+    /// The default size of each buffer in bytes, which suffices for a full window of Ethernet
+    /// packets.
     pub const BUFFER: usize = 4 << 20;
 
     /// Creates options for `interface`, with any port.
@@ -62,8 +63,8 @@ impl Options {
     }
 }
 
-/// Returns the size of the largest UDP payload in an IP packet of `mtu` bytes, or 0 if there is no
-/// room for one.
+/// Returns the size of the largest UDP payload in an IP packet of `mtu` bytes, or 0 if the packet
+/// has no room for a payload.
 pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
     const UDP: usize = 8;
     let (header, longest) = match address {
@@ -76,21 +77,21 @@ pub fn largest_payload(address: IpAddr, mtu: usize) -> usize {
     mtu.saturating_sub(header + UDP).min(longest)
 }
 
-/// Sizes of a socket's buffers in bytes.
+/// The sizes of a socket's buffers in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Buffers {
-    /// Send buffer, requested.
+    /// The requested size of the send buffer.
     pub send_wanted: usize,
-    /// Send buffer, granted.
+    /// The granted size of the send buffer.
     pub send: usize,
-    /// Receive buffer, requested.
+    /// The requested size of the receive buffer.
     pub receive_wanted: usize,
-    /// Receive buffer, granted.
+    /// The granted size of the receive buffer.
     pub receive: usize,
 }
 
 impl Buffers {
-    /// Returns a warning if the system granted far less than was requested.
+    /// Returns a warning if the system granted less than half of what was requested.
     pub fn warning(&self) -> Option<String> {
         let few = |given: usize, wanted: usize| given < wanted / 2;
         let mut parts = Vec::new();
@@ -116,9 +117,9 @@ impl Buffers {
 /// The result of a send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// The system took all packets, or they are lost and counted.
+    /// The system took all packets, or those that it did not take are lost and were counted.
     All,
-    /// The system took this many bytes, and has no room now for the rest.
+    /// The system took this number of bytes, and has no room now for the rest.
     Part(usize),
 }
 
@@ -131,14 +132,15 @@ pub struct Socket {
     buffers: Buffers,
     offload: bool,
     counters: SocketCounters,
-    /// Connected sockets, for the most frequent peers.
+    /// The connected sockets for the most frequent peers.
     connected: ConnectedSockets,
     /// The options with which the socket was opened.
     options: Options,
     reports: Vec<(SocketAddr, i32, Option<IpAddr>)>,
-    /// Whether there may be reports in the error queue; set by [`Waiter`]s.
+    /// Whether there may be reports in the error queue. The flag is set by [`Waiter`]s.
     has_reports: Arc<AtomicBool>,
-    /// For tests: after this many bytes were sent, this many further sends find no room.
+    /// For tests, the number of further sends that find no room, and the number of bytes after
+    /// which they begin.
     #[cfg(test)]
     busy: (usize, u64),
 }
@@ -147,8 +149,8 @@ impl Socket {
     /// Opens a socket.
     ///
     /// # Errors
-    /// Returns a [`SocketError`] if the socket can't be opened. A system without offload or reports
-    /// causes no error.
+    /// Returns a [`SocketError`] if the socket cannot be opened. It is not an error if the system
+    /// supports neither offload nor reports.
     pub fn open(options: &Options) -> Result<Self, SocketError> {
         let address = local(options, *options.ports.start());
         let mtu = options.mtu.ok_or(SocketError::Mtu(address))?;
@@ -220,7 +222,8 @@ impl Socket {
         self.local
     }
 
-    /// Returns the bytes of the largest packet (UDP payload) that its interface takes.
+    /// Returns the number of bytes of the largest packet (UDP payload) that the socket's interface
+    /// takes.
     pub fn packet(&self) -> usize {
         self.payload
     }
@@ -243,7 +246,7 @@ impl Socket {
     /// Creates a waiter for this socket.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// Returns the system's error if it has no descriptor left.
     pub fn waiter(&self) -> io::Result<Waiter> {
         Ok(Waiter {
             descriptor: self.socket.try_clone()?,
@@ -251,7 +254,7 @@ impl Socket {
         })
     }
 
-    /// Returns the bytes that one system call can send as packets of `packet` bytes each.
+    /// Returns the number of bytes that one system call can send as packets of `packet` bytes each.
     pub fn burst(&self, packet: usize) -> usize {
         let longest = MAX_PACKET;
         let packets = if self.offload {
@@ -267,13 +270,13 @@ impl Socket {
         self.receive_by(batch, system::receive)
     }
 
-    /// Does the same as [`receive`](Self::receive) with a cheaper system call if one buffer
-    /// suffices. That call doesn't return the length of joined datagrams; `length_of` computes it
-    /// from the beginning of the first datagram (it returns `None` if the datagram is malformed).
+    /// Does the same as [`receive`](Self::receive), but uses a cheaper system call if one buffer
+    /// suffices. That call does not return the length of joined datagrams. `length_of` computes it
+    /// from the beginning of the first datagram, or returns `None` if that datagram is malformed.
     ///
     /// A forged datagram with a wrong length can thus destroy others that the system joined with
-    /// it; its sender could achieve the same by filling the socket's buffer. While sources are
-    /// checked, the length comes from the system.
+    /// it. However, its sender could achieve the same by filling the socket's buffer. While sources
+    /// are checked, the length comes from the system.
     pub fn receive_joined(
         &mut self,
         batch: &mut Batch,
@@ -324,7 +327,8 @@ impl Socket {
                     for filled in &mut batch.filled[..count] {
                         if filled.truncated {
                             self.counters.truncated += 1;
-                            // The protocol drops a single byte, because it is not a packet.
+                            // A datagram of a single byte is not a packet, so the protocol drops
+                            // it.
                             filled.length = 1;
                             filled.segment = 1;
                         }
@@ -350,14 +354,15 @@ impl Socket {
         false
     }
 
-    /// Sends packets of `segment` bytes, the last of which may be shorter, to one address.
+    /// Sends `bytes` to one address, as packets of `segment` bytes, of which the last may be
+    /// shorter.
     ///
-    /// Packets that the system refuses for any reason but lack of room count as lost;
+    /// Packets that the system refuses for any reason other than lack of room count as lost, and
     /// [`next_report`](Self::next_report) returns the error.
     pub fn send(&mut self, to: &SocketAddr, bytes: &[u8], segment: usize) -> Sent {
         let mut gone = 0;
-        // Cleared if the system refuses packets together: either the device can't send them, or
-        // they are too large, which sending them one by one reveals.
+        // This flag is cleared if the system refuses packets sent together. Either the device
+        // cannot send them together, or they are too large, which sending them one by one reveals.
         let mut joined = self.offload;
         while gone < bytes.len() {
             let rest = &bytes[gone..];
@@ -390,7 +395,7 @@ impl Socket {
     }
 
     /// Sends one packet that consists of these parts. Returns `false` if the system has no room
-    /// now. A packet that the system refuses is lost, as with [`send`](Self::send).
+    /// now. As with [`send`](Self::send), a packet that the system refuses is lost.
     pub fn send_parts(&mut self, to: &SocketAddr, parts: [&[u8]; 3]) -> bool {
         let result = self.try_send(to, |socket, to| system::send_parts(socket, to, parts));
         match result.map_err(|error| self.unsent(to, &error)) {
@@ -407,14 +412,14 @@ impl Socket {
         }
     }
 
-    /// Makes the socket send everything from its own port, by which others know this process. It
-    /// then uses no connected sockets for frequent peers.
+    /// Makes the socket send everything from its own port, by which other processes know this
+    /// process. The socket then uses no connected sockets for frequent peers.
     pub fn with_one_port(mut self) -> Self {
         self.connected = ConnectedSockets::none();
         self
     }
 
-    /// Simulates lack of room: `times` sends fail once `bytes` bytes were sent.
+    /// Simulates lack of room: once `bytes` bytes have been sent, `times` sends fail.
     #[cfg(test)]
     pub(super) fn be_busy_for(&mut self, times: usize, bytes: u64) {
         self.busy = (times, bytes);
@@ -425,7 +430,8 @@ impl Socket {
             .map_err(|error| self.unsent(to, &error))
     }
 
-    /// Tries to send, twice if the first attempt returned a report on an earlier packet.
+    /// Tries to send. Tries a second time if the first attempt returned a report on an earlier
+    /// packet.
     #[inline]
     fn try_send(
         &mut self,
@@ -447,8 +453,8 @@ impl Socket {
         }
     }
 
-    /// Sends through the peer's connected socket if there is one, otherwise through the rank's
-    /// socket.
+    /// Sends through the peer's connected socket if there is one, and otherwise through the rank's
+    /// own socket.
     #[inline]
     fn by_either(
         &mut self,
@@ -498,7 +504,7 @@ impl Socket {
         Unsent::Lost
     }
 
-    /// Takes reports from the socket's error queue. Returns their number.
+    /// Takes reports from the socket's error queue. Returns the number of reports taken.
     pub fn take_reports(&mut self) -> usize {
         for taken in 0..MAX_REPORTS {
             match system::report(self.socket.as_fd()) {
@@ -520,8 +526,8 @@ impl Socket {
         }
     }
 
-    /// Returns the next report: destination of the packet, error number, and the reporter if it
-    /// wasn't this host.
+    /// Returns the next report: the destination of the packet, the error number, and the reporter
+    /// if it was not this host.
     #[inline]
     pub fn next_report(&mut self) -> Option<(SocketAddr, i32, Option<IpAddr>)> {
         self.reports.pop()
@@ -540,7 +546,7 @@ enum Unsent {
     Busy,
     /// The packets have to be sent one by one.
     OneByOne,
-    /// The packets are lost, and counted as lost.
+    /// The packets are lost, and have been counted as lost.
     Lost,
 }
 
@@ -566,20 +572,21 @@ fn open_connected(options: &Options, to: &SocketAddr) -> io::Result<OwnedFd> {
     socket.set_nonblocking(true)?;
     forbid_fragments(socket.as_fd(), to.is_ipv4())?;
     set_buffers(&socket, options)?;
-    // The socket is never read: it gets the smallest receive buffer.
+    // The socket is never read, so it gets the smallest receive buffer.
     socket.set_recv_buffer_size(1)?;
     bind(&socket, options)?;
     socket.connect(&(*to).into())?;
     Ok(socket.into())
 }
 
-/// Binds a socket to a free port of its range. The processes of a host begin at different ports.
+/// Binds a socket to a free port of its range. Different processes of a host start their search at
+/// different ports.
 fn bind(socket: &RawSocket, options: &Options) -> io::Result<()> {
     let (first, last) = (*options.ports.start(), *options.ports.end());
     let count = u32::from(last - first) + 1;
     let begin = std::process::id() % count;
     for at in 0..count {
-        // Lossless: less than `count`.
+        // The cast is lossless, because the remainder is less than `count`.
         let port = first + ((begin + at) % count) as u16;
         match socket.bind(&local(options, port).into()) {
             Err(error) if count > 1 && error.kind() == io::ErrorKind::AddrInUse => {}
@@ -614,8 +621,8 @@ fn local(options: &Options, port: u16) -> SocketAddr {
     }
 }
 
-/// Requests buffers: beyond the system's limit if this process may do so, otherwise up to the
-/// limit.
+/// Requests buffers of the configured sizes. If this process is privileged to do so, exceeds the
+/// system's limit.
 fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_recv_buffer_size_force(socket, options.receive_buffer).is_err() {
         let _ = socket.set_recv_buffer_size(options.receive_buffer);
@@ -623,7 +630,7 @@ fn set_buffers(socket: &RawSocket, options: &Options) -> io::Result<Buffers> {
     if sockopt::set_socket_send_buffer_size_force(socket, options.send_buffer).is_err() {
         let _ = socket.set_send_buffer_size(options.send_buffer);
     }
-    // The system reports twice the usable size, including its own data.
+    // The system reports twice the usable size, because it includes its own data.
     Ok(Buffers {
         send_wanted: options.send_buffer,
         send: socket.send_buffer_size()? / 2,

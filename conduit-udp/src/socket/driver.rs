@@ -1,4 +1,4 @@
-//! The wire: one call makes progress on socket, seal and protocol.
+//! The driver, which is also called the wire. One call makes progress on socket, seal and protocol.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
@@ -11,17 +11,18 @@ use super::faults::Faults;
 use super::{Batch, FaultConfig, FaultCounters, ForeignDatagrams, Peers, Sent, Socket, Waiter};
 use crate::protocol::{Fragment, FragmentHandler, Nanos, Refused, Seal, Transmit};
 
-/// Limits on the datagrams and bytes that a call receives; the next call receives the rest.
+/// The maximum number of datagrams that one call receives. The next call receives the rest.
 const MAX_DATAGRAMS: usize = 64;
+/// The maximum number of bytes that one call receives.
 const MAX_BYTES: usize = 256 << 10;
-/// If one system call receives at least this many bytes, another call probably finds more.
+/// If one system call receives at least this number of bytes, another call probably finds more.
 const BULK: usize = 16 << 10;
-/// System calls for sending after which a call makes no more packets. It still sends the packets
-/// already made, in at most 32 more system calls.
+/// The number of system calls for sending after which a call makes no more packets. The call still
+/// sends the packets already made, in at most 32 more system calls.
 const MAX_SENDS: u64 = 16;
-/// Nanoseconds before packets are offered again when the system had no room; doubled each time, up
-/// to `MAX_PAUSE`.
+/// The time in nanoseconds before packets are offered again when the system had no room.
 const PAUSE: Nanos = 50_000;
+/// The limit of this time, which is doubled after each vain attempt.
 const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.
@@ -32,7 +33,7 @@ pub trait DrivenMachine {
     const OPEN: bool = false;
     /// Whether [`length_of`](Self::length_of) is implemented.
     const TELLS_LENGTH: bool = false;
-    /// Returns the bytes of the packet that begins with these bytes.
+    /// Returns the number of bytes of the packet that begins with these bytes.
     fn length_of(_begin: &[u8]) -> Option<usize> {
         None
     }
@@ -42,11 +43,12 @@ pub trait DrivenMachine {
     /// Returns [`Refused`] if the fragment was not queued.
     fn send(&mut self, now: Nanos, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused>;
     /// Returns the rank that a packet names as its sender. Returns `None` if the packet is
-    /// malformed, or if the sender can't be known without the tag.
+    /// malformed, or if the sender cannot be determined without the tag.
     fn sender_of(_packet: &[u8]) -> Option<Rank> {
         None
     }
-    /// Handles a received datagram. Returns `false` if it is foreign: no rank of the job sent it.
+    /// Handles a received datagram. Returns `false` if the datagram is foreign, which means that no
+    /// rank of the job sent it.
     fn receive(
         &mut self,
         now: Nanos,
@@ -54,8 +56,8 @@ pub trait DrivenMachine {
         seal: &mut impl Seal,
         handler: &mut impl FragmentHandler,
     ) -> bool;
-    /// Does the same as [`receive`](Self::receive) if peers come and go. IPv4 addresses are mapped
-    /// to IPv6.
+    /// Does the same as [`receive`](Self::receive) if peers come and go. IPv4 sources are mapped to
+    /// IPv6.
     fn receive_from(
         &mut self,
         now: Nanos,
@@ -66,7 +68,7 @@ pub trait DrivenMachine {
     ) -> bool {
         self.receive(now, packet, seal, handler)
     }
-    /// Returns a peer's address, if peers come and go; returns `None` if there is no such peer now.
+    /// Returns a peer's address, if peers come and go. Returns `None` if there is no such peer now.
     fn address(&self, _peer: Rank) -> Option<SocketAddr> {
         None
     }
@@ -80,12 +82,12 @@ pub trait DrivenMachine {
         _handler: &mut impl FragmentHandler,
     ) {
     }
-    /// Returns when [`on_timeout`](Self::on_timeout) has to be called.
+    /// Returns the time at which [`on_timeout`](Self::on_timeout) has to be called.
     fn timeout(&self) -> Option<Nanos>;
     /// Handles the expired time-out.
     fn on_timeout(&mut self, now: Nanos, handler: &mut impl FragmentHandler);
-    /// Returns whether [`transmit`](Self::transmit) certainly has nothing to do until something
-    /// else happens.
+    /// Returns whether [`transmit`](Self::transmit) certainly has nothing to do until another
+    /// method is called.
     fn is_quiet(&self) -> bool {
         false
     }
@@ -125,14 +127,14 @@ fn address<M: DrivenMachine>(machine: &M, peers: &Peers, peer: Rank) -> Option<S
     }
 }
 
-/// Packets that are written and not yet sent.
+/// Packets that have been written but not sent.
 #[derive(Debug)]
 struct Outgoing {
     buffer: Vec<u8>,
     packets: Option<Transmit<'static>>,
-    /// Number of their bytes that the system has taken.
+    /// The number of the packets' bytes that the system has taken.
     gone: usize,
-    /// When to offer them again, after the system had no room.
+    /// When to offer the packets again after the system had no room.
     again: Option<Nanos>,
     pause: Nanos,
     /// Whether the last call stopped at its limit, so that there may be more to send.
@@ -159,7 +161,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
     /// Creates a wire for packets of at most `packet` bytes.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// Returns the system's error if it has no descriptor left.
     pub fn new(
         machine: M,
         seal: S,
@@ -195,33 +197,34 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.faults = (!faults.is_none()).then(|| Box::new(Faults::new(faults, rank)));
     }
 
-    /// Returns the counts of injected faults, if any are set.
+    /// Returns the numbers of injected faults, or `None` if no faults are injected.
     pub fn faults(&self) -> Option<&FaultCounters> {
         Some(self.faults.as_ref()?.counters())
     }
 
-    /// Returns the protocol's time: nanoseconds since the wire was created.
+    /// Returns the protocol's time, in nanoseconds since the wire was created.
     #[inline]
     pub fn now(&self) -> Nanos {
         self.clock.now()
     }
 
-    /// Queues a fragment; a later [`progress`](Self::progress) or [`flush`](Self::flush) sends it
-    /// together with others.
+    /// Queues a fragment. A later call of [`progress`](Self::progress) or [`flush`](Self::flush)
+    /// sends it together with others.
     ///
     /// # Errors
-    /// [`Refused`]: the fragment was not queued.
+    /// Returns [`Refused`] if the fragment was not queued.
     #[inline]
     pub fn send(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
         let now = self.clock.coarse();
         self.machine.send(now, peer, fragment)
     }
 
-    /// Sends everything queued, receives once, handles whatever arrived or is due, and sends the
-    /// results. Returns whether anything happened. With nothing to do it makes one system call.
+    /// Sends everything queued, receives once, handles everything that arrived or is due, and sends
+    /// the results. Returns whether anything happened. If there is nothing to do, the call makes
+    /// one system call.
     ///
-    /// Its work is bounded; the next call does the rest, and [`next_timeout`](Self::next_timeout)
-    /// then reports it as due at once.
+    /// The work of one call is bounded. If work is left, the next call continues it, and
+    /// [`next_timeout`](Self::next_timeout) reports it as due at once.
     pub fn progress(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut did = self.flush(handler);
         if self.receive(handler) {
@@ -231,7 +234,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         did
     }
 
-    /// Receives once, and handles whatever arrived or is due. Sends nothing, so that
+    /// Receives once, and handles everything that arrived or is due. Sends nothing, so that
     /// acknowledgements can travel with the answers of the layer above. Returns whether anything
     /// happened.
     pub fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
@@ -255,7 +258,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
                 Some(_) => self.handle_with_faults(now, handler),
             };
             handled += bytes;
-            // Bulk data is handled while it is in the cache, and acknowledged at the end.
+            // Bulk data are handled while they are in the cache, and are acknowledged at the end.
             if bytes < BULK || handled >= MAX_BYTES || datagrams == 0 {
                 break;
             }
@@ -285,7 +288,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
     }
 
     /// Handles at most `most` received datagrams, and subtracts their number from `most`. Returns
-    /// their bytes.
+    /// the number of their bytes.
     fn handle(
         &mut self,
         now: Nanos,
@@ -302,7 +305,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
                 break;
             };
             *most -= 1;
-            // An empty datagram counts too.
+            // An empty datagram adds one byte.
             bytes += packet.len().max(1);
             if !receive(
                 &mut self.machine,
@@ -318,10 +321,10 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         bytes
     }
 
-    /// Handles the last datagram, which was foreign: skips those joined with it, which have the
-    /// same sender or one that claims to be it. Therefore a datagram of 64 KiB that looks like 2047
-    /// packets costs only one check of a tag. If it was a peer's and corrupted on the path, the
-    /// peer sends the rest again.
+    /// Handles the last datagram, which was foreign. Skips the datagrams joined with it, which have
+    /// the same sender or claim to have it. Therefore a datagram of 64 KiB that looks like 2047
+    /// packets costs only one check of a tag. If the last datagram was a peer's packet that was
+    /// corrupted on the path, the peer sends the skipped ones again.
     #[cold]
     fn drop_foreign(&mut self) {
         self.foreign.note(self.incoming.source());
@@ -329,8 +332,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         self.incoming.asks = true;
     }
 
-    /// Drops the datagrams just received whose source isn't the address of the rank that they name,
-    /// and subtracts their number from `most`. Returns their bytes.
+    /// Drops the datagrams just received whose source is not the address of the rank that they
+    /// name, and subtracts their number from `most`. Returns the number of their bytes.
     #[cold]
     fn filter_sources(&mut self, most: &mut usize) -> usize {
         let (foreign, peers) = (&mut self.foreign, &self.peers);
@@ -358,11 +361,11 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         };
         let limits = [MAX_DATAGRAMS, MAX_BYTES];
         let did = faults.pass(now, &mut self.incoming, limits, |packet, source| {
-            // A foreign packet is usually one that was corrupted on purpose, so the result is
-            // ignored.
+            // A foreign packet is usually one that was corrupted on purpose, so it is not counted
+            // as foreign.
             let _ = receive(machine, now, packet, source, seal, handler);
         });
-        // An upper bound.
+        // If anything was handled, the result is an upper bound.
         if did { MAX_BYTES } else { 0 }
     }
 
@@ -400,8 +403,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
                                 did = true;
                                 continue;
                             }
-                            // The packet has to wait, while its payload may change, so the payload
-                            // is copied.
+                            // The packet has to wait. Its payload may change meanwhile, so the
+                            // payload is copied.
                             let length = packets.length + zero_copy.bytes.len();
                             let buffer = &mut outgoing.buffer[..length];
                             buffer.copy_within(
@@ -443,7 +446,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         did
     }
 
-    /// Sends a datagram that is not the machine's. It is lost if the system has no room for it.
+    /// Sends a datagram that does not come from the machine. The datagram is lost if the system has
+    /// no room for it.
     pub fn send_datagram(&mut self, to: &SocketAddr, bytes: &[u8]) {
         let _ = self.socket.send(to, bytes, bytes.len());
     }
@@ -462,8 +466,8 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         Some(Duration::from_nanos(due.saturating_sub(self.now())))
     }
 
-    /// Sleeps until a packet arrives or something is due, at most for `limit`. Threads that share
-    /// the wire use a [`waiter`](Self::waiter) instead, which doesn't borrow it.
+    /// Sleeps until a packet arrives or something is due, but at most for `limit`. Threads that
+    /// share the wire use a [`waiter`](Self::waiter) instead, which does not borrow the wire.
     pub fn wait(&mut self, limit: Option<Duration>) {
         let timeout = [limit, self.next_timeout()].into_iter().flatten().min();
         self.waiter.wait(timeout);
@@ -472,7 +476,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
     /// Creates a waiter for other threads.
     ///
     /// # Errors
-    /// The system has no descriptor left.
+    /// Returns the system's error if it has no descriptor left.
     pub fn waiter(&self) -> io::Result<Waiter> {
         self.socket.waiter()
     }
@@ -482,7 +486,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         &self.machine
     }
 
-    /// Returns the protocol, mutably.
+    /// Returns a mutable reference to the protocol.
     pub fn machine_mut(&mut self) -> &mut M {
         &mut self.machine
     }
@@ -497,7 +501,7 @@ impl<M: DrivenMachine, S: Seal> Driver<M, S> {
         &mut self.socket
     }
 
-    /// Returns the counts of foreign datagrams.
+    /// Returns the numbers of foreign datagrams.
     pub fn foreign(&self) -> &ForeignDatagrams {
         &self.foreign
     }

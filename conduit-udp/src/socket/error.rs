@@ -26,9 +26,9 @@ pub enum SocketError {
     Small {
         /// The MTU in bytes.
         mtu: usize,
-        /// Bytes left without the IP and UDP headers.
+        /// The number of bytes left without the IP and UDP headers.
         payload: usize,
-        /// Bytes that the protocol needs.
+        /// The number of bytes that the protocol needs.
         least: usize,
         /// The address of the socket.
         address: SocketAddr,

@@ -1,4 +1,4 @@
-//! Fault injection, for tests: some received packets are dropped, duplicated, corrupted or delayed.
+//! Fault injection for tests, which drops, duplicates, corrupts or delays some received packets.
 //!
 //! The fate of a packet depends only on its sender, its receiver, its number and a seed. A packet
 //! with a given number therefore has the same fate in every run, whatever the order of arrival.
@@ -19,17 +19,17 @@ use crate::protocol::{Nanos, mixed};
 /// The faults to inject. By default there are none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultConfig {
-    /// The seed that selects the packets to which faults happen.
+    /// The seed that determines which packets have faults.
     pub seed: u32,
-    /// Share of packets to drop.
+    /// The share of packets to drop.
     pub loss: Percent,
-    /// Share of packets to duplicate.
+    /// The share of packets to duplicate.
     pub duplicates: Percent,
-    /// Share of packets to corrupt.
+    /// The share of packets to corrupt.
     pub corruption: Percent,
-    /// Share of packets to delay by up to a millisecond, which reorders them.
+    /// The share of packets to delay by up to a millisecond, which reorders them.
     pub reorder: Percent,
-    /// Delay of all packets, in nanoseconds.
+    /// The delay of all packets, in nanoseconds.
     pub delay: Nanos,
 }
 
@@ -44,16 +44,16 @@ impl FaultConfig {
     }
 }
 
-/// Longest additional delay of a reordered packet, in nanoseconds.
+/// The longest additional delay of a reordered packet, in nanoseconds.
 const REORDER: Nanos = 1_000_000;
-/// Maximum number of bytes in packets that are held back; further packets are lost, as in any
-/// queue.
+/// The maximum number of bytes in packets that are held back. Further packets are lost, as in any
+/// full queue.
 const MAX_HELD: usize = 64 << 20;
-/// Bytes of a packet's header, which identifies it: kind, flags, length, sender's rank, packet
-/// number.
+/// The number of bytes of a packet's header, which identifies the packet. The header contains the
+/// kind, the flags, the length, the sender's rank and the packet number.
 const NAME: usize = 16;
 
-/// Counts of injected faults.
+/// The counters of injected faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FaultCounters {
     /// The seed.
@@ -68,12 +68,12 @@ pub struct FaultCounters {
     pub corrupted: u64,
     /// Packets reordered.
     pub reordered: u64,
-    /// Packets lost because too much was held back.
+    /// Packets lost because too many bytes were held back.
     pub overflowed: u64,
 }
 
 impl FaultCounters {
-    /// Returns each count with its name.
+    /// Returns each counter with its name.
     pub fn each(&self) -> [(&'static str, u64); 7] {
         [
             ("seed", self.seed.into()),
@@ -87,11 +87,11 @@ impl FaultCounters {
     }
 }
 
-/// A packet held back; ordered by due time.
+/// A packet that is held back. Packets are ordered by the time at which they are due.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     due: Nanos,
-    /// Packets due at the same time keep their order.
+    /// The order of packets that are due at the same time.
     order: u64,
     bytes: Vec<u8>,
     source: Option<SocketAddrV6>,
@@ -127,14 +127,14 @@ impl Faults {
         &self.counters
     }
 
-    /// Returns when the next held packet is due.
+    /// Returns the time at which the next held packet is due.
     pub(super) fn due(&self) -> Option<Nanos> {
         self.held.peek().map(|Reverse(held)| held.due)
     }
 
-    /// Passes on the packets of `incoming` that are neither lost nor held back, and the held
-    /// packets that are due (together at most `limits`, a number of packets and of bytes). Returns
-    /// whether there were any.
+    /// Passes on the packets of `incoming` that are neither lost nor held back, and then the held
+    /// packets that are due. `limits` consists of the maximum number of packets of either kind and
+    /// the maximum number of bytes of `incoming`. Returns whether there were any packets.
     pub(super) fn pass(
         &mut self,
         now: Nanos,
@@ -167,7 +167,8 @@ impl Faults {
         did
     }
 
-    /// Decides on a packet. Returns `true` if it passes now and unchanged; copies of it may follow.
+    /// Decides on a packet. Returns `true` if the packet passes now and unchanged. Copies of the
+    /// packet may follow.
     fn admit(&mut self, now: Nanos, packet: &[u8], source: Option<SocketAddrV6>) -> bool {
         self.counters.packets += 1;
         let config = self.config;
@@ -245,12 +246,13 @@ impl Faults {
     }
 }
 
-/// Performs a step of SplitMix64: each bit of the result depends on all bits of the argument.
+/// Performs a step of SplitMix64, in which each bit of the result depends on all bits of the
+/// argument.
 fn mix(word: u64) -> u64 {
     mixed(word.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }
 
-/// Corrupts a packet that isn't empty: truncates it, appends a byte, or flips bits.
+/// Corrupts a packet, which must not be empty. Truncates the packet, appends a byte, or flips bits.
 pub fn corrupt(random: &mut Rng, bytes: &mut Vec<u8>) {
     let length = bytes.len();
     match random.u8(..8) {
@@ -283,8 +285,8 @@ mod tests {
         bytes
     }
 
-    /// Returns the fate of packets that arrive at once: their numbers in order of delivery, and
-    /// `false` for corrupted ones.
+    /// Returns the fate of packets that arrive at once: their numbers in order of delivery, each
+    /// with `false` if the packet was corrupted.
     fn outcome(config: &FaultConfig, rank: Rank, numbers: &[u64]) -> Vec<(u64, bool)> {
         let mut faults = Faults::new(config, rank);
         let mut all = Vec::new();
@@ -415,7 +417,7 @@ mod tests {
         assert_eq!(outcome(&nothing, 0, &all(100)).len(), 100);
         assert_eq!(outcome(&nothing, 0, &[5, 5, 5]), [(5, true); 3]);
         let mut faults = Faults::new(&LOSS, 0);
-        // Packets shorter than any valid one.
+        // These packets are shorter than any valid one.
         for length in 0..NAME {
             faults.admit(0, &vec![0; length], None);
         }

@@ -1,31 +1,32 @@
-//! Foreign datagrams: those that no rank of the job sent.
+//! Foreign datagrams, which are those that no rank of the job sent.
 //!
-//! Normally the system is not asked for the source address of a datagram: the tag authenticates the
-//! sender, and asking costs 90 ns, as much as checking the tags of two small packets. After a
-//! foreign datagram the wire checks sources for a while: it asks the system for the source of each
-//! datagram, and drops a datagram that does not come from the address of the rank that it names,
-//! before checking its tag.
+//! Normally the system is not asked for the source address of a datagram, because the tag
+//! authenticates the sender, and asking costs 90 ns, as much as checking the tags of two small
+//! packets. After a foreign datagram, the wire checks sources for a while. It asks the system for
+//! the source of each datagram, and if a datagram does not come from the address of the rank that
+//! it names, the wire drops it without checking its tag.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Number of non-empty receives after the last foreign datagram during which sources are checked.
+/// The number of non-empty receives after the last foreign datagram during which sources are
+/// checked.
 const CHECKED_RECEIVES: u32 = 4096;
-/// Number of sources that are counted individually.
+/// The number of sources that are counted individually.
 const SOURCES: usize = 8;
 
-/// Counts of foreign datagrams. Datagrams joined by receive offload count once.
+/// Counts foreign datagrams. Joined datagrams (receive offload) count once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForeignDatagrams {
-    /// Number of foreign datagrams.
+    /// The number of foreign datagrams.
     pub datagrams: u64,
-    /// Datagrams dropped because of their source, before their tag was checked.
+    /// The number of datagrams dropped because of their source, without a check of their tag.
     pub by_source: u64,
-    /// The most frequent sources. A new source replaces the least frequent one and continues its
-    /// count, so a source of more than an eighth of all datagrams is among them, with at least its
-    /// true count (Metwally et al., *Space-Saving*, ICDT 2005).
+    /// The most frequent sources and their counts. A new source replaces the least frequent one and
+    /// continues its count. A source of more than an eighth of all datagrams is therefore among
+    /// them, with at least its true count (Metwally et al., *Space-Saving*, ICDT 2005).
     sources: [(Option<Ipv6Addr>, u64); SOURCES],
-    /// Number of further receives for which sources are checked.
+    /// The number of further receives for which sources are checked.
     checks_left: u32,
 }
 
@@ -41,7 +42,7 @@ impl ForeignDatagrams {
         self.checks_left = self.checks_left.saturating_sub(1);
     }
 
-    /// Counts a foreign datagram, with its source if known.
+    /// Counts a foreign datagram, with its source if the source is known.
     pub(super) fn note(&mut self, source: Option<Ipv6Addr>) {
         self.datagrams += 1;
         self.checks_left = CHECKED_RECEIVES;

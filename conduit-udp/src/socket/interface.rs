@@ -1,4 +1,4 @@
-//! The choice of a rank's interface.
+//! Chooses the interface of a rank.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use conduit_portals::host::Subnet;
 
 use super::system;
 
-/// An address of the host, and the interface that has it.
+/// An address of this host, and the interface that has the address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// The interface's name.
@@ -17,7 +17,7 @@ pub struct Interface {
     pub index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Length of the subnet's prefix in bits.
+    /// The length of the subnet's prefix in bits.
     pub prefix: u8,
     /// Whether the interface is up.
     pub up: bool,
@@ -28,7 +28,7 @@ pub struct Interface {
     pub is_virtual: bool,
 }
 
-/// Drivers of virtual interfaces.
+/// The drivers of virtual interfaces.
 const VIRTUAL: [&str; 3] = ["bridge", "tun", "wireguard"];
 
 impl Interface {
@@ -76,9 +76,9 @@ pub fn interfaces() -> io::Result<Vec<Interface>> {
         .collect())
 }
 
-/// Returns the source address of this host's default route, if it has one. Sends nothing.
+/// Returns the source address of this host's default route, if it has one. Sends no packets.
 pub fn default_source() -> Option<IpAddr> {
-    // These addresses are reserved for documentation. Connecting a datagram socket only looks up
+    // The destinations are reserved for documentation. Connecting a datagram socket only looks up
     // the route.
     let v4 = (
         SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
@@ -95,7 +95,7 @@ pub fn default_source() -> Option<IpAddr> {
     })
 }
 
-/// The reason why no interface was chosen. The text lists the existing ones.
+/// The reason why no interface was chosen. The text lists the existing interfaces.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
     /// A word is neither the name of an interface nor an address or subnet.
@@ -157,12 +157,13 @@ impl<'a> Word<'a> {
     }
 }
 
-/// Chooses by `words`: names, addresses and subnets separated by commas, in order of preference.
-/// Among an interface's addresses, IPv4 is preferred to IPv6, and link-local addresses come last.
+/// Chooses an interface according to `words`, which contains names, addresses and subnets separated
+/// by commas, in order of preference. Among an interface's addresses, IPv4 is preferred to IPv6,
+/// and link-local addresses come last.
 ///
-/// Without words, the call chooses the interface of `source` (see [`default_source`]). If there is
-/// none, it chooses the first that is neither loopback nor virtual nor link-local; of the remaining
-/// ones, link-local ones come first, and loopback last. IPv4 is preferred to IPv6.
+/// If `words` contains no words, chooses the interface of `source` (see [`default_source`]). If
+/// there is no such interface, prefers interfaces other than loopback, then those that are not
+/// virtual, then addresses that are not link-local, and then IPv4 to IPv6.
 ///
 /// # Errors
 /// Returns a [`ChooseError`], which lists all of `exist`.

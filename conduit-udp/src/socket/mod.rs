@@ -2,24 +2,25 @@
 //! waiting.
 //!
 //! - [`interfaces`] and [`choose`] find the interface that a rank uses, and [`Socket::open`] opens
-//!   its socket there;
-//! - a [`UdpAddress`] is the address of one rank; the table [`Peers`] has those of all ranks;
-//! - [`Driver`] joins socket, seal and protocol: one call makes progress on all three;
-//! - a [`Waiter`] sleeps until packets arrive, for the rank or for its [progress
-//!   thread](conduit_portals::transport::ProgressThread);
+//!   its socket there.
+//! - A [`UdpAddress`] is the address of one rank, and the table [`Peers`] has those of all ranks.
+//! - [`Driver`] joins socket, seal and protocol, so that one call makes progress on all three.
+//! - A [`Waiter`] sleeps until packets arrive, for the rank or for its [progress
+//!   thread](conduit_portals::transport::ProgressThread).
 //! - [`FaultConfig`] injects faults, for tests.
 //!
 //! **Promises.** Only the calls of a [`Waiter`] block. A full socket, an ICMP error and a system
-//! without offload cause no failure: the protocol sends again, or in smaller groups.
+//! without offload cause no failure, because the protocol sends again or in smaller groups.
 //!
-//! **Costs.** One system call sends up to 64 packets to one peer; one receives up to 16 groups of
-//! packets.
+//! **Costs.** One system call sends up to 64 packets to one peer, and one system call receives up
+//! to 16 groups of packets.
 //!
-//! The control messages of segmentation offload are written here (`system`) instead of using
-//! `quinn-udp`: the round trip of a small packet over loopback took 4.8 µs with that crate, 3.85 µs
-//! with plain system calls, and 3.95 µs with this code. The crate is slower because it requests
-//! time stamp, addresses and type of service of each packet and prepares headers for 32. The
-//! crate's fallback at run time is adopted here. (`nix` does not reset the length of control
+//! The control messages of segmentation offload are written here (module `system`) instead of using
+//! `quinn-udp`. The round trip of a small packet over loopback took 4.8 µs with that crate, 3.85 µs
+//! with plain system calls, and 3.95 µs with this code. The crate is slower because it requests the
+//! time stamp, addresses and type of service of each packet, and prepares headers for 32 packets.
+//! The crate's fallback at run time is adopted here. (`nix` does not reset the length of control
+//! messages between calls, so offload is lost after the first packet without one.)
 //! messages between calls, so offload is lost after the first packet without one.)
 
 mod address;

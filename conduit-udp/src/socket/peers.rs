@@ -10,7 +10,7 @@ use conduit_core::ni::Rank;
 
 use super::UdpAddress;
 
-/// A row of the table; IPv4 addresses are mapped to IPv6.
+/// A row of the table. IPv4 addresses are mapped to IPv6.
 #[derive(Clone, Copy)]
 struct Row {
     address: [u8; 16],
@@ -25,19 +25,19 @@ pub struct Peers {
     rows: Vec<Row>,
     /// The scope of link-local addresses, which is the index of this rank's interface.
     scope: u32,
-    /// Ranks sorted by address and port; computed for the first report.
+    /// The ranks sorted by address and port. The order is computed for the first report.
     order: OnceCell<Box<[Rank]>>,
     errors: BTreeMap<Rank, PeerErrors>,
 }
 
-/// The network's reports on a peer, for error texts only, because reports can be forged.
+/// The network's reports on a peer. They serve only error texts, because reports can be forged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerErrors {
-    /// Number of reports.
+    /// The number of reports.
     pub count: u64,
-    /// Error number of the last report.
+    /// The error number of the last report.
     pub errno: i32,
-    /// Sender of the last report, if it wasn't this host.
+    /// The sender of the last report, if it was not this host.
     pub from: Option<IpAddr>,
 }
 
@@ -61,8 +61,8 @@ impl fmt::Display for PeerErrors {
 }
 
 impl Peers {
-    /// Creates the table of a job; `addresses` holds each rank's address. `scope` is the index of
-    /// this rank's interface.
+    /// Creates the table of a job. `addresses` holds each rank's address, and `scope` is the index
+    /// of this rank's interface.
     pub fn new(addresses: &[UdpAddress], scope: u32) -> Self {
         let rows = addresses
             .iter()
@@ -109,14 +109,15 @@ impl Peers {
         }
     }
 
-    /// Returns whether a rank sends from `source`. Ports are not compared, because a rank has
-    /// several sockets on one address.
+    /// Returns whether `source` is the address of a rank. Ports are not compared, because a rank
+    /// has several sockets on one address.
     pub(super) fn is_at(&self, peer: Rank, source: Ipv6Addr) -> bool {
         let row = self.rows.get(peer as usize);
         row.is_some_and(|row| row.address == source.octets())
     }
 
-    /// Returns the bytes of the largest packet (UDP payload) that all interfaces of the job take.
+    /// Returns the number of bytes of the largest packet (UDP payload) that all interfaces of the
+    /// job take.
     pub fn packet(&self) -> usize {
         let least = self.rows.iter().map(|row| row.packet).min();
         least.map_or(0, usize::from)
@@ -129,7 +130,8 @@ impl Peers {
         (0..self.size()).find(|peer| self.address(*peer).is_ipv4() != v4)
     }
 
-    /// Returns the rank with this address, or the lowest of them if there are several.
+    /// Returns the rank with this address, or the lowest rank with this address if there are
+    /// several.
     pub fn find(&self, address: SocketAddr) -> Option<Rank> {
         let key = |ip: IpAddr, port: u16| {
             let octets = match ip {

@@ -1,5 +1,6 @@
 //! System calls that no crate offers in the form needed here: receiving and sending with offload,
-//! the error queue, an interface's MTU. All `unsafe` code of the driver is in this file.
+//! reading the error queue, and querying an interface's MTU. All `unsafe` code of the driver is in
+//! this file.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -10,28 +11,30 @@ use std::ptr;
 use libc::{c_int, c_void};
 use socket2::SockAddr;
 
-/// Bytes of a receive buffer: the longest datagram, or several joined by offload.
+/// The number of bytes of a receive buffer, which suffices for the longest datagram or for several
+/// joined by offload.
 pub(super) const LONGEST: usize = 1 << 16;
-/// Number of buffers that one call receives into.
+/// The number of buffers into which one call receives.
 pub(super) const MANY: usize = 16;
 
 /// The content of a filled receive buffer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Filled {
-    /// Number of bytes in the buffer.
+    /// The number of bytes in the buffer.
     pub(super) length: usize,
-    /// Bytes of each datagram in it, except the last, which may be shorter.
+    /// The number of bytes of each datagram in the buffer. The last one may be shorter.
     pub(super) segment: usize,
     /// Whether the datagram was longer than the buffer.
     pub(super) truncated: bool,
-    /// Source (IPv4 mapped to IPv6), if it was requested.
+    /// The source (IPv4 mapped to IPv6), if it was requested.
     pub(super) source: Option<Ipv6Addr>,
-    /// Port of the source.
+    /// The port of the source.
     pub(super) port: u16,
 }
 
 impl Filled {
-    /// A buffer to skip: it doesn't even hold an empty datagram.
+    /// The content of a buffer to skip. Unlike `Filled::default()`, it does not even stand for an
+    /// empty datagram.
     pub(super) const SKIPPED: Self = Self {
         length: 0,
         segment: 1,
@@ -53,23 +56,24 @@ impl Control {
     const EMPTY: Self = Self([MaybeUninit::uninit(); 32]);
 }
 
-// SAFETY: CMSG_SPACE only computes, and accesses no memory.
+// SAFETY: CMSG_SPACE only computes a length and accesses no memory.
 const _: () = assert!(unsafe { libc::CMSG_SPACE(size_of::<c_int>() as u32) } as usize <= 32);
 const _: () = assert!(align_of::<Control>() >= align_of::<libc::cmsghdr>());
 
-/// Bytes of a control message with one word.
-// SAFETY: CMSG_LEN only computes, and accesses no memory.
+/// The number of bytes of a control message with one word.
+// SAFETY: CMSG_LEN only computes a length and accesses no memory.
 const WORD_MESSAGE: usize = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
-/// Bytes of a control message with an error, without the address that follows it.
-// SAFETY: CMSG_LEN only computes, and accesses no memory.
+/// The number of bytes of a control message with an error, without the address that follows the
+/// error.
+// SAFETY: CMSG_LEN only computes a length and accesses no memory.
 const ERROR_MESSAGE: usize =
     unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) } as usize;
 
-/// Receives into the first `many` buffers, of [`LONGEST`] bytes each, in `space`. Describes the
-/// received data in `filled`, and returns the number of buffers filled. Never blocks: returns
-/// [`io::ErrorKind::WouldBlock`] if there is nothing.
+/// Receives into the first `many` buffers in `space`, each of which has [`LONGEST`] bytes.
+/// Describes the received data in `filled`, and returns the number of buffers filled. Never blocks:
+/// returns [`io::ErrorKind::WouldBlock`] if there is nothing to receive.
 ///
-/// With `asks`, the senders' addresses are returned as well.
+/// If `asks` is set, also returns the senders' addresses.
 pub(super) fn receive(
     socket: BorrowedFd<'_>,
     space: &mut [u8],
@@ -82,7 +86,7 @@ pub(super) fn receive(
         filled[0] = receive_one(socket, &mut space[..LONGEST], asks)?;
         return Ok(1);
     }
-    // SAFETY: all-zero bytes are a valid header without pointers.
+    // SAFETY: all-zero bytes are valid message headers, whose pointers are null.
     let mut headers: [libc::mmsghdr; MANY] = unsafe { mem::zeroed() };
     let mut vectors = [libc::iovec {
         iov_base: ptr::null_mut(),
@@ -105,8 +109,8 @@ pub(super) fn receive(
         header.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
         header.msg_hdr.msg_controllen = mem::size_of_val(control) as _;
     }
-    // SAFETY: the headers' pointers and lengths are those of live local arrays, or null and 0, and
-    // of the first `many` buffers.
+    // SAFETY: each pointer in the first `many` headers is null with length 0, or points to a live
+    // local array or a buffer of `space` and has its length. Only those headers are used.
     let received = retry(|| unsafe {
         libc::recvmmsg(
             socket.as_raw_fd(),
@@ -122,7 +126,7 @@ pub(super) fn receive(
     Ok(received)
 }
 
-/// Receives into one buffer, which is cheaper: most polls find nothing.
+/// Receives into one buffer, which is cheaper. This matters because most polls find nothing.
 fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Result<Filled> {
     let mut name = MaybeUninit::<Name>::uninit();
     let mut vector = libc::iovec {
@@ -130,7 +134,7 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Res
         iov_len: buffer.len(),
     };
     let mut control = Control::EMPTY;
-    // SAFETY: all-zero bytes are a valid header without pointers.
+    // SAFETY: all-zero bytes are a valid message header, whose pointers are null.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     if asks {
         header.msg_name = name.as_mut_ptr().cast();
@@ -140,18 +144,19 @@ fn receive_one(socket: BorrowedFd<'_>, buffer: &mut [u8], asks: bool) -> io::Res
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = mem::size_of_val(&control) as _;
-    // SAFETY: the header's pointers and lengths are those of live locals, or null and 0, and of the
-    // buffer.
+    // SAFETY: each pointer in the header is null with length 0, or points to a live local variable
+    // or to the buffer and has its length.
     let length = retry(|| unsafe { recvmsg(socket.as_raw_fd(), &mut header, libc::MSG_DONTWAIT) })?;
     Ok(taken(&header, length as usize))
 }
 
-/// Receives into one buffer by the cheapest call, which doesn't return the length of joined
+/// Receives into one buffer by the cheapest call, which does not return the length of joined
 /// datagrams.
 #[inline]
 pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Result<Filled> {
     let buffer = &mut space[..LONGEST];
-    // SAFETY: the pointer and length are those of the buffer; no address is requested.
+    // SAFETY: the pointer and the length are those of the buffer, which is borrowed exclusively. No
+    // address is requested.
     let length = retry(|| unsafe {
         libc::syscall(
             libc::SYS_recvfrom,
@@ -172,13 +177,14 @@ pub(super) fn receive_plain(socket: BorrowedFd<'_>, space: &mut [u8]) -> io::Res
     })
 }
 
-/// Calls [`libc::recvmsg`], but not as a cancellation point: that would cost a tenth of the time of
-/// an empty call in a process with several threads.
+/// Calls [`libc::recvmsg`], but not as a cancellation point. A cancellation point would cost a
+/// tenth of the time of an empty call in a process with several threads.
 ///
 /// # Safety
 /// Same as for [`libc::recvmsg`].
 unsafe fn recvmsg(socket: c_int, header: &mut libc::msghdr, flags: c_int) -> isize {
-    // SAFETY: the caller keeps the conditions of `recvmsg`, and these are the call's arguments.
+    // SAFETY: the caller guarantees what `recvmsg` requires, and these are the arguments of that
+    // system call.
     unsafe { libc::syscall(libc::SYS_recvmsg, socket, ptr::from_mut(header), flags) as isize }
 }
 
@@ -199,11 +205,11 @@ fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
     if header.msg_name.is_null() || header.msg_namelen == 0 {
         return None;
     }
-    // SAFETY: all-zero bytes are a valid address of no family.
+    // SAFETY: all-zero bytes are a valid address without a family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let length = (header.msg_namelen as usize).min(size_of::<Name>());
-    // SAFETY: a header's name here is null or a live `Name`, of which the system has written and
-    // reported this many bytes.
+    // SAFETY: the header's name is not null, so it points to a live `Name`, of which the system has
+    // written `msg_namelen` bytes. `name` is larger than a `Name`.
     unsafe {
         ptr::copy_nonoverlapping(header.msg_name.cast(), (&raw mut name).cast::<u8>(), length)
     };
@@ -217,12 +223,12 @@ fn source(header: &libc::msghdr) -> Option<(Ipv6Addr, u16)> {
 
 /// Returns the size of the datagrams joined by receive offload, if any.
 fn offload_segment(header: &libc::msghdr) -> Option<usize> {
-    // SAFETY: the system has filled the header and its control bytes, whose length it has set.
+    // SAFETY: the system has filled the header and its control bytes, and has set their length.
     let message = unsafe { libc::CMSG_FIRSTHDR(header) };
     if message.is_null() {
         return None;
     }
-    // SAFETY: the pointer is not null, so there is a message.
+    // SAFETY: the pointer is not null, so it points to a message within the control bytes.
     let control = unsafe { message.read() };
     let is_ours = control.cmsg_level == libc::SOL_UDP
         && control.cmsg_type == libc::UDP_GRO
@@ -230,12 +236,13 @@ fn offload_segment(header: &libc::msghdr) -> Option<usize> {
     if !is_ours {
         return None;
     }
-    // SAFETY: the message is long enough for the word that this kind has.
+    // SAFETY: the message has at least `WORD_MESSAGE` bytes, so its data contain a word.
     let segment = unsafe { libc::CMSG_DATA(message).cast::<c_int>().read_unaligned() };
     usize::try_from(segment).ok().filter(|segment| *segment > 0)
 }
 
-/// Sends `bytes` in a single datagram; `to` is needed unless the socket is connected. Never blocks.
+/// Sends `bytes` in a single datagram. `to` must be given unless the socket is connected. Never
+/// blocks.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -249,8 +256,8 @@ pub(super) fn send(
     Ok(())
 }
 
-/// Sends `bytes` as datagrams of `segment` bytes, the last of which may be shorter, by segmentation
-/// offload; `to` as for [`send`]. Never blocks.
+/// Sends `bytes` by segmentation offload as datagrams of `segment` bytes, of which the last may be
+/// shorter. `to` has the same meaning as for [`send`]. Never blocks.
 pub(super) fn send_segments(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -263,7 +270,7 @@ pub(super) fn send_segments(
         iov_len: bytes.len(),
     };
     let mut control = Control([MaybeUninit::zeroed(); 32]);
-    // SAFETY: all-zero bytes are a valid header without pointers.
+    // SAFETY: all-zero bytes are a valid message header, whose pointers are null.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     if let Some(to) = &to {
         header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
@@ -272,9 +279,10 @@ pub(super) fn send_segments(
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = control.0.as_mut_ptr().cast();
-    // SAFETY: CMSG_SPACE only computes, and accesses no memory.
+    // SAFETY: CMSG_SPACE only computes a length and accesses no memory.
     header.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
-    // SAFETY: the control bytes are zeroed, aligned, and larger than one message of 16 bits.
+    // SAFETY: the control bytes are zeroed and aligned, and have room for a message with 16 bits of
+    // data, so CMSG_FIRSTHDR returns a valid pointer to them.
     unsafe {
         let message = libc::CMSG_FIRSTHDR(&header);
         (*message).cmsg_level = libc::SOL_UDP;
@@ -282,12 +290,12 @@ pub(super) fn send_segments(
         (*message).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
         ptr::write_unaligned(libc::CMSG_DATA(message).cast::<u16>(), segment);
     }
-    // SAFETY: the header points to live locals and to `bytes`, which sendmsg only reads.
+    // SAFETY: the header points to live local variables and to `bytes`, which sendmsg only reads.
     retry(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) })?;
     Ok(())
 }
 
-/// Sends these parts in a single datagram; `to` as for [`send`]. Never blocks.
+/// Sends these parts in a single datagram. `to` has the same meaning as for [`send`]. Never blocks.
 pub(super) fn send_parts(
     socket: BorrowedFd<'_>,
     to: Option<&SocketAddr>,
@@ -298,7 +306,7 @@ pub(super) fn send_parts(
         iov_base: part.as_ptr().cast::<c_void>().cast_mut(),
         iov_len: part.len(),
     });
-    // SAFETY: all-zero bytes are a valid header without pointers.
+    // SAFETY: all-zero bytes are a valid message header, whose pointers are null.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     if let Some(to) = &to {
         header.msg_name = to.as_ptr().cast::<c_void>().cast_mut();
@@ -306,7 +314,7 @@ pub(super) fn send_parts(
     }
     header.msg_iov = vectors.as_mut_ptr();
     header.msg_iovlen = vectors.len() as _;
-    // SAFETY: the header points to live locals and to `parts`, which sendmsg only reads.
+    // SAFETY: the header points to live local variables and to `parts`, which sendmsg only reads.
     retry(|| unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) })?;
     Ok(())
 }
@@ -314,27 +322,27 @@ pub(super) fn send_parts(
 /// The network's report on a sent packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Report {
-    /// Destination of the packet.
+    /// The destination of the packet, if it is known.
     pub(super) to: Option<SocketAddr>,
     /// The error number.
     pub(super) errno: i32,
-    /// The reporter, if it wasn't this host.
+    /// The reporter, if it was not this host.
     pub(super) from: Option<IpAddr>,
 }
 
-/// Takes one report from the socket's error queue.
+/// Takes one report from the socket's error queue. Returns `None` if the queue is empty.
 pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     #[repr(C, align(8))]
     struct Space([MaybeUninit<u8>; 512]);
     let mut control = Space([MaybeUninit::uninit(); 512]);
-    // SAFETY: all-zero bytes are a valid address of no family.
+    // SAFETY: all-zero bytes are a valid address without a family.
     let mut name: libc::sockaddr_storage = unsafe { mem::zeroed() };
     let mut byte = [0u8; 1];
     let mut vector = libc::iovec {
         iov_base: byte.as_mut_ptr().cast(),
         iov_len: byte.len(),
     };
-    // SAFETY: all-zero bytes are a valid header without pointers.
+    // SAFETY: all-zero bytes are a valid message header, whose pointers are null.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
     header.msg_name = (&raw mut name).cast();
     header.msg_namelen = size_of_val(&name) as _;
@@ -343,7 +351,7 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = size_of_val(&control) as _;
     let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-    // SAFETY: the header points to live locals and has their lengths.
+    // SAFETY: the header points to live local variables and has their lengths.
     let received = retry(|| unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header, flags) });
     match received {
         Ok(_) => {}
@@ -355,10 +363,10 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         errno: 0,
         from: None,
     };
-    // SAFETY: the system has filled the header and its control bytes, whose length it has set.
+    // SAFETY: the system has filled the header and its control bytes, and has set their length.
     let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
     while !message.is_null() {
-        // SAFETY: `message` is a message within the control bytes.
+        // SAFETY: `message` is not null, so it points to a message within the control bytes.
         let control = unsafe { message.read() };
         let is_error = matches!(
             (control.cmsg_level, control.cmsg_type),
@@ -367,18 +375,19 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
         #[allow(clippy::unnecessary_cast)] // 32 bits with musl
         let length = control.cmsg_len as usize;
         if is_error && length >= ERROR_MESSAGE {
-            // SAFETY: the data lie within the message, which is long enough for the structure with
-            // which data of this kind begin.
+            // SAFETY: `message` points to a message within the control bytes, and its data begin
+            // within the message because it has at least `ERROR_MESSAGE` bytes.
             let data = unsafe { libc::CMSG_DATA(message) };
-            // SAFETY: the message is long enough for this structure.
+            // SAFETY: the message has at least `ERROR_MESSAGE` bytes, so its data contain this
+            // structure.
             let error = unsafe { data.cast::<libc::sock_extended_err>().read_unaligned() };
             report.errno = error.ee_errno as i32;
             if error.ee_origin != libc::SO_EE_ORIGIN_LOCAL {
                 // The reporter's address follows, if the message is long enough.
-                // SAFETY: all-zero bytes are a valid address of no family.
+                // SAFETY: all-zero bytes are a valid address without a family.
                 let mut from: libc::sockaddr_storage = unsafe { mem::zeroed() };
                 let bytes = (length - ERROR_MESSAGE).min(size_of_val(&from));
-                // SAFETY: the message has at least this many bytes after the structure, and `from`
+                // SAFETY: the message has at least `bytes` bytes after the structure, and `from`
                 // has room for them.
                 unsafe {
                     let behind = data.add(size_of::<libc::sock_extended_err>());
@@ -387,24 +396,26 @@ pub(super) fn report(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
                 report.from = address(&from).map(|from| from.ip());
             }
         }
-        // SAFETY: `message` is a message of this header.
+        // SAFETY: `message` points to a message within the control bytes of this header.
         message = unsafe { libc::CMSG_NXTHDR(&header, message) };
     }
     Ok(Some(report))
 }
 
-/// Converts an address written by the system; returns `None` if it is not an IP address.
+/// Converts an address written by the system. Returns `None` if it is not an IP address.
 fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let pointer = ptr::from_ref(storage);
     match c_int::from(storage.ss_family) {
         libc::AF_INET => {
-            // SAFETY: the storage is larger than any address and aligned for all.
+            // SAFETY: the storage is valid for reads, and is larger than any address and aligned
+            // for all of them.
             let v4: libc::sockaddr_in = unsafe { pointer.cast::<libc::sockaddr_in>().read() };
             let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
             Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the storage is larger than any address and aligned for all.
+            // SAFETY: the storage is valid for reads, and is larger than any address and aligned
+            // for all of them.
             let v6: libc::sockaddr_in6 = unsafe { pointer.cast::<libc::sockaddr_in6>().read() };
             let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
             let port = u16::from_be(v6.sin6_port);
@@ -417,15 +428,15 @@ fn address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
 /// Socket options that take a number.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Number {
-    /// Receive offload: joins arriving datagrams (`UDP_GRO`).
+    /// Joins arriving datagrams, which is receive offload (`UDP_GRO`).
     Join,
-    /// Never fragments IPv6 packets.
+    /// Forbids the fragmentation of IPv6 packets.
     DontFragmentV6,
-    /// Puts reports on sent packets into the error queue.
+    /// Puts reports on sent IPv4 packets into the error queue.
     ReportsV4,
     /// Puts reports on sent IPv6 packets into the error queue.
     ReportsV6,
-    /// Segments all sends into datagrams of this size; with 0, sends are not segmented.
+    /// Segments all sends into datagrams of this size. If the size is 0, sends are not segmented.
     Segment,
 }
 
@@ -438,7 +449,7 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
         Number::ReportsV4 => (libc::IPPROTO_IP, libc::IP_RECVERR),
         Number::ReportsV6 => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
     };
-    // SAFETY: these options take a word, which lives until the call returns.
+    // SAFETY: these options take a word, and `value` lives until the call returns.
     retry(|| unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -451,13 +462,13 @@ pub(super) fn set(socket: BorrowedFd<'_>, option: Number, value: c_int) -> io::R
     Ok(())
 }
 
-/// Returns the MTU of an interface, by its name.
+/// Returns the MTU of the interface with this name.
 pub(super) fn mtu(name: &str) -> io::Result<usize> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
-    // SAFETY: SIOCGIFMTU reads the name and writes the number within the request.
+    // SAFETY: SIOCGIFMTU reads the name and writes the MTU, both within the request.
     unsafe { ask(name, libc::SIOCGIFMTU as _, &mut request) }?;
-    // SAFETY: the call has set this field; any bits are a valid number.
+    // SAFETY: the call has set this field, and any bits are a valid number.
     let mtu = unsafe { request.ifr_ifru.ifru_mtu };
     usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
 }
@@ -470,7 +481,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Returns the name of an interface's driver.
+/// Returns the driver's name of the interface with this name.
 pub(super) fn driver(name: &str) -> io::Result<String> {
     const GET_DRIVER_INFO: u32 = 3;
     const SIOCETHTOOL: u32 = 0x8946;
@@ -482,14 +493,15 @@ pub(super) fn driver(name: &str) -> io::Result<String> {
     // SAFETY: all-zero bytes are a valid request.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    // SAFETY: SIOCETHTOOL reads the name and the command, and writes the structure that the request
-    // points to, which has its size and lives until the call returns.
+    // SAFETY: SIOCETHTOOL reads the name and the command, and writes the structure to which the
+    // request points. `info` has the size of this structure and lives until the call returns.
     unsafe { ask(name, SIOCETHTOOL as _, &mut request) }?;
     let driver = info.driver.split(|byte| *byte == 0).next();
     Ok(String::from_utf8_lossy(driver.unwrap_or_default()).into_owned())
 }
 
-/// Queries the system about an interface, by its name. `/sys` may show another network namespace.
+/// Queries the system about the interface with this name. `/sys` is not used, because it may show
+/// another network namespace.
 ///
 /// # Safety
 /// The request must have the form that `number` requires, except for the name.
@@ -512,7 +524,8 @@ unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io:
     })?;
     // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(raw as c_int) };
-    // SAFETY: the caller guarantees that `request` is what this ioctl expects.
+    // SAFETY: the caller guarantees that, apart from the name, `request` has the form that `number`
+    // requires.
     retry(|| unsafe { libc::ioctl(socket.as_raw_fd(), number, &raw mut *request) as isize })?;
     Ok(())
 }
@@ -522,7 +535,7 @@ unsafe fn ask(name: &str, number: libc::Ioctl, request: &mut libc::ifreq) -> io:
 pub(super) fn ticks() -> Option<u64> {
     #[cfg(target_arch = "x86_64")]
     {
-        // SAFETY: every processor of this kind has the instruction, and Linux lets programs use it.
+        // SAFETY: every x86-64 processor has the instruction, and Linux permits programs to use it.
         Some(unsafe { std::arch::x86_64::_rdtsc() })
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! Sleeping until a packet arrives.
+//! Sleeps until a packet arrives.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,22 +12,23 @@ use rustix::event::{PollFd, PollFlags};
 #[derive(Debug)]
 pub struct Waiter {
     pub(super) descriptor: OwnedFd,
-    /// Whether the socket's error queue has reports; its owner takes them with the next receive.
+    /// Whether the socket's error queue has reports. The socket's owner takes them with the next
+    /// receive.
     pub(super) reports: Arc<AtomicBool>,
 }
 
 impl Waiter {
-    /// Waits until there is something to receive or the timeout has passed; `None` is no timeout.
-    /// Returns whether there is something to receive. A signal ends the wait early.
+    /// Waits until there is something to receive or the timeout has passed. There is no timeout if
+    /// it is `None`. Returns whether there is something to receive. A signal ends the wait early.
     ///
-    /// After any result, the socket's owner has to try to receive before the next wait, which may
+    /// Whatever the result, the socket's owner must try to receive before the next wait, which may
     /// otherwise return at once.
     pub fn wait(&self, timeout: Option<Duration>) -> bool {
         self.wait_with(None, timeout)
     }
 
     /// Does the same as [`wait`](Self::wait), but also ends when `also` becomes readable, which
-    /// doesn't count as something to receive.
+    /// does not count as something to receive.
     fn wait_with(&self, also: Option<&OwnedFd>, timeout: Option<Duration>) -> bool {
         let socket = PollFd::new(&self.descriptor, PollFlags::IN);
         let mut descriptors = [
@@ -37,12 +38,12 @@ impl Waiter {
         let count = 1 + usize::from(also.is_some());
         let timeout = timeout.map(timespec);
         if rustix::event::poll(&mut descriptors[..count], timeout.as_ref()).is_err() {
-            // Interrupted: a short wait.
+            // The wait was interrupted, so it ends early.
             return false;
         }
         let events = descriptors[0].revents();
         if events.contains(PollFlags::ERR) {
-            // Relaxed: the owner may read it one wait later.
+            // The ordering may be relaxed, because the owner may read the flag one wait later.
             self.reports.store(true, Ordering::Relaxed);
         }
         !events.is_empty()

@@ -35,7 +35,7 @@ pub(super) struct PollThrottle {
     /// The number of empty polls of the inter-host network until that network counts as having no
     /// traffic.
     traffic: AtomicU32,
-    /// What was ready in the inter-host network at the last check.
+    /// The readiness of the inter-host network at the last check.
     inter: Atomic<Ready>,
 }
 

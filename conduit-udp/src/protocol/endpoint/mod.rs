@@ -1,4 +1,5 @@
-//! A rank's end of the protocol: its links, their timers, and the order in which they send.
+//! A rank's end of the protocol, which manages the rank's links, their timers, and the order in
+//! which they send.
 
 mod idle;
 mod idle_links;
@@ -22,22 +23,22 @@ use idle_links::IdleLinks;
 use queues::{Queue, Queues};
 use senders::Senders;
 
-/// Marks a peer without a link.
+/// The entry of a peer without a link.
 const NONE: u32 = u32::MAX;
-/// Marks a peer that has failed, or, in an open network, there is no session with it.
+/// The entry of a peer that has failed or, in an open network, with which there is no session.
 const FAILED: u32 = u32::MAX - 1;
-/// The flag of an idle link, which is combined with the link's index. Smaller numbers are indices
+/// The flag of an idle link, which is combined with the link's index. Values below it are indices
 /// of open links.
 const IDLE: u32 = 1 << 31;
 
 /// The reliability protocol of one rank, for all its peers.
 ///
-/// It makes no system calls, reads no clock, and takes memory only for links and the data
-/// outstanding on them. Its driver
+/// An endpoint makes no system calls, reads no clock, and takes memory only for links and the data
+/// outstanding on them. Its driver must do the following:
 ///
-/// * passes each received packet to [`receive`](Self::receive);
-/// * calls [`on_timeout`](Self::on_timeout) at the time that [`timeout`](Self::timeout) returns;
-/// * after either, and after [`send`](Self::send), calls [`transmit`](Self::transmit) until it
+/// * pass each received packet to [`receive`](Self::receive);
+/// * call [`on_timeout`](Self::on_timeout) at the time that [`timeout`](Self::timeout) returns;
+/// * after either call, and after [`send`](Self::send), call [`transmit`](Self::transmit) until it
 ///   returns `None`.
 ///
 /// All times must come from one monotonic clock of the driver.
@@ -45,33 +46,34 @@ const IDLE: u32 = 1 << 31;
 pub struct Endpoint {
     config: Config,
     geometry: Geometry,
-    /// For each rank, the index of its link (combined with [`IDLE`] if the link is idle), [`NONE`]
-    /// or [`FAILED`].
+    /// For each rank, the index of its link, combined with [`IDLE`] if the link is idle, or else
+    /// [`NONE`] or [`FAILED`].
     peers: Vec<u32>,
     links: Vec<Option<Box<UdpLink>>>,
     free: Vec<u32>,
     idle_links: IdleLinks,
-    /// The number of links still to check because too many are open, and the link that was checked
-    /// last, which moves like a clock hand.
+    /// The number of links still to check because too many are open.
     over_limit: usize,
+    /// The index of the link that was checked last for this reason. It moves like a clock hand.
     hand: usize,
     timers: Timers,
     queues: Queues,
-    /// Number of bursts with segments since the last burst that had only acknowledgements.
+    /// The number of bursts with segments since the last burst that had only acknowledgements.
     bursts: u32,
     senders: Senders,
     budget: Budget,
-    /// Counters of links that are gone, and of packets without a link.
+    /// The counters of links that are gone, and of packets without a link.
     gone: Counters,
-    /// Failed peers that [`take_failed`](Endpoint::take_failed) has not returned yet.
+    /// The failed peers that [`take_failed`](Endpoint::take_failed) has not returned yet.
     failed: Vec<Rank>,
-    /// The latest time, and the time at which the last long pause ended.
+    /// The latest time that the driver has passed.
     now: Nanos,
+    /// The time at which the rank's last long pause ended.
     resumed: Nanos,
 }
 
 impl Endpoint {
-    /// Creates an endpoint without links. Limits outside of their bounds are clamped.
+    /// Creates an endpoint without links. Limits outside their bounds are clamped.
     pub fn new(config: Config) -> Self {
         let config = config.bounded();
         Self {
@@ -104,7 +106,7 @@ impl Endpoint {
         &self.config
     }
 
-    /// Queues a fragment for a peer. Opens or reopens the link if it is closed or idle.
+    /// Queues a fragment for a peer. Opens the link if there is none, and reopens it if it is idle.
     ///
     /// # Errors
     /// Returns [`Refused`] if the fragment was not queued.
@@ -128,19 +130,19 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Abandons the fragments to a peer whose bytes the fragment handler keeps: their bytes are not
-    /// read again, undelivered fragments never arrive, and further fragments are refused as if
-    /// there were no room. Tiny fragments are still sent.
+    /// Abandons the fragments to a peer whose bytes the fragment handler keeps. Their bytes are not
+    /// read again, fragments that are not yet delivered never arrive, and further fragments are
+    /// refused as if there were no room. Tiny fragments are still sent.
     pub fn abandon(&mut self, peer: Rank) {
         let index = self.peers.get(peer as usize).copied().unwrap_or(NONE);
-        // Without an open link nothing is outstanding.
+        // Without an open link, nothing is outstanding.
         if let Some(Some(link)) = self.links.get_mut(index as usize) {
             link.abandon();
         }
     }
 
-    /// Returns when [`on_timeout`](Self::on_timeout) has to be called, or `None` if it need not be
-    /// called before something else happens.
+    /// Returns the time at which [`on_timeout`](Self::on_timeout) has to be called, or `None` if no
+    /// call is due until the next call of another method.
     pub fn timeout(&self) -> Option<Nanos> {
         match (self.timers.first(), self.idle_links.timeout()) {
             (Some(link), Some(idle)) => Some(link.min(idle)),
@@ -194,13 +196,13 @@ impl Endpoint {
             .map(|link| link.status())
     }
 
-    /// Returns whether everything sent to a peer is acknowledged.
+    /// Returns whether everything sent to a peer has been acknowledged.
     pub fn is_flushed(&self, peer: Rank) -> bool {
         self.open_link(peer).is_none_or(UdpLink::is_flushed)
     }
 
-    /// Returns a measure of the unacknowledged data: segments, plus bytes of fragments that are not
-    /// in segments. It decreases as the peer acknowledges.
+    /// Returns a measure of the unacknowledged data: the number of segments plus the number of
+    /// bytes of fragments that are not in segments. It decreases as the peer acknowledges.
     pub fn outstanding(&self, peer: Rank) -> usize {
         self.open_link(peer).map_or(0, UdpLink::unacknowledged)
     }
@@ -229,8 +231,8 @@ impl Endpoint {
             + size_of::<Self>()
     }
 
-    /// Advances the time. If this rank was stopped for a long time, the peers' silence during the
-    /// pause doesn't count.
+    /// Advances the time. If this rank was stopped for a long time, the peers' silence during that
+    /// pause does not count.
     fn advance(&mut self, now: Nanos) {
         if now.saturating_sub(self.now) > self.config.dead_time / 2 {
             self.resumed = now;

@@ -1,4 +1,4 @@
-//! Queues of the links that have something to send, one for each kind of packet.
+//! The queues of the links that have something to send. There is one queue for each kind of packet.
 
 use std::collections::VecDeque;
 
@@ -16,13 +16,14 @@ pub(super) enum Queue {
     Data,
     /// Acknowledgements in separate packets.
     Acks,
-    /// The fragment handler had no room and has to be asked again.
+    /// Fragments for which the fragment handler had no room, so that the handler has to be asked
+    /// again.
     Refused,
-    /// The peer was given no credits, and is to be notified once there are some.
+    /// Peers without credits, which are to be notified once there are credits.
     Starved,
 }
 
-/// A FIFO queue for each kind. A link is in each queue at most once.
+/// A FIFO queue for each [`Queue`]. A link is in each queue at most once.
 #[derive(Debug, Default)]
 pub(super) struct Queues([VecDeque<u32>; 6]);
 
@@ -44,8 +45,8 @@ impl Queues {
     ) -> Option<(u32, &'l mut UdpLink)> {
         let bit = 1 << kind as u8;
         let queue = &mut self.0[kind as usize];
-        // A link that is gone leaves its index in the queue. A new link may have that index without
-        // being queued.
+        // A link that is gone leaves its index in the queue. A new link may have that index, but is
+        // not queued unless its own bit says so.
         while let Some(index) = queue.pop_front() {
             if links[index as usize]
                 .as_ref()
@@ -59,7 +60,7 @@ impl Queues {
         None
     }
 
-    /// Renumbers the links: `moved` has the new index at the old one.
+    /// Renumbers the links. `moved` holds each link's new index at its old index.
     pub(super) fn renumber(&mut self, moved: &[u32]) {
         for queue in &mut self.0 {
             let new = queue.iter().filter_map(|&old| {

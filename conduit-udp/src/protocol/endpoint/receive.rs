@@ -1,4 +1,4 @@
-//! Receiving packets.
+//! Receives packets.
 
 use conduit_core::ni::Rank;
 
@@ -11,18 +11,18 @@ use crate::protocol::packet::{HEADER, Header};
 pub enum Received {
     /// The packet was accepted as a packet of this peer.
     Taken(Rank),
-    /// The packet was dropped; only a counter has changed.
+    /// The packet was dropped, and only a counter has changed.
     Dropped(Dropped),
 }
 
 /// The reason why a packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dropped {
-    /// Length, version, kind or rank is wrong.
+    /// The packet's length, version, kind or rank is wrong.
     Malformed,
-    /// The packet's number was received before, or is too old.
+    /// A packet with this number has already been received, or the number is too old.
     Replayed,
-    /// The packet's tag is not valid.
+    /// The packet's tag is invalid.
     BadTag,
     /// The packet's peer has failed.
     Failed,
@@ -30,8 +30,8 @@ pub enum Dropped {
 
 impl Endpoint {
     /// Returns the length in bytes of the packet that begins with these bytes, for a driver that
-    /// receives several packets of one length joined. The length is not authenticated; if it is
-    /// wrong, the packets cut by it don't open.
+    /// receives several packets of one length in one buffer. The length is not authenticated. If it
+    /// is wrong, the packets cut by it do not open.
     #[inline]
     pub fn length_of(begin: &[u8]) -> Option<usize> {
         Header::length(begin)
@@ -44,7 +44,7 @@ impl Endpoint {
         Some(Header::read(packet)?.sender)
     }
 
-    /// Handles a received datagram. Only a counter changes unless the tag is valid, whatever the
+    /// Handles a received datagram. If its tag is invalid, only a counter changes, whatever the
     /// datagram contains.
     pub fn receive(
         &mut self,

@@ -2,10 +2,11 @@
 
 use crate::protocol::contract::Nanos;
 
-/// A peer that sent nothing for one to two of these periods doesn't count.
+/// The length of a period. A peer no longer counts once it has sent nothing for one to two periods.
 const PERIOD: Nanos = 2_000_000;
 
-/// Counts the links that received a segment in this period and in the last.
+/// Counts the links on which a segment was received in the current period, and those of the
+/// previous period.
 #[derive(Debug)]
 pub(super) struct Senders {
     period: u32,
@@ -27,7 +28,8 @@ impl Default for Senders {
 }
 
 impl Senders {
-    /// Records a segment received on a link whose previous one arrived in `period`.
+    /// Records a segment received on a link. `period` is the period of the link's previous segment,
+    /// and is updated.
     pub(super) fn note(&mut self, now: Nanos, period: &mut u32) {
         self.roll_over(now);
         if *period != self.period {

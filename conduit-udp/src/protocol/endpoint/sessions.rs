@@ -1,4 +1,5 @@
-//! Peers that come and go: in an open network a peer has a link only during a session with it.
+//! Peers that come and go. In an open network, a rank has a link to a peer only during a session
+//! with it.
 
 use conduit_core::ni::Rank;
 
@@ -6,8 +7,8 @@ use super::{Endpoint, FAILED, IDLE, NONE};
 use crate::protocol::contract::Nanos;
 
 impl Endpoint {
-    /// Sets the number of peers. New peers have no [session](Self::begin); removed peers must not
-    /// have one.
+    /// Sets the number of peers. New peers have no [session](Self::begin), and peers that are
+    /// removed must not have one.
     pub fn set_size(&mut self, size: u32) {
         debug_assert!(
             self.peers
@@ -26,8 +27,8 @@ impl Endpoint {
         self.peers.resize(size, FAILED);
     }
 
-    /// Begins a session with a peer, on a new link. The peer has just answered. Before that,
-    /// nothing can be sent to the peer, and its packets are dropped.
+    /// Begins a session with a peer, which must just have answered, on a new link. Before this
+    /// call, nothing can be sent to the peer, and its packets are dropped.
     pub fn begin(&mut self, now: Nanos, peer: Rank) {
         if self.peers.get(peer as usize).is_none() {
             return;
@@ -41,8 +42,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the session with a peer: releases its link, if there is one, with everything that it
-    /// holds. The fragment handler's bytes are not read any more.
+    /// Ends the session with a peer. Releases the peer's link, if there is one, with everything
+    /// that the link holds. The fragment handler's bytes are not read any more.
     pub fn end(&mut self, peer: Rank) {
         let Some(&at) = self.peers.get(peer as usize) else {
             return;
@@ -64,7 +65,7 @@ impl Endpoint {
         self.compact_if_sparse();
     }
 
-    /// Returns the next failed peer that was not returned yet.
+    /// Returns a failed peer that this method has not returned yet.
     pub fn take_failed(&mut self) -> Option<Rank> {
         self.failed.pop()
     }

@@ -1,4 +1,4 @@
-//! Sending packets: decides which link sends next.
+//! Sends packets, and decides which link sends next.
 
 use super::Endpoint;
 use super::queues::Queue;
@@ -6,24 +6,24 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::{Failure, FragmentHandler, Nanos, Seal, Transmit};
 use crate::protocol::link::Burst;
 
-/// After this many bursts with segments, a burst with only acknowledgements is sent first.
+/// The number of bursts with segments after which a burst with only acknowledgements is sent first.
 const MANY: u32 = 16;
 
 impl Endpoint {
-    /// Returns whether [`transmit`](Self::transmit) has nothing to do until something is sent,
-    /// received or due.
+    /// Returns whether [`transmit`](Self::transmit) has nothing to do until the next call of
+    /// another method.
     #[inline]
     pub fn is_quiet(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// Writes the next packets to send, for one peer, to the beginning of `buffer`; call it until
-    /// it returns `None`. The buffer must have at least [`Config::packet`](super::Config::packet)
-    /// bytes; 64 KiB allow the largest bursts.
+    /// Writes the next packets to send, which are all for one peer, to the beginning of `buffer`.
+    /// Call this method until it returns `None`. The buffer must have at least
+    /// [`Config::packet`](super::Config::packet) bytes, and 64 KiB allow the largest bursts.
     ///
-    /// The order is: probes and tiny fragments of all links; retransmissions and the data channel,
-    /// round robin; acknowledgements in separate packets (under constant load one of these
-    /// occasionally goes before more data).
+    /// Probes and tiny fragments of all links are sent first, then retransmissions and the data
+    /// channel, round robin, and finally acknowledgements in separate packets. Under constant load,
+    /// an acknowledgement occasionally precedes data.
     pub fn transmit<'u>(
         &mut self,
         now: Nanos,
@@ -104,23 +104,23 @@ impl Endpoint {
         None
     }
 
-    /// Returns the credits for a peer: the segments that it may have outstanding, its share of the
-    /// buffers.
+    /// Returns the credits for a peer, which are the number of segments that the peer may have
+    /// outstanding. They are its share of the buffers.
     fn credits(&mut self, now: Nanos, room: usize) -> u16 {
         let share = room.min(self.config.socket_buffer) / self.senders.count(now) as usize;
         let least = usize::from(room >= self.config.packet);
         (share / self.config.packet).clamp(least, MAX_WINDOW as usize) as u16
     }
 
-    /// Notifies the peers without credits once there are some.
+    /// Notifies the peers without credits if there are credits now.
     fn notify_starved(&mut self, now: Nanos, credits: u16) {
         if credits == 0 {
             return;
         }
         while let Some((index, link)) = self.queues.next(Queue::Starved, &mut self.links) {
             if link.advertised_credits == 0 {
-                // Credits are granted now; if the packet is lost, the reply to the peer's probe
-                // repeats them.
+                // The credits count as granted from now on. If the packet is lost, the reply to the
+                // peer's probe repeats them.
                 link.advertised_credits = credits;
                 link.ack_state.request_immediate();
                 self.enqueue(now, index);
@@ -128,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// Retries delivery for at most two links that the fragment handler had no room for.
+    /// Retries delivery for at most two links for which the fragment handler had no room.
     fn retry_refused(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         for _ in 0..self.queues.length(Queue::Refused).min(2) {
             let Some((index, link)) = self.queues.next(Queue::Refused, &mut self.links) else {

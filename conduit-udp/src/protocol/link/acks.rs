@@ -1,4 +1,4 @@
-//! How a link writes acknowledgements.
+//! Writes a link's acknowledgements.
 
 use super::UdpLink;
 use super::burst::Burst;
@@ -9,7 +9,7 @@ use crate::protocol::packet::{
 };
 use crate::protocol::sequence;
 
-/// Acknowledgements written to a packet.
+/// The acknowledgements written to a packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Written {
     pub(super) length: usize,
@@ -20,7 +20,7 @@ pub(super) struct Written {
 }
 
 impl UdpLink {
-    /// Sends an acknowledgement in a separate packet, if it is still due.
+    /// Sends an acknowledgement in a separate packet, if one is still due.
     pub(crate) fn send_acks<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
         if !self.ack_state.is_due(now) {
@@ -43,7 +43,7 @@ impl UdpLink {
         burst.finish(self, config, PacketKind::Nothing, acks.flags, acks.length);
     }
 
-    /// Records that acknowledgements were sent with a segment.
+    /// Records that acknowledgements were sent with a segment or probe reply.
     pub(super) fn on_acks_sent(&mut self, acks: Written) {
         if acks.flags != 0 {
             self.advertised_credits = acks.credits;

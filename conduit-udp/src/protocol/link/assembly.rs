@@ -1,25 +1,25 @@
-//! Reassembly of fragments of more than one segment, in the order in which they were sent.
+//! Reassembles fragments of more than one segment, in the order in which they were sent.
 
 use std::collections::VecDeque;
 
 use crate::protocol::packet::Data;
 
-/// A fragment that has begun: the fragment handler has provided its destination.
+/// A fragment that has begun, which means that the fragment handler has provided its destination.
 #[derive(Debug)]
 struct Begun {
-    /// Sequence number of its first segment.
+    /// The sequence number of the fragment's first segment.
     first: u64,
-    /// Sequence number of its last segment.
+    /// The sequence number of the fragment's last segment.
     last: u64,
     place: u64,
     length: u32,
-    /// Number of bytes in the fragment's first segment.
+    /// The number of bytes in the fragment's first segment.
     front: u32,
-    /// Number of bytes in each later segment except the last.
+    /// The number of bytes in each later segment except the last.
     chunk: u32,
 }
 
-/// Destination of a segment's bytes: the handler's token, and the offset.
+/// The destination of a segment's bytes, which consists of the handler's token and the offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) place: u64,
@@ -33,13 +33,14 @@ pub(crate) struct Assembly {
 }
 
 impl Assembly {
-    /// Returns the segment after the last one of all fragments that have begun, or `delivered` if
-    /// none has.
+    /// Returns the number of the segment after all fragments that have begun, or `delivered` if no
+    /// fragment has begun.
     pub(crate) fn frontier(&self, delivered: u64) -> u64 {
         self.begun.back().map_or(delivered, |begun| begun.last + 1)
     }
 
-    /// Begins a fragment with segment `first`, which has `front` of its bytes.
+    /// Begins a fragment. Its first segment has the number `first` and holds `front` bytes of the
+    /// fragment.
     pub(crate) fn begin(&mut self, first: u64, place: u64, length: u32, chunk: u16, front: usize) {
         let (front, chunk) = (front as u32, u32::from(chunk));
         let last = first + u64::from((length - front).div_ceil(chunk));
@@ -53,15 +54,15 @@ impl Assembly {
         });
     }
 
-    /// Returns the destination of the segment with this number. Returns `None` if the segment's
-    /// fragment has not begun, and an error if another segment belongs there, which is a protocol
-    /// violation.
+    /// Returns the destination of the segment with this number, or `None` if the segment's fragment
+    /// has not begun. Returns an error if a different segment belongs at this number, which is a
+    /// protocol violation.
     pub(crate) fn target(
         &self,
         sequence: u64,
         segment: Data<'_>,
     ) -> Result<Option<Target>, &'static str> {
-        // Usually this is the newest fragment.
+        // Usually the newest fragment is the right one.
         let Some(begun) = self
             .begun
             .iter()
@@ -90,8 +91,8 @@ impl Assembly {
         }))
     }
 
-    /// Records that all segments up to `sequence` are delivered. Returns the token of the fragment
-    /// that ends with it.
+    /// Records that all segments up to `sequence` have been delivered. Returns the token of the
+    /// fragment that ends with segment `sequence`, if there is one.
     pub(crate) fn ends(&mut self, sequence: u64) -> Option<u64> {
         if self.begun.front()?.last != sequence {
             return None;

@@ -1,36 +1,36 @@
-//! Bursts: packets for one peer, sent by one system call.
+//! Bursts, which are packets for one peer that one system call sends.
 
 use super::UdpLink;
 use crate::protocol::config::Config;
 use crate::protocol::contract::{FragmentHandler, Nanos, Seal, TAG, Transmit, ZeroCopy};
 use crate::protocol::packet::{HEADER, Header, OVERHEAD, PacketKind};
 
-/// Maximum number of packets that one call may send (Linux: `UDP_MAX_SEGMENTS`).
+/// The maximum number of packets that one call may send (`UDP_MAX_SEGMENTS` of Linux).
 const MAX_PACKETS: usize = 64;
-/// Maximum number of bytes that one call may send.
+/// The maximum number of bytes that one call may send.
 const MAX_BYTES: usize = 65_507;
-/// Packets for one peer, contiguous in the driver's buffer.
+/// Packets for one peer, which are contiguous in the driver's buffer.
 #[derive(Debug)]
 pub(crate) struct Burst<'b, 's, S> {
     buffer: &'b mut [u8],
     seal: &'s mut S,
     pub(super) now: Nanos,
-    /// Credits to advertise with acknowledgements.
+    /// The credits to advertise with acknowledgements.
     pub(super) credits: u16,
     filled: usize,
     pub(super) segment: usize,
     pub(super) packets: usize,
-    /// Source of the payload that is not in the buffer, if the burst has such a packet.
+    /// The source of the payload that is not in the buffer, if the burst has such a packet.
     zero_copy: Option<ZeroCopySource>,
 }
 
-/// Location of a payload that the fragment handler keeps and that is sent without a copy.
+/// The location of a payload that the fragment handler keeps and that is sent without a copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ZeroCopySource {
     pub(super) token: u64,
     pub(super) offset: usize,
     pub(super) length: usize,
-    /// Offset of the payload in the packet.
+    /// The offset of the payload in the packet.
     pub(super) at: usize,
 }
 
@@ -47,7 +47,8 @@ impl ZeroCopySource {
             peer: packet.peer,
             length: packet.length,
             segment: packet.segment,
-            // Without its payload the packet would not open at the peer.
+            // If the bytes are missing, the packet is sent without its payload and does not open at
+            // the peer.
             zero_copy: bytes.map(|bytes| ZeroCopy { at: self.at, bytes }),
         }
     }
@@ -99,10 +100,10 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         &mut self.buffer[self.filled + HEADER..]
     }
 
-    /// Finishes a packet whose payload `bytes` stays in the fragment handler's memory: `body` bytes
-    /// have been written before it, and the tag follows these in the buffer. It is the only packet
-    /// of the burst. Returns `false`, without any effect, if the seal can't seal this packet in
-    /// parts.
+    /// Finishes a packet whose payload `bytes` stays in the fragment handler's memory. The `body`
+    /// bytes that precede the payload must have been written. The tag follows them in the buffer.
+    /// The packet is the only one of the burst. Returns `false`, without any effect, if the seal
+    /// cannot seal this packet in parts.
     pub(super) fn finish_zero_copy(
         &mut self,
         link: &mut UdpLink,
@@ -137,7 +138,8 @@ impl<'b, 's, S: Seal> Burst<'b, 's, S> {
         true
     }
 
-    /// Finishes the next packet, whose body has been written. Returns whether another may follow.
+    /// Finishes the next packet, whose body must have been written. Returns whether another packet
+    /// may follow.
     pub(super) fn finish(
         &mut self,
         link: &mut UdpLink,

@@ -1,8 +1,8 @@
-//! A link's unacknowledged tiny fragments, in a bundle or not yet in one.
+//! The unacknowledged tiny fragments of a link, whether or not they are in a bundle.
 
 use crate::protocol::bundle::ENTRY;
 
-/// Bytes of the ring at first use.
+/// The number of bytes of the ring at first use.
 const FIRST_SIZE: usize = 1024;
 
 /// A ring of bytes that grows by doubling. Its entries have the wire format, so a bundle is a range
@@ -12,21 +12,21 @@ const FIRST_SIZE: usize = 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     bytes: Box<[u8]>,
-    /// Everything before this position is acknowledged.
+    /// The position before which everything has been acknowledged.
     head: u32,
-    /// Everything before this position is in bundles.
+    /// The position before which everything is in bundles.
     bundled: u32,
     tail: u32,
 }
 
 impl Commands {
-    /// Returns whether another fragment of `length` bytes would fit into `limit` bytes, a power of
-    /// two.
+    /// Returns whether another fragment of `length` bytes would fit into `limit` bytes. `limit`
+    /// must be a power of two.
     pub(crate) fn fits(&self, length: usize, limit: usize) -> bool {
         self.held() + ENTRY + length <= limit
     }
 
-    /// Appends a fragment, which has to [fit](Self::fits).
+    /// Appends a fragment, which must [fit](Self::fits).
     pub(crate) fn push(&mut self, header: &[u8], pieces: &[&[u8]], payload: usize) {
         let needed = self.held() + ENTRY + header.len() + payload;
         if needed > self.bytes.len() {
@@ -40,18 +40,18 @@ impl Commands {
         }
     }
 
-    /// Returns how many bytes are not in bundles.
+    /// Returns the number of bytes that are not in bundles.
     pub(crate) fn waiting(&self) -> usize {
         self.tail.wrapping_sub(self.bundled) as usize
     }
 
-    /// Returns how many bytes are held.
+    /// Returns the number of bytes held.
     pub(crate) fn held(&self) -> usize {
         self.tail.wrapping_sub(self.head) as usize
     }
 
-    /// Takes the next bundle: as many whole fragments as fit into `capacity` bytes. Returns its
-    /// position and length.
+    /// Takes the next bundle, which contains as many whole fragments as fit into `capacity` bytes.
+    /// Returns the bundle's position and length.
     pub(crate) fn bundle(&mut self, capacity: usize) -> (u32, usize) {
         let (begin, waiting) = (self.bundled, self.waiting());
         let mut length = 0;
@@ -82,7 +82,7 @@ impl Commands {
         second.copy_from_slice(&self.bytes[..second.len()]);
     }
 
-    /// Frees everything before `position`, which is acknowledged.
+    /// Frees everything before `position`, which must have been acknowledged.
     pub(crate) fn release(&mut self, position: u32) {
         debug_assert!(position.wrapping_sub(self.head) as usize <= self.held());
         self.head = position;

@@ -1,17 +1,17 @@
-//! Idle links: the state that has to be kept of a link without activity.
+//! Idle links. A link without activity is reduced to the state that has to be kept.
 //!
-//! A link can be made *idle* when neither side has anything to do: everything sent is acknowledged,
-//! everything received is delivered and acknowledged, and nothing is queued, awaited or unanswered.
-//! Then two sequence numbers are the whole state of each channel. The link is reopened when
-//! something is sent, or when a packet with a valid tag arrives, and continues with the next
-//! numbers. The peer doesn't notice this, whether or not its own side is idle.
+//! A link can be made *idle* when neither side has anything to do: everything sent has been
+//! acknowledged, everything received has been delivered and acknowledged, and nothing is queued,
+//! awaited or unanswered. Then two sequence numbers are the whole state of each channel. The link
+//! is reopened when something is sent, or when a packet with a valid tag arrives, and continues
+//! with the next numbers. The peer does not notice this, whether or not its own side is idle.
 //!
-//! - A segment that arrives again, because its acknowledgement was lost or the network duplicated
-//!   it, is older than the next number of its channel: it reopens the link, is acknowledged again,
-//!   and is not delivered.
-//! - Of the replay window only the end is kept: a packet with a lower number may be a duplicate and
-//!   is dropped. If it was merely late, its sender sends the segment again under a new packet
-//!   number.
+//! - A segment may arrive again because its acknowledgement was lost or the network duplicated it.
+//!   Its number is lower than the next number of its channel, so it reopens the link, is
+//!   acknowledged again, and is not delivered.
+//! - Only the end of the replay window is kept. A packet with a lower number may be a duplicate and
+//!   is dropped. If the packet was merely late, its sender sends the segment again under a new
+//!   packet number.
 //! - Packet numbers continue, so no nonce of the seal is reused.
 
 use conduit_core::ni::Rank;
@@ -25,9 +25,9 @@ use crate::protocol::rtt::RttEstimator;
 use super::inbound::Inbound;
 use super::outbound::Outbound;
 
-/// The flag that full-sized packets get through.
+/// The flag of a link on which full-sized packets get through.
 const MTU_VALIDATED: u32 = 1;
-/// The flag that the peer has ever answered.
+/// The flag of a link whose peer has answered at least once.
 const ANSWERED: u32 = 2;
 
 /// The state kept of an idle link.
@@ -42,9 +42,9 @@ pub(crate) struct IdleLink {
     /// For each channel, the next sequence number to be received.
     came: [u64; 2],
     pub(crate) peer: Rank,
-    /// Smoothed RTT, at most four seconds; 0 before the first sample.
+    /// The smoothed RTT, at most four seconds, or 0 before the first sample.
     smoothed: u32,
-    /// RTT variation; the two lowest bits are [`MTU_VALIDATED`] and [`ANSWERED`].
+    /// The RTT variation. The two lowest bits are replaced by [`MTU_VALIDATED`] and [`ANSWERED`].
     variation: u32,
     /// When the last packet was received, in units of 2^20 nanoseconds, modulo 2^32.
     heard: u32,
@@ -58,7 +58,7 @@ fn coarse(time: Nanos) -> u32 {
     (time >> 20) as u32
 }
 
-/// Converts a time to 32 bits, saturating.
+/// Converts a time to 32 bits. Longer times become `u32::MAX`.
 fn saturated(time: Nanos) -> u32 {
     u32::try_from(time).unwrap_or(u32::MAX)
 }
@@ -69,7 +69,7 @@ impl IdleLink {
         number >= self.replay_end && number != u64::MAX
     }
 
-    /// Returns about how long ago the last packet was received.
+    /// Returns the approximate time since the last packet was received.
     pub(crate) fn silence(&self, now: Nanos) -> Nanos {
         u64::from(coarse(now).wrapping_sub(self.heard)) << 20
     }
@@ -91,8 +91,8 @@ impl UdpLink {
             && self.liveness.is_quiet()
     }
 
-    /// Returns when the link is to be made idle, or checked again because it could not be made
-    /// idle. Returns `None` if links are never made idle.
+    /// Returns the time at which the link is to be made idle, or checked again if it cannot be made
+    /// idle now. Returns `None` if links are never made idle.
     pub(crate) fn idle_at(&self, now: Nanos, config: &Config) -> Option<Nanos> {
         if config.idle_time == 0 {
             return None;
@@ -101,13 +101,13 @@ impl UdpLink {
         Some(if self.can_be_idle() {
             quiet
         } else {
-            // A link that has waited longer for something else is checked less often.
+            // The longer a link has been waiting for something else, the less often it is checked.
             let waited = now.saturating_sub(self.active_at) / 2;
             quiet.max(now + waited.max(config.idle_time / 4).max(config.min_timeout))
         })
     }
 
-    /// Returns when the link is due if nothing happens on it.
+    /// Returns the time at which the link is due if nothing happens on it.
     pub(crate) fn due_when_idle(&self, now: Nanos, config: &Config) -> Nanos {
         let alive = now + config.keep_alive();
         self.idle_at(now, config)
@@ -143,7 +143,8 @@ impl UdpLink {
         }
     }
 
-    /// Reopens an idle link. It may be made idle again at once, until something happens on it.
+    /// Reopens an idle link. Until something happens on the link, it may be made idle again at
+    /// once.
     pub(crate) fn reopen(now: Nanos, idle: &IdleLink, config: &Config) -> Self {
         let flag = |flag| idle.variation & flag != 0;
         let mut link = Self::new(now, idle.peer, config);

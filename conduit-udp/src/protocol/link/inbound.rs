@@ -1,5 +1,5 @@
-//! The receiver's side of a channel: which segments have been received, and the buffer of
-//! out-of-order segments.
+//! The receiver's side of a channel, which records the segments received and buffers segments that
+//! arrived out of order.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::packet::{MAX_WORDS, PacketKind};
 
 const WORDS: usize = MAX_WINDOW as usize / 64;
-/// Approximate overhead of a buffered segment, in bytes.
+/// The approximate overhead of a buffered segment, in bytes.
 const KEEPING: usize = 64;
 
 /// The class of a received segment, by its sequence number.
@@ -17,7 +17,7 @@ pub(crate) enum Arrival {
     Next,
     /// A segment behind a gap.
     Early,
-    /// A segment received before.
+    /// A segment that has already been received.
     Duplicate,
     /// A segment beyond the window.
     Outside,
@@ -26,14 +26,15 @@ pub(crate) enum Arrival {
 /// Limits on the bytes of buffered segments.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    /// Number of bytes buffered by all links.
+    /// The number of bytes buffered by all links.
     pub(crate) held: usize,
+    /// The limit for all links together.
     pub(crate) limit: usize,
     /// The limit for one link.
     pub(crate) link_limit: usize,
 }
 
-/// A buffered segment: its kind, and the bytes after its number.
+/// A buffered segment, which consists of its kind and the bytes after its number.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) kind: PacketKind,
@@ -45,14 +46,14 @@ pub(crate) struct Kept {
 pub(crate) struct Inbound {
     /// The channel's first sequence number.
     first: u64,
-    /// All segments before this number are received.
+    /// The number before which all segments have been received.
     next: u64,
-    /// All segments before this number are delivered.
+    /// The number before which all segments have been delivered.
     delivered: u64,
     /// One more than the highest segment number received.
     end: u64,
-    /// Bitmap of the segments received, from `next` on, by number modulo the window; allocated when
-    /// needed.
+    /// A bitmap of the segments received, from `next` on, indexed by number modulo the window. It
+    /// is allocated when needed.
     came: Option<Box<[u64; WORDS]>>,
     kept: BTreeMap<u64, Kept>,
     kept_bytes: usize,
@@ -71,7 +72,7 @@ impl Inbound {
         }
     }
 
-    /// Creates a channel on which all segments before `next` are received and delivered.
+    /// Creates a channel on which all segments before `next` have been received and delivered.
     pub(crate) fn resumed(first: u64, next: u64) -> Self {
         Self {
             first,
@@ -79,12 +80,12 @@ impl Inbound {
         }
     }
 
-    /// Returns whether there are no gaps and everything received is delivered.
+    /// Returns whether there are no gaps and everything received has been delivered.
     pub(crate) fn is_settled(&self) -> bool {
         !self.has_gaps() && !self.is_behind() && self.kept.is_empty()
     }
 
-    /// Returns the first missing segment.
+    /// Returns the number of the first missing segment.
     pub(crate) fn next(&self) -> u64 {
         self.next
     }
@@ -94,7 +95,7 @@ impl Inbound {
         self.end > self.first
     }
 
-    /// Returns the first segment not delivered.
+    /// Returns the number of the first segment that has not been delivered.
     pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -104,7 +105,7 @@ impl Inbound {
         self.end > self.next
     }
 
-    /// Returns whether a segment before the first gap is not delivered.
+    /// Returns whether a segment before the first gap has not been delivered.
     pub(crate) fn is_behind(&self) -> bool {
         self.delivered < self.next
     }
@@ -154,7 +155,7 @@ impl Inbound {
         }
     }
 
-    /// Records that the segment at [`delivered`](Self::delivered) was delivered.
+    /// Records that the segment with the number [`delivered`](Self::delivered) has been delivered.
     pub(crate) fn deliver(&mut self) {
         self.delivered += 1;
     }
@@ -218,8 +219,8 @@ impl Inbound {
         }
     }
 
-    /// Returns bitmap word `index`; word 0 covers the aligned 64 segments around the first missing
-    /// one.
+    /// Returns bitmap word `index`. Word 0 covers the aligned group of 64 segments that contains
+    /// the first missing one.
     pub(crate) fn word(&self, index: usize) -> u64 {
         debug_assert!(index < MAX_WORDS);
         let begin = (self.next & !63) + index as u64 * 64;
@@ -227,7 +228,8 @@ impl Inbound {
             return 0;
         };
         let mut word = came[(begin / 64) as usize % WORDS];
-        // The window's first and last word are stored in the same place.
+        // The window's first and last word are stored in the same place, so bits of the other word
+        // are cleared.
         if begin < self.next {
             word &= u64::MAX << (self.next - begin);
         }

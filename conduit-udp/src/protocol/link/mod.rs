@@ -1,4 +1,4 @@
-//! Links: the state that a rank keeps for each peer that it communicates with.
+//! Links: a link is the state that a rank keeps for one peer.
 
 mod acks;
 mod assembly;
@@ -51,36 +51,36 @@ pub(super) struct UdpLink {
     pub(super) peer: Rank,
     /// A bit for each of the endpoint's queues, set if the queue holds this link.
     pub(super) queued: u8,
-    /// When a fragment was last submitted, or a segment was last received or acknowledged; probes
-    /// don't count.
+    /// When a fragment was last submitted, or a segment was last received or acknowledged. Probes
+    /// do not count.
     pub(super) active_at: Nanos,
-    /// The period (see `senders`) in which the peer last sent a segment.
+    /// The period (module `senders`) in which the peer last sent a segment.
     pub(super) period: u32,
     /// The number of the next packet.
     number: u64,
     pub(super) replay: Replay,
     /// One more than the number of the newest packet that carried credits.
     credits_from: u64,
-    /// The number of credits last advertised. A peer that was given none is notified once there are
-    /// some.
+    /// The number of credits last advertised. If it is 0, the peer is notified once there are
+    /// credits.
     pub(super) advertised_credits: u16,
     outbound: [Outbound; 2],
     inbound: [Inbound; 2],
     commands: Commands,
     outgoing: Outgoing,
     assembly: Assembly,
-    /// Number of fragments already delivered from the next bundle.
+    /// The number of fragments already delivered from the next bundle.
     taken: u32,
     /// Whether the fragment handler had no room for the next fragment.
     pub(super) is_refused: bool,
-    /// Whether the data channel was abandoned, and sends nothing more.
+    /// Whether the data channel was abandoned, so that nothing more is sent on it.
     abandoned: bool,
-    /// Number of retransmissions that are exempt from congestion window and pacing.
+    /// The number of retransmissions that are exempt from the congestion window and from pacing.
     urgent: u8,
-    /// Number of segments of the data channel sent since one requested an immediate
+    /// The number of segments of the data channel sent since one of them requested an immediate
     /// acknowledgement.
     since_request: u8,
-    /// The tiny and the full-sized probe that have to be answered.
+    /// The tiny probe and the full-sized probe that have to be answered, if there are any.
     unanswered_probes: [Option<UnansweredProbe>; 2],
     pub(super) ack_state: AckState,
     rtt: RttEstimator,
@@ -124,12 +124,12 @@ impl UdpLink {
         }
     }
 
-    /// Returns the number of bytes in segments that are buffered until their turn.
+    /// Returns the number of bytes in segments that are buffered until they can be delivered.
     fn kept_bytes(&self) -> usize {
         self.inbound[COMMAND].kept_bytes() + self.inbound[DATA].kept_bytes()
     }
 
-    /// Returns the link's share to the budget for buffered segments.
+    /// Gives the bytes of the link's buffered segments back to the budget.
     pub(super) fn release(&self, budget: &mut Budget) {
         budget.held -= self.kept_bytes();
     }
@@ -154,7 +154,7 @@ impl UdpLink {
         self.assembly.shrink();
     }
 
-    /// Returns whether everything submitted is sent and acknowledged.
+    /// Returns whether everything submitted has been sent and acknowledged.
     pub(super) fn is_flushed(&self) -> bool {
         self.outbound
             .iter()
@@ -171,16 +171,16 @@ impl UdpLink {
         self.outbound[DATA].forget();
     }
 
-    /// Returns a measure of the unacknowledged data: segments, plus bytes of fragments that are not
-    /// in segments.
+    /// Returns a measure of the unacknowledged data: the number of segments plus the number of
+    /// bytes of tiny fragments and of unacknowledged segments of other fragments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
-        // A long fragment keeps the window full for a long time, but its missing segments decrease
-        // steadily.
+        // A long fragment keeps the window full for a long time, but the number of its missing
+        // segments decreases steadily.
         segments as usize + self.commands.held() + self.outgoing.missing()
     }
 
-    /// Returns the status for users.
+    /// Returns the status that users see.
     pub(super) fn status(&self) -> LinkStatus {
         LinkStatus {
             is_idle: false,
@@ -209,35 +209,36 @@ impl UdpLink {
     }
 }
 
-/// Status of a link. Times are in nanoseconds.
+/// The status of a link. Times are in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkStatus {
-    /// Whether the link is idle: only the state needed to reopen it is kept, and its counters
-    /// restart when it is reopened.
+    /// Whether the link is idle. Only the state needed to reopen an idle link is kept, and its
+    /// counters restart when it is reopened.
     pub is_idle: bool,
     /// Whether full-sized packets get through.
     pub is_mtu_validated: bool,
     /// Whether the peer has ever acknowledged or answered anything.
     pub has_answered: bool,
-    /// Smoothed RTT (RFC 9002, 5.3).
+    /// The smoothed RTT (RFC 9002, 5.3).
     pub smoothed_rtt: Nanos,
-    /// Shortest RTT of the last ten to twenty seconds; 0 before the first sample.
+    /// The shortest RTT of the last ten to twenty seconds, or 0 before the first sample.
     pub min_rtt: Nanos,
-    /// RTT variation (`rttvar`).
+    /// The RTT variation (`rttvar`).
     pub rtt_variation: Nanos,
-    /// Congestion window in bytes.
+    /// The congestion window in bytes.
     pub congestion_window: u64,
-    /// Number of segments sent and not acknowledged, on the command and on the data channel.
+    /// The number of segments sent and not acknowledged, on the command channel and on the data
+    /// channel.
     pub outstanding: [u32; 2],
-    /// Number of credits (further segments for which the peer has room), on the command and on the
-    /// data channel.
+    /// The number of further segments for which the peer has room, on the command channel and on
+    /// the data channel.
     pub credits: [u32; 2],
-    /// Bytes of tiny fragments held.
+    /// The number of bytes of tiny fragments held.
     pub waiting_commands: usize,
-    /// Number of fragments of the data channel held.
+    /// The number of fragments of the data channel held.
     pub waiting_fragments: usize,
-    /// Bytes of memory used in total.
+    /// The total number of bytes of memory used.
     pub memory: usize,
-    /// Counters of this link.
+    /// The counters of this link.
     pub counters: Counters,
 }

@@ -1,9 +1,9 @@
-//! The sender's side of a channel: send window, acknowledgements, and loss detection (RFC 9002,
-//! 6.1).
+//! The sender's side of a channel, which manages the send window, acknowledgements, and loss
+//! detection (RFC 9002, 6.1).
 //!
-//! A segment is in one of four states. An unused segment has no slot. A sent one has a slot, and
-//! the link's timer runs. An acknowledged one frees its slot once all segments before it are
-//! acknowledged too. A lost one is marked for retransmission, and is sent again.
+//! A segment is in one of four states. An unused segment has no slot. A sent segment has a slot,
+//! and the link's timer runs. An acknowledged segment frees its slot once all segments before it
+//! have been acknowledged, too. A lost segment is marked for retransmission, and is sent again.
 
 use crate::protocol::config::MAX_WINDOW;
 use crate::protocol::contract::Nanos;
@@ -11,10 +11,10 @@ use crate::protocol::packet::Ack;
 use crate::protocol::rtt::RttEstimator;
 use crate::protocol::sequence;
 
-/// Slots of the ring at first use.
+/// The number of slots of the ring at first use.
 const FIRST_SIZE: usize = 8;
-/// A segment is lost when a segment sent this many transmissions later is acknowledged (RFC 9002,
-/// 6.1.1: `kPacketThreshold`).
+/// The packet threshold (RFC 9002, 6.1.1: `kPacketThreshold`). A transmission is lost if one at
+/// least this number of transmissions later is acknowledged.
 const PACKET_THRESHOLD: u64 = 3;
 const WORDS: usize = MAX_WINDOW as usize / 64;
 
@@ -26,29 +26,29 @@ enum SegmentState {
     Acknowledged,
 }
 
-/// The content of a segment, so that it can be written again.
+/// The content of a segment, which suffices to write the segment again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The position of the bundle or the number of the fragment.
     pub(crate) at: u32,
-    /// Index of the segment in the fragment.
+    /// The index of the segment in the fragment.
     pub(crate) index: u32,
-    /// Length in bytes.
+    /// The length in bytes.
     pub(crate) length: u16,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Slot {
     sent_at: Nanos,
-    /// Low bits of the position of the segment's last transmission in the log.
+    /// The low bits of the log position of the segment's last transmission.
     order: u32,
-    /// Low bits of the number of the packet in which the segment was last sent.
+    /// The low bits of the number of the packet in which the segment was last sent.
     number: u32,
     at: u32,
     index: u32,
     length: u16,
     state: SegmentState,
-    /// Number of transmissions, at most 255.
+    /// The number of transmissions, at most 255.
     sends: u8,
 }
 
@@ -65,21 +65,22 @@ impl Slot {
 /// The rule by which a segment was declared lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LossTrigger {
-    /// The packet threshold: segments sent sufficiently later are acknowledged.
+    /// The packet threshold: a segment sent at least three transmissions later has been
+    /// acknowledged.
     PacketThreshold,
-    /// The time threshold: a segment sent later is acknowledged, and enough time has passed.
+    /// The time threshold: a segment sent later has been acknowledged, and enough time has passed.
     TimeThreshold,
 }
 
 /// The effect of an acknowledgement.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Number of segments newly acknowledged.
+    /// The number of segments newly acknowledged.
     pub(crate) segments: u32,
-    /// Number of bytes in the segments newly acknowledged.
+    /// The number of bytes in the segments newly acknowledged.
     pub(crate) bytes: u32,
-    /// RTT sample: the time since the newest of these segments was sent, if that segment was sent
-    /// only once (Karn's algorithm).
+    /// The RTT sample, which is the time since the newest of these segments was sent. There is none
+    /// if that segment was sent more than once (Karn's algorithm).
     pub(crate) sample: Option<Nanos>,
     /// The last segment of the acknowledged prefix, if the prefix has grown.
     pub(crate) released: Option<Content>,
@@ -110,31 +111,32 @@ fn place(sequence: u64) -> (usize, u64) {
 /// The sender's side of a channel.
 #[derive(Debug)]
 pub(crate) struct Outbound {
-    /// All segments before this number are acknowledged.
+    /// The number before which all segments have been acknowledged.
     base: u64,
     /// The number of the next new segment.
     next: u64,
-    /// The peer has room for the segments before this number.
+    /// The number before which the peer has room for all segments.
     limit: u64,
-    /// The slots, indexed by sequence number modulo their number, which is a power of two.
+    /// The slots, indexed by sequence number modulo the number of slots, which is a power of two.
     slots: Box<[Slot]>,
-    /// The log of transmissions, in order, each as the low bits of its sequence number. A ring
-    /// whose length is a power of two.
+    /// The log of transmissions in their order. Each entry holds the low bits of a sequence number.
+    /// The log is a ring whose length is a power of two.
     log: Box<[u32]>,
-    /// Transmissions before this position in the log are settled: acknowledged, lost, or followed
-    /// by a retransmission.
+    /// The log position before which all transmissions are settled. A transmission is settled if it
+    /// was acknowledged or lost, or was followed by a retransmission.
     log_front: u64,
     log_next: u64,
-    /// One more than the log position of the newest acknowledged transmission; 0 before any.
+    /// One more than the log position of the newest acknowledged transmission, or 0 if there is
+    /// none.
     newest: u64,
-    /// The bitmaps of segments, allocated when needed.
+    /// The bitmaps of segments, which are allocated when needed.
     marks: Option<Box<Marks>>,
-    /// Number of segments marked as lost.
+    /// The number of segments marked as lost.
     lost: u32,
-    /// Number of bytes sent, not acknowledged and not lost.
+    /// The number of bytes sent, not acknowledged and not lost.
     in_flight: u32,
-    /// Start of the probe time-out: when the first segment was sent, something was acknowledged, or
-    /// the last time-out expired.
+    /// The start of the probe time-out. This is the latest of the times at which the first
+    /// outstanding segment was sent, a segment was acknowledged, and the last time-out expired.
     timed_from: Nanos,
 }
 
@@ -166,12 +168,13 @@ impl Outbound {
         self.next < self.limit && self.next - self.base < u64::from(window)
     }
 
-    /// Returns how many segments may be outstanding according to the window and the credits.
+    /// Returns the number of segments that may be outstanding according to the window and the
+    /// credits.
     pub(crate) fn window(&self, window: u32) -> u32 {
         (self.limit.saturating_sub(self.base).min(window.into())) as u32
     }
 
-    /// Returns whether nothing is outstanding and the peer has given no credits.
+    /// Returns whether nothing is outstanding and the peer has granted no credits.
     pub(crate) fn is_starved(&self) -> bool {
         self.base == self.next && self.next >= self.limit
     }
@@ -191,7 +194,7 @@ impl Outbound {
         self.in_flight
     }
 
-    /// Returns when a probe time-out of `time` expires, if a segment is outstanding.
+    /// Returns the time at which a probe time-out of `time` expires, if a segment is outstanding.
     pub(crate) fn timeout_at(&self, time: Nanos) -> Option<Nanos> {
         (self.base < self.next).then(|| self.timed_from.saturating_add(time))
     }
@@ -222,14 +225,15 @@ impl Outbound {
         sequence
     }
 
-    /// Returns the first lost segment. It is retransmitted first, because the peer can't deliver
-    /// anything behind it.
+    /// Returns the first lost segment. It is retransmitted first, because the peer cannot deliver
+    /// any segment after it.
     pub(crate) fn peek_lost(&self) -> Option<(u64, Content)> {
         if self.lost == 0 {
             return None;
         }
         let marks = self.marks.as_ref()?;
-        // The window's first and last word are stored in the same place.
+        // The window's first and last word are stored in the same place, so bits of the other word
+        // are cleared.
         let first = self.base & !63;
         for begin in (first..self.next).step_by(64) {
             let mut word = marks.lost[place(begin).0];
@@ -244,8 +248,8 @@ impl Outbound {
         None
     }
 
-    /// Records that the segment that [`peek_lost`](Self::peek_lost) returned is sent again in
-    /// packet `number`.
+    /// Records that the segment returned by [`peek_lost`](Self::peek_lost) is sent again in packet
+    /// `number`.
     pub(crate) fn resend(&mut self, now: Nanos, number: u64, sequence: u64) {
         self.unmark_lost(sequence);
         if sequence == self.base {
@@ -262,7 +266,7 @@ impl Outbound {
         self.in_flight += u32::from(length);
     }
 
-    /// Handles an acknowledgement; calls `each` for every newly acknowledged segment. Takes credits
+    /// Handles an acknowledgement. Calls `each` for every newly acknowledged segment. Takes credits
     /// only from the newest acknowledgement (`is_newest`). `newest_packet` is the highest packet
     /// number that the peer had received.
     ///
@@ -285,8 +289,8 @@ impl Outbound {
             return Err(UNSENT);
         }
         let mut progress = Progress::default();
-        // Log position (plus one), time and number of transmissions of the newest segment
-        // acknowledged now.
+        // The log position (plus one), the time and the number of transmissions of the newest
+        // segment that this acknowledgement covers.
         let mut newest = (0, 0, 0);
         while self.base < next {
             let sequence = self.base;
@@ -330,7 +334,8 @@ impl Outbound {
                     each(slot.content());
                 }
             }
-            // An older packet may have acknowledged the first missing segment meanwhile.
+            // The acknowledgement of an earlier packet may already have covered the first missing
+            // segment.
             while self.base < self.next && self.slot(self.base).state == SegmentState::Acknowledged
             {
                 let sequence = self.base;
@@ -354,7 +359,7 @@ impl Outbound {
         Ok(progress)
     }
 
-    /// Marks segments as lost by packet or time threshold; calls `each` for each.
+    /// Marks segments as lost by packet or time threshold. Calls `each` for every such segment.
     pub(crate) fn detect_lost(
         &mut self,
         now: Nanos,
@@ -375,8 +380,8 @@ impl Outbound {
         }
     }
 
-    /// Returns when [`detect_lost`](Self::detect_lost) will find a loss by time threshold
-    /// (`loss_time` of RFC 9002, A.3).
+    /// Returns the time at which [`detect_lost`](Self::detect_lost) will find a loss by time
+    /// threshold (`loss_time` of RFC 9002, A.3).
     pub(crate) fn loss_time(&mut self, rtt: &RttEstimator) -> Option<Nanos> {
         if self.skip_settled() && self.log_front + 1 < self.newest {
             Some(self.slot(self.front_sequence()).sent_at + rtt.loss_delay())
@@ -385,9 +390,9 @@ impl Outbound {
         }
     }
 
-    /// Handles an expired probe time-out: marks the first unacknowledged segment for
+    /// Handles an expired probe time-out. Marks the first unacknowledged segment for
     /// retransmission, because the peer may have no room for any other. Returns whether there is
-    /// one.
+    /// such a segment.
     pub(crate) fn on_timeout(&mut self, now: Nanos) -> bool {
         if self.base == self.next {
             return false;
@@ -399,7 +404,7 @@ impl Outbound {
         true
     }
 
-    /// Drops all outstanding segments, as if they were acknowledged.
+    /// Drops all outstanding segments, as if they had been acknowledged.
     pub(crate) fn forget(&mut self) {
         self.base = self.next;
         self.lost = 0;
@@ -441,11 +446,12 @@ impl Outbound {
             self.unmark_lost(sequence);
         }
         // If the packet of the last transmission was not received, an earlier transmission was
-        // acknowledged; that says nothing about the packets sent between the two.
+        // acknowledged. This acknowledgement says nothing about the packets sent between the two
+        // transmissions.
         if slot.sends > 1 && ((newest_packet as u32).wrapping_sub(slot.number) as i32) < 0 {
             return;
         }
-        // Restores the high bits: the position is at most two windows before the next one.
+        // Restores the high bits of the position, which is at most two windows before `log_next`.
         let behind = (self.log_next as u32).wrapping_sub(slot.order);
         let order = self.log_next - u64::from(behind) + 1;
         if order > newest.0 {
@@ -471,7 +477,8 @@ impl Outbound {
         }
     }
 
-    /// Advances `log_front` to the first transmission in flight. Returns whether there is one.
+    /// Advances `log_front` to the first transmission in flight. Returns whether there is such a
+    /// transmission.
     fn skip_settled(&mut self) -> bool {
         while self.log_front < self.log_next {
             let low = self.log[self.log_front as usize & (self.log.len() - 1)];

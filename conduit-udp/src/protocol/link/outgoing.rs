@@ -12,7 +12,8 @@ use crate::protocol::sequence;
 /// The division of fragments into segments. All full segments have the same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Geometry {
-    /// Bytes of a full segment: a packet minus header, tag, and acknowledgements without words.
+    /// The number of bytes of a full segment, which is a packet without header, tag, and
+    /// acknowledgements without words.
     pub(crate) segment: usize,
 }
 
@@ -23,7 +24,7 @@ impl Geometry {
         }
     }
 
-    /// Returns the number of bytes in a chunk other than a fragment's first.
+    /// Returns the number of bytes in each chunk after a fragment's first.
     fn chunk(&self) -> usize {
         self.segment - CHUNK
     }
@@ -48,13 +49,13 @@ impl Geometry {
 /// A segment of a fragment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
-    /// Number of the fragment on its link, modulo 2^32.
+    /// The number of the fragment on its link, modulo 2^32.
     pub(crate) fragment: u32,
-    /// Index of the segment in the fragment.
+    /// The index of the segment in the fragment.
     pub(crate) index: u32,
-    /// Bytes of the segment with its headers.
+    /// The number of bytes of the segment with its headers.
     pub(crate) length: u16,
-    /// Whether it is the fragment's last segment.
+    /// Whether this is the fragment's last segment.
     pub(crate) last: bool,
 }
 
@@ -62,7 +63,7 @@ pub(crate) struct Piece {
 struct Fragment {
     token: u64,
     length: u32,
-    /// Number of segments not acknowledged.
+    /// The number of segments that have not been acknowledged.
     missing: u32,
     header_length: u8,
     header: [u8; MAX_HEADER],
@@ -78,9 +79,9 @@ impl Fragment {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     fragments: VecDeque<Fragment>,
-    /// Number of the first fragment of the queue, modulo 2^32.
+    /// The number of the first fragment of the queue, modulo 2^32.
     front: u32,
-    /// The next new segment, as the number of its fragment and its index in that fragment.
+    /// The next new segment, given by the number of its fragment and its index in that fragment.
     next: (u32, u32),
 }
 
@@ -140,7 +141,7 @@ impl Outgoing {
         })
     }
 
-    /// Records that the segment that [`peek`](Self::peek) returned is sent.
+    /// Records that the segment returned by [`peek`](Self::peek) is sent.
     pub(crate) fn advance(&mut self, piece: Piece) {
         self.next = if piece.last {
             (piece.fragment.wrapping_add(1), 0)
@@ -155,8 +156,8 @@ impl Outgoing {
         fragment.map(|fragment| fragment.token)
     }
 
-    /// Returns the token of a fragment and the offset of a chunk in it, or `None` if it is not a
-    /// chunk.
+    /// Returns the token of a fragment and the offset of a chunk in the fragment. Returns `None` if
+    /// the segment is not a chunk.
     pub(crate) fn chunk(
         &self,
         geometry: Geometry,
@@ -175,7 +176,8 @@ impl Outgoing {
         })
     }
 
-    /// Writes a segment of `into.len()` bytes, the length that [`peek`](Self::peek) returned.
+    /// Writes a segment of `into.len()` bytes, which must be the length that [`peek`](Self::peek)
+    /// returned.
     pub(crate) fn write(
         &self,
         geometry: Geometry,

@@ -1,4 +1,4 @@
-//! How a link handles received packets.
+//! Handles the packets that a link receives.
 
 use super::inbound::{Arrival, Budget};
 use super::outbound::LossTrigger;
@@ -12,13 +12,13 @@ use crate::protocol::packet::{
 };
 use crate::protocol::sequence;
 
-/// Bytes of the longest packet that counts as a tiny probe.
+/// The number of bytes of the longest packet that counts as a tiny probe.
 const TINY_PROBE: usize = OVERHEAD + PROBE + 32;
 
 /// The content of a packet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Contents {
-    /// Whether the packet had a segment, new or not.
+    /// Whether the packet had a segment, whether or not the segment was new.
     pub(crate) segment: bool,
     /// Whether the packet had acknowledgements or a probe reply, so that more may be sent.
     pub(crate) news: bool,
@@ -222,7 +222,7 @@ impl UdpLink {
         Ok(true)
     }
 
-    /// Buffers a segment until its turn, if there is room.
+    /// Buffers a segment until it can be delivered. Returns `false` if there is no room.
     fn keep(
         &mut self,
         channel: usize,
@@ -239,7 +239,7 @@ impl UdpLink {
         kept
     }
 
-    /// Retries the delivery of segments that the fragment handler had no room for.
+    /// Retries the delivery of segments for which the fragment handler had no room.
     pub(crate) fn retry(
         &mut self,
         budget: &mut Budget,
@@ -250,7 +250,7 @@ impl UdpLink {
         self.drain(DATA, budget, handler)
     }
 
-    /// Delivers buffered segments that are next in order.
+    /// Delivers the buffered segments that are next in order.
     fn drain(
         &mut self,
         channel: usize,
@@ -307,8 +307,8 @@ impl UdpLink {
         Ok(true)
     }
 
-    /// Places a segment of a larger fragment, even out of order. Returns `false` if its fragment
-    /// can't begin yet.
+    /// Places a segment of a larger fragment, even out of order. Returns `false` if the segment
+    /// cannot be placed yet. `is_turn` says whether all segments before it have been delivered.
     fn place(
         &mut self,
         sequence: u64,
@@ -357,14 +357,14 @@ impl UdpLink {
         Ok(placed)
     }
 
-    /// Returns whether all segments before this one belong to fragments that are delivered or have
-    /// begun.
+    /// Returns whether all segments before this one belong to fragments that have been delivered or
+    /// have begun.
     fn is_at_frontier(&self, sequence: u64) -> bool {
         self.assembly.frontier(self.inbound[DATA].delivered()) == sequence
     }
 
-    /// Handles the turn of a segment of the data channel that is already placed: its fragment may
-    /// be complete.
+    /// Handles the turn of a segment of the data channel that has already been placed. If the
+    /// segment completes its fragment, the fragment handler is notified.
     fn pass(&mut self, sequence: u64, handler: &mut impl FragmentHandler) {
         if let Some(place) = self.assembly.ends(sequence) {
             handler.end(place);

@@ -1,4 +1,4 @@
-//! How a link writes packets.
+//! Writes the packets that a link sends.
 
 use super::acks::Written;
 use super::burst::{Burst, ZeroCopySource};
@@ -15,18 +15,18 @@ use crate::protocol::packet::{
 };
 use crate::protocol::sequence;
 
-/// Bytes of a bundle's header.
+/// The number of bytes of a bundle's header.
 pub(super) const BUNDLE: usize = 3;
-/// Bytes of a packet that bitmap words of acknowledgements must leave to a bundle, so that any tiny
-/// fragment fits.
+/// The number of bytes of a packet that bitmap words of acknowledgements must leave to a bundle, so
+/// that any tiny fragment fits.
 const LEFT_TO_BUNDLE: usize = OVERHEAD + ACKS + BUNDLE + ENTRY + MAX_TINY;
-/// Bytes of waiting tiny fragments above which full-sized packets are worthwhile.
+/// The number of bytes of waiting tiny fragments above which full-sized packets are worthwhile.
 const MANY_COMMANDS: usize = MIN_PACKET - OVERHEAD - ACKS - BUNDLE;
 
-/// Smallest packet size with which each chunk is sent alone and without a copy.
+/// The smallest packet size with which each chunk is sent in a separate packet and without a copy.
 const ZERO_COPY_PACKET: usize = 16 << 10;
 
-/// Number of segments of the data channel after which the sender requests an immediate
+/// The number of segments of the data channel after which the sender requests an immediate
 /// acknowledgement at the latest.
 const MAX_SINCE_REQUEST: u64 = 8;
 
@@ -84,8 +84,8 @@ impl UdpLink {
         self.is_admitted(COMMAND)
     }
 
-    /// Returns when retransmissions or new data may be sent; returns `None` if nothing waits or the
-    /// windows are closed.
+    /// Returns the time at which retransmissions or new data may be sent. Returns `None` if nothing
+    /// waits or the windows are closed.
     pub(crate) fn data_at(&mut self, config: &Config) -> Option<Nanos> {
         let has_lost = (self.outbound[DATA].peek_lost().is_some()
             && (self.urgent > 0 || self.is_admitted(DATA)))
@@ -117,8 +117,8 @@ impl UdpLink {
         admits
     }
 
-    /// Returns whether something waits for credits and no outstanding acknowledgement could bring
-    /// some.
+    /// Returns whether data wait for credits and no outstanding acknowledgement could bring
+    /// credits.
     pub(crate) fn is_blocked(&self) -> bool {
         (self.commands.waiting() > 0 && self.outbound[COMMAND].is_starved())
             || (self.outgoing.is_waiting()
@@ -131,7 +131,7 @@ impl UdpLink {
         self.liveness.wanted.any() || self.unanswered_probes.iter().any(Option::is_some)
     }
 
-    /// Returns when the link is due.
+    /// Returns the time at which the link is due.
     pub(crate) fn due(&mut self, now: Nanos, config: &Config) -> Nanos {
         let mut at = self.liveness.due_at(config);
         if let Some(timeout) = self.timeout_at(config) {
@@ -157,8 +157,9 @@ impl UdpLink {
         at
     }
 
-    /// Returns when the probe time-out expires, if an answer is expected. Each channel has its own
-    /// time-out, so that a loss on one doesn't wait until the other has no traffic.
+    /// Returns the time at which the probe time-out expires, if an answer is expected. Each channel
+    /// has its own time-out, so that a loss on one channel does not wait until the other has no
+    /// traffic.
     pub(crate) fn timeout_at(&self, config: &Config) -> Option<Nanos> {
         let timeout = self.probe_timeout(config);
         let channels = self.outbound.iter();
@@ -177,7 +178,7 @@ impl UdpLink {
         self.liveness.timeout(self.answer_time(config), config)
     }
 
-    /// Handles expired probe time-outs: sends the first segment of each affected channel again.
+    /// Handles expired probe time-outs by sending the first segment of each affected channel again.
     pub(crate) fn on_timeout(&mut self, now: Nanos, config: &Config) {
         let timeout = self.probe_timeout(config);
         self.urgent = 0;
@@ -231,7 +232,8 @@ impl UdpLink {
             };
             let body = burst.body();
             let acks = self.write_acks(now, credits, words, body);
-            // A retransmission may carry acknowledgements of both channels.
+            // The bundle is limited so that a retransmission of it can carry acknowledgements of
+            // both channels.
             let capacity = limit.saturating_sub(OVERHEAD + acks.length.max(ACKS) + BUNDLE);
             let (at, length) = self.commands.bundle(capacity);
             if length == 0 {
@@ -247,7 +249,8 @@ impl UdpLink {
             writer.u24(sequence::low(sequence));
             self.commands.copy(at, writer.space(length));
             let mut body_length = acks.length + BUNDLE + length;
-            // Pads to the length of the other packets, if more follow and little is wasted.
+            // Pad the packet to the length of the others, if more packets follow and little is
+            // wasted.
             let spare = limit - OVERHEAD - body_length;
             if burst.packets > 0 && spare > 0 && spare < limit / 4 && self.commands.waiting() > 0 {
                 burst.body()[body_length..][..spare].fill(END);
@@ -276,8 +279,8 @@ impl UdpLink {
         let mut block = [0; ACKS];
         let acks = self.write_acks(now, burst.credits, 0, &mut block);
         let mut urgent_only = now < self.congestion.paced_until();
-        // The sender requests several acknowledgements per window, so that it never runs out of
-        // window.
+        // The sender requests several acknowledgements per window, so that it does not use up its
+        // window while it waits for one.
         let window = self.congestion.window() / config.packet as u64;
         let window = window.min(self.outbound[DATA].window(config.window).into());
         let request_after = (window / 4).clamp(1, MAX_SINCE_REQUEST);
@@ -336,8 +339,8 @@ impl UdpLink {
             }
             let body = burst.body();
             body[..acks.length].copy_from_slice(&block[..acks.length]);
-            // Retransmissions are copied, so that the tag stays valid even if the fragment handler
-            // changes the bytes, which it must not do.
+            // The bytes of retransmissions are copied, so that the tag is valid even if the
+            // fragment handler changes the bytes meanwhile, which it must not do.
             if is_new
                 && may_zero_copy
                 && self.send_zero_copy(
@@ -383,8 +386,8 @@ impl UdpLink {
         }
     }
 
-    /// Sends a new chunk in a separate packet, without copying its payload. Returns `false`,
-    /// without any effect, if that is not possible.
+    /// Sends a new chunk in a separate packet without copying its payload. Returns `false`, without
+    /// any effect, if that is not possible.
     #[allow(clippy::too_many_arguments)]
     fn send_zero_copy<S: Seal>(
         &mut self,
@@ -424,7 +427,7 @@ impl UdpLink {
     pub(crate) fn send_control<S: Seal>(&mut self, burst: &mut Burst<'_, '_, S>, config: &Config) {
         let now = burst.now;
         if let Some(probe) = self.unanswered_probes.iter_mut().find_map(Option::take) {
-            // A peer without credits probes to find out whether there are some now.
+            // A peer without credits sends probes to find out whether there are credits now.
             let credits = burst.credits;
             let acks = self.write_acks(now, credits, 0, burst.body());
             let mut writer = Writer::new(&mut burst.body()[acks.length..]);

@@ -5,8 +5,8 @@ use crate::protocol::{Config, Nanos};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Returns the time that `count` fragments of `length` bytes take from each of the ranks `1..size`
-/// to rank 0.
+/// Sends `count` fragments of `length` bytes from each of the ranks `1..size` to rank 0. Returns
+/// the time that this takes.
 fn time(network: &mut Network, count: u64, length: usize) -> Nanos {
     let size = network.endpoints.len() as u32;
     let begin = network.now;
@@ -70,7 +70,7 @@ fn a_loss_of_one_per_cent_costs_less_than_half() {
                     ..Faults::default()
                 },
             );
-            // Opens the link beforehand, as in any measurement.
+            // The link is opened beforehand, as in any measurement.
             time(&mut network, 1, 100);
             let count = (10 << 20) / length as u64;
             let time = time(&mut network, count, length);

@@ -73,7 +73,7 @@ fn a_peer_that_falls_silent_has_failed() {
         network.cut = vec![(0, 1), (1, 0)];
         assert!(network.send(from, 1 - from, 1, 100));
         network.run(14 * SECOND);
-        // The rank that has nothing to send notices too.
+        // The rank that has nothing to send also notices the failure.
         assert!(
             matches!(network.apps[0].failures[..], [(1, Failure::Silent(ms))] if (9_900..13_000).contains(&ms))
         );

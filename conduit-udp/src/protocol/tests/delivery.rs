@@ -177,7 +177,8 @@ fn a_sender_waits_until_there_is_room() {
 
 #[test]
 fn a_bundle_that_goes_again_with_more_acknowledgements_is_no_larger() {
-    // Nothing has arrived when the first bundles are made; the network checks every packet's size.
+    // Nothing has arrived when the first bundles are made. The network checks the size of every
+    // packet.
     let faults = Faults {
         lose: 400,
         ..Faults::default()
@@ -274,7 +275,7 @@ fn an_idle_link_gives_its_memory_back_and_lives() {
     network.settle(10 * SECOND);
 }
 
-/// While tiny fragments are exchanged all the time, a lost segment of the data channel waits no
+/// While tiny fragments are exchanged continuously, a lost segment of the data channel waits no
 /// longer than its own time-out.
 #[test]
 fn a_lost_segment_does_not_wait_for_the_other_channel() {
@@ -306,7 +307,8 @@ fn a_lost_segment_does_not_wait_for_the_other_channel() {
     }
 }
 
-/// Holds at any time and with any losses; tiny fragments continue, and so does the peer's traffic.
+/// Abandoning works at any time and with any losses. Tiny fragments continue, and so does the
+/// peer's traffic.
 #[test]
 fn what_is_given_up_is_not_asked_for_again() {
     let faults = Faults {
@@ -324,7 +326,8 @@ fn what_is_given_up_is_not_asked_for_again() {
             network.step(SECOND);
         }
         network.endpoints[0].abandon(1);
-        // The handler panics if it is asked for these bytes again, or notified of their arrival.
+        // The handler panics if it is asked for these bytes again, or is notified that they have
+        // arrived.
         network.apps[0].unsent.clear();
         for _ in 0..100 {
             assert!(network.send(0, 1, 0, 20) && network.send(1, 0, 0, 20));

@@ -1,4 +1,5 @@
-//! A peer with a valid key that sends arbitrary packets: the peer fails, without any other effect.
+//! A peer with a valid key that sends arbitrary packets. The peer is given up, without any other
+//! effect.
 
 use proptest::prelude::*;
 
@@ -20,12 +21,12 @@ impl Seal for Trusting {
     }
 }
 
-/// Checks only the guarantees that a fragment handler relies on, whatever a peer does.
+/// Checks only the guarantees on which a fragment handler relies, whatever a peer does.
 #[derive(Debug, Default)]
 struct Careful {
-    /// By place: length, bytes received, and whether it is open.
+    /// For each place, the length, the number of bytes received, and whether the place is open.
     places: Vec<(usize, usize, bool)>,
-    /// Tokens whose fragments are not yet sent.
+    /// The tokens whose fragments have not been reported as sent.
     tokens: Vec<u64>,
     failures: u32,
     refuse: bool,
@@ -87,7 +88,7 @@ impl FragmentHandler for Careful {
     }
 }
 
-/// Returns a packet that is nearly valid; `number` is its packet number.
+/// Returns a packet that is nearly valid, with packet number `number`.
 fn packet(random: &mut Random, number: u64) -> Vec<u8> {
     let kinds = [
         PacketKind::Nothing,

@@ -64,7 +64,7 @@ fn an_idle_link_keeps_sixty_four_bytes_and_what_is_known() {
     let network = idle_network();
     let link = network.endpoints[0].link(1).unwrap();
     assert!(link.is_mtu_validated && link.has_answered && link.memory == 64);
-    // The network takes 10 microseconds each way.
+    // The network takes 10 µs each way.
     assert!((20_000..40_000).contains(&link.smoothed_rtt), "{link:?}");
 }
 
@@ -125,8 +125,7 @@ fn what_comes_again_is_acknowledged_and_not_delivered() {
     }
 }
 
-/// After a link was idle, it accepts neither a packet that it has already accepted nor an older
-/// one.
+/// After a link was idle, it accepts neither packets that it has already accepted nor older ones.
 #[test]
 fn old_packets_are_refused_and_open_nothing() {
     let mut network = network(2);
@@ -157,7 +156,7 @@ fn old_packets_are_refused_and_open_nothing() {
     assert_eq!(network.apps[1].received, received);
 }
 
-/// One side's link is made idle at once, the other's never.
+/// The link of one side is made idle at once, and that of the other side is never made idle.
 #[test]
 fn the_sides_may_park_at_different_times() {
     for often in [0, 1] {
@@ -205,7 +204,8 @@ fn the_death_of_an_idle_peer_is_noticed() {
     assert_eq!(network.endpoints[0].timeout(), None);
 }
 
-/// Idle links send only a probe from one side per half of the keep-alive time, and its answer.
+/// For each idle link, only one side sends a probe per half of the keep-alive time, and the other
+/// side answers.
 #[test]
 fn idle_links_are_quiet() {
     let mut network = network(8);
@@ -218,7 +218,7 @@ fn idle_links_are_quiet() {
     network.run(2 * SECOND);
     let packets = network.packets;
     network.run(100 * SECOND);
-    // 28 pairs, 80 halves of the keep-alive time.
+    // There are 28 pairs, and the run lasts for 80 halves of the keep-alive time.
     let each = (network.packets - packets) / 28;
     assert!((40..=170).contains(&each), "{each} packets per pair");
     for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (from, to))) {

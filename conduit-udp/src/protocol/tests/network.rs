@@ -14,16 +14,16 @@ pub(super) struct Faults {
     pub(super) lose: u64,
     pub(super) double: u64,
     pub(super) change: u64,
-    /// Transit time of a packet.
+    /// The transit time of a packet.
     pub(super) delay: Nanos,
-    /// Random additional time of a packet, which reorders packets.
+    /// The maximum random additional time of a packet, which reorders packets.
     pub(super) jitter: Nanos,
-    /// Larger packets are lost.
+    /// The size above which packets are lost.
     pub(super) largest: usize,
-    /// Bytes per microsecond on each rank's outgoing cable; 0: no limit.
+    /// The number of bytes per microsecond on each rank's outgoing cable, or 0 for no limit.
     pub(super) rate: u64,
-    /// Bytes per microsecond that each rank reads from its socket, and bytes that the socket holds;
-    /// 0: no limit.
+    /// The number of bytes per microsecond that each rank reads from its socket, and the number of
+    /// bytes that the socket holds. There is no limit if they are 0.
     pub(super) intake: u64,
     pub(super) buffer: usize,
 }
@@ -53,18 +53,18 @@ pub(super) struct Network {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) apps: Vec<App>,
     pub(super) faults: Faults,
-    /// Pairs (from, to) between which every packet is lost.
+    /// The pairs (from, to) between which every packet is lost.
     pub(super) cut: Vec<(Rank, Rank)>,
     pub(super) under_way: BinaryHeap<Reverse<Under>>,
-    /// When each rank's outgoing cable, and its socket, become free.
+    /// The times at which each rank's outgoing cable and its socket become free.
     free_at: Vec<Nanos>,
     taken_at: Vec<Nanos>,
-    /// Packets dropped by a full socket.
+    /// The number of packets dropped because a socket was full.
     pub(super) overflown: u64,
     count: u64,
     random: Random,
     buffer: Vec<u8>,
-    /// Super-packets made, and packets.
+    /// The number of super-packets made, and the number of packets in them.
     pub(super) transmits: u64,
     pub(super) packets: u64,
     pub(super) most_memory: usize,
@@ -105,7 +105,7 @@ impl Network {
             .is_ok()
     }
 
-    /// Passes everything that the ranks have to send to the network.
+    /// Passes to the network all packets that the ranks have to send.
     pub(super) fn transmit(&mut self) {
         for from in 0..self.endpoints.len() {
             let seal = &mut TestSeal(from as Rank);
@@ -157,8 +157,8 @@ impl Network {
             self.count += 1;
             let mut at = sent + faults.delay + self.random.below(faults.jitter);
             if faults.intake > 0 {
-                // Computed as if it arrived now: packets arrive nearly in the order in which they
-                // were sent.
+                // Computed as if the packet arrived now, because packets arrive nearly in the
+                // order in which they were sent.
                 let taken = &mut self.taken_at[to as usize];
                 let begin = (*taken).max(at);
                 if (begin - at) * faults.intake / 1000 + packet.len() as u64 > faults.buffer as u64
@@ -207,8 +207,8 @@ impl Network {
         true
     }
 
-    /// Runs until everything sent is delivered and acknowledged; panics if that takes longer than
-    /// `time`.
+    /// Runs until everything sent has been delivered and acknowledged. Panics if that takes longer
+    /// than `time`.
     pub(super) fn settle(&mut self, time: Nanos) {
         let end = self.now + time;
         while !self.is_settled() {
@@ -244,7 +244,7 @@ impl Network {
             })
     }
 
-    /// Runs for this long.
+    /// Runs for the given time.
     pub(super) fn run(&mut self, time: Nanos) {
         let end = self.now + time;
         while self.step(end) {}

@@ -86,7 +86,8 @@ proptest! {
         for app in &network.apps {
             prop_assert!(app.failures.is_empty(), "{:?}", app.failures);
         }
-        // Per link: twice the window's slots and log, buffered segments, the rings, the fragments.
+        // For each link, the bound allows twice the window's slots and log, the buffered segments,
+        // the rings and the fragments.
         let window = 2 * 2 * 4096 * (32 + 4) + 2 * 2 * 512;
         let bound = size as usize * (2000 + window.min(4 * 36 * 2 * config.window as usize + 2048) + config.link_early + 4096 + 8 * 200 + 10_000);
         prop_assert!(network.most_memory < bound, "{} {}", network.most_memory, bound);

@@ -1,4 +1,5 @@
-//! A fragment handler that knows what must arrive, and a seal that detects every change.
+//! A fragment handler that knows which fragments must arrive, and a seal that detects every change
+//! of a packet.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,7 +9,7 @@ use crate::protocol::{
     Endpoint, Failure, Fragment, FragmentHandler, Nanos, Payload, Refused, Seal, TAG,
 };
 
-/// Numbers that look random.
+/// A generator of pseudo-random numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Random(pub(super) u64);
 
@@ -31,7 +32,7 @@ impl Random {
     }
 }
 
-/// Returns byte `offset` of fragment `index` that `sender` sends to `to` on a channel.
+/// Returns the byte at `offset` of fragment `index` that `sender` sends to `to` on a channel.
 fn byte(sender: Rank, to: Rank, channel: u8, index: u32, offset: usize) -> u8 {
     let mixed = (u64::from(sender) << 40
         ^ u64::from(to) << 32
@@ -43,7 +44,7 @@ fn byte(sender: Rank, to: Rank, channel: u8, index: u32, offset: usize) -> u8 {
     (mixed >> 56) as u8
 }
 
-/// Writes a fragment's header: channel, index, length.
+/// Writes a fragment's header, which consists of the channel, the index and the length.
 fn header(channel: u8, index: u32, length: usize) -> [u8; 9] {
     let mut header = [0; 9];
     header[0] = channel;
@@ -74,19 +75,19 @@ struct Arriving {
 #[derive(Debug)]
 pub(super) struct App {
     rank: Rank,
-    /// By peer and channel: fragments sent and received.
+    /// For each peer and channel, the numbers of fragments sent and received.
     pub(super) sent: HashMap<(Rank, u8), u32>,
     pub(super) received: HashMap<(Rank, u8), u32>,
-    /// By peer and channel: index of the next larger fragment to begin.
+    /// For each peer and channel, the index of the next larger fragment to begin.
     begun: HashMap<Rank, u32>,
     arriving: BTreeMap<u64, Arriving>,
     places: u64,
-    /// By token: peer, index and length of each fragment not yet acknowledged.
+    /// For each token, the peer, index and length of the fragment, if it is not yet acknowledged.
     pub(super) unsent: HashMap<u64, (Rank, u32, usize)>,
     tokens: u64,
     pub(super) failures: Vec<(Rank, Failure)>,
     pub(super) bytes_received: u64,
-    /// Number of fragments refused, per thousand.
+    /// The number of fragments refused, per thousand.
     pub(super) refuse: u64,
     pub(super) room: usize,
     random: Random,
@@ -269,7 +270,8 @@ impl FragmentHandler for App {
     }
 }
 
-/// A tag that changes with every byte, and a body that is unreadable before it is opened.
+/// A seal whose tag depends on every byte. It makes a packet's body unreadable until the packet is
+/// opened.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TestSeal(pub(super) Rank);
 

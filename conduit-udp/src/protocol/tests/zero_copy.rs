@@ -1,4 +1,5 @@
-//! Packets whose payload stays with the fragment handler until the system has taken it.
+//! Tests of packets whose payload stays in the fragment handler's memory until the system has taken
+//! it.
 
 use conduit_core::ni::Rank;
 
@@ -88,7 +89,7 @@ impl FragmentHandler for Memory {
     }
 }
 
-/// Sends a fragment over a path that loses every fifth packet; returns the number of packets whose
+/// Sends a fragment over a path that loses every fifth packet. Returns the number of packets whose
 /// payload was outside the buffer.
 fn carry(packet: usize, lends: bool) -> u32 {
     let config = |rank| Config {
@@ -148,7 +149,8 @@ fn carry(packet: usize, lends: bool) -> u32 {
 
 #[test]
 fn long_packets_take_their_bytes_where_they_lie_the_first_time() {
-    // 17 segments, of which the first and the last are not full chunks; retransmissions are copied.
+    // There are 17 segments, of which the first and the last are not full chunks. Retransmissions
+    // are copied.
     let chunks = carry(65_507, true);
     assert!((15..=16).contains(&chunks), "{chunks}");
 }

@@ -57,7 +57,7 @@ proptest! {
         for (rank, udp) in all.iter().enumerate() {
             let address = peers.address(rank as u32);
             prop_assert_eq!(address.port(), udp.port);
-            // An IPv4 address mapped to IPv6 becomes the IPv4 address.
+            // An IPv4 address that is mapped to IPv6 becomes the IPv4 address.
             prop_assert_eq!(address.ip(), udp.ip.to_canonical());
             let found = peers.find(address).unwrap();
             prop_assert_eq!(peers.address(found), address);

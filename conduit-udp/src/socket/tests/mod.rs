@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{Options, Socket};
 
-/// Returns the loopback addresses of this host; prints a note if IPv6 is missing.
+/// Returns the loopback addresses of this host. Prints a note if IPv6 is missing.
 fn loopbacks() -> Vec<IpAddr> {
     let v4 = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);

@@ -4,8 +4,8 @@ use std::time::Duration;
 use super::{loopbacks, open, options};
 use crate::socket::{Batch, Options, Sent, Socket, SocketError, largest_payload};
 
-/// Receives until `count` datagrams have arrived, and returns all. Loopback loses nothing that fits
-/// the buffers.
+/// Receives until `count` datagrams have arrived, and returns all of them. Loopback loses no
+/// datagrams that fit in the buffers.
 fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>> {
     let waiter = socket.waiter().unwrap();
     let mut all = Vec::new();
@@ -27,7 +27,8 @@ fn receive(socket: &mut Socket, batch: &mut Batch, count: usize) -> Vec<Vec<u8>>
     all
 }
 
-/// Returns `count` consecutive packets of `segment` bytes, the last of `last` bytes.
+/// Returns `count` consecutive packets of `segment` bytes, except for the last, which has `last`
+/// bytes.
 fn packets(count: usize, segment: usize, last: usize) -> Vec<u8> {
     (0..(count - 1) * segment + last)
         .map(|at| (at * 31 + at / 251) as u8)
@@ -143,7 +144,7 @@ fn a_port_without_a_socket_is_reported_and_nothing_else_suffers() {
         let mut batch = Batch::new();
         for _ in 0..3 {
             here.send(&gone, &[1], 1);
-            // The report on the previous packet must not cost this one.
+            // The report on the previous packet must not cause the loss of this one.
             here.send(&there.address(), &[2], 1);
             there.send(&here.address(), &[3], 1);
             assert_eq!(receive(&mut there, &mut batch, 1), [[2]]);
@@ -174,7 +175,7 @@ fn a_report_ends_one_wait_only() {
     assert!(!here.receive(&mut Batch::new()));
     assert!(!waiter.wait(Some(Duration::ZERO)));
     assert_eq!(here.counters().reports, 1);
-    // A report from this host itself, which makes no call fail.
+    // This report comes from this host itself and makes no call fail.
     let flags = rustix::net::SendFlags::empty();
     rustix::net::sendto(&here, &[0; 65_520], flags, &gone).unwrap_err();
     assert!(waiter.wait(Some(Duration::from_secs(100))));
@@ -216,7 +217,7 @@ fn payloads_are_what_the_headers_leave() {
 #[test]
 fn sockets_take_ports_of_the_range() {
     let address = loopbacks()[0];
-    // Whatever the system gives is free, and usually so are its neighbours.
+    // The port that the system chooses is free, and usually so are its neighbours.
     let (ports, first) = loop {
         let port = open(&options(address)).address().port();
         let Some(last) = port.checked_add(2) else {
@@ -275,7 +276,7 @@ fn what_cannot_be_opened_says_why() {
         matches!(error, SocketError::Mtu(SocketAddr::V4(_))),
         "{error}"
     );
-    // An unassigned address, reserved for documentation.
+    // The address is not assigned, because it is reserved for documentation.
     let error = Socket::open(&options("192.0.2.1".parse().unwrap())).unwrap_err();
     assert!(matches!(error, SocketError::System { .. }), "{error}");
 }

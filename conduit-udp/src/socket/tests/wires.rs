@@ -15,8 +15,8 @@ use seal::{Protection, Sealer, Secret};
 
 const HEADER: usize = 16;
 
-/// The smallest protocol that a wire can drive: packets with a number and one fragment, without
-/// retransmission.
+/// The smallest protocol that a wire can drive. Each packet has a number and one fragment, and
+/// there are no retransmissions.
 struct Plain {
     rank: Rank,
     queue: VecDeque<(Rank, Vec<u8>)>,
@@ -234,7 +234,7 @@ fn fragments_of_many_ranks_arrive_sealed() {
             send(&mut job[1], 2, &[3, body]);
         }
         for rank in [1, 2] {
-            // Nothing is sent before the fragment handler allows it.
+            // Nothing is sent until the fragment handler permits it.
             assert_eq!(job[rank].socket().counters().sent, 0);
             while !job[rank].machine().queue.is_empty() {
                 job[rank].flush(&mut Mailbox::default());
@@ -264,12 +264,12 @@ fn a_fragment_from_outside_of_the_job_is_dropped() {
     job[1].flush(&mut Mailbox::default());
     assert_eq!(receive(&mut job[0], 1), [(1, b"from inside".to_vec())]);
     assert_eq!(job[0].foreign().datagrams, 7);
-    // The sender named in the others is not a rank, which is detected before the protocol gets
-    // them.
+    // The sender named in the other datagrams is not a rank, which is detected before the protocol
+    // gets them.
     assert_eq!(job[0].machine().dropped, 2);
 }
 
-/// Returns a packet that an outsider can make: a header without a body, and an invalid tag.
+/// Returns a packet that an outsider can make, which has a header, no body, and an invalid tag.
 fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
     let mut packet = [0; HEADER + TAG];
     packet[0] = 1 << 4;
@@ -278,7 +278,7 @@ fn forged(sender: Rank, number: u64) -> [u8; HEADER + TAG] {
     packet
 }
 
-/// Makes progress until this many datagrams of outsiders have arrived.
+/// Makes progress until this number of datagrams of outsiders has arrived.
 fn drop_foreign(wire: &mut Driver<Endpoint, Sealer>, datagrams: u64) {
     let waiter = wire.waiter().unwrap();
     while wire.foreign().datagrams < datagrams {
@@ -313,13 +313,13 @@ fn a_datagram_that_seems_to_be_many_costs_one_tag() {
         drop_foreign(&mut job[0], 1);
         println!("tags: {}", job[0].machine().counters().bad_tag);
         assert_eq!(job[0].machine().counters().bad_tag, 1);
-        // From here on their length is known.
+        // From here on, the length of the datagrams is known.
         outsider.send_to(&many, to).unwrap();
         drop_foreign(&mut job[0], 2);
         let counters = job[0].machine().counters();
         assert_eq!((counters.bad_tag, counters.malformed), (1, 1));
         assert_eq!(job[0].foreign().most(), Some((address, 1)));
-        // The outsider has a peer's address, and the peer's packets are still accepted.
+        // The outsider has a peer's address, but the peer's packets are still accepted.
         exchange(&mut job);
         assert_eq!(job[0].foreign().by_source, 0);
     }
@@ -415,8 +415,8 @@ fn packets_wait_where_the_system_has_no_room_for_them() {
     for body in 0..200u8 {
         send(&mut job[1], 0, &[body; 8]);
     }
-    // They are made together, and sent by several calls, of which the second and the next two find
-    // no room.
+    // The packets are made together and sent by several calls. The second call and the two after it
+    // find no room.
     job[1].socket_mut().be_busy_for(3, 1);
     let mut calls = 0;
     while !job[1].machine().queue.is_empty() || job[1].next_timeout().is_some() {
@@ -471,7 +471,7 @@ fn faults_lose_double_change_and_delay_what_has_come() {
     while job[1].flush(&mut Mailbox::default()) {}
     let mut mailbox = Mailbox::default();
     while job[0].faults().unwrap().packets < 200 || job[0].next_timeout().is_some() {
-        // The wire knows when a held packet is due.
+        // The wire knows the time at which a held packet is due.
         job[0].wait(Some(Duration::from_secs(100)));
         job[0].receive(&mut mailbox);
     }

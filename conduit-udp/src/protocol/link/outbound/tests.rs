@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 const FIRST: u64 = (1 << 24) - 30;
 
-/// Returns an acknowledgement as sent on the wire.
+/// Returns an acknowledgement as it is sent on the wire.
 fn written(inbound: &Inbound, credits: u16) -> Vec<u8> {
     let mut bytes = vec![0; 5];
     bytes.extend(&sequence::low(inbound.next()).to_le_bytes()[..3]);
@@ -72,7 +72,7 @@ proptest! {
                     }
                 }
                 3 | 4 => {
-                    // Some arrive, some are lost, in no particular order.
+                    // Some segments arrive and some are lost, in no particular order.
                     for _ in 0..=number % 30 {
                         if !under_way.is_empty() {
                             let sequence = under_way.remove((number as usize * 31) % under_way.len().min(9));
@@ -109,7 +109,7 @@ proptest! {
                     }
                 }
             }
-            // Finds the lost segments in the slots; each of them must be unacknowledged.
+            // Find the lost segments in the slots. Each of them must be unacknowledged.
             for (&index, segment) in &mut segments {
                 if segment.1 != Expected::Acknowledged {
                     let state = outbound.slot(FIRST + u64::from(index)).state;
@@ -123,7 +123,7 @@ proptest! {
             prop_assert_eq!(outbound.lost as usize, sum(Expected::Lost));
             prop_assert!(outbound.slots.len() <= 4096 && outbound.log.len() <= 8192);
         }
-        // Whatever has happened, retransmitting until nothing is missing settles everything.
+        // Retransmitting until nothing is missing must settle everything, whatever has happened.
         for _ in 0..segments.len() + 1 {
             outbound.on_timeout(now);
             while let Some((sequence, _)) = outbound.peek_lost() {
@@ -166,7 +166,7 @@ fn lost(outbound: &mut Outbound, now: Nanos) -> Vec<LossTrigger> {
     causes
 }
 
-/// Acknowledges these segments; 0 is missing.
+/// Returns an acknowledgement of these segments. Segment 0 is missing.
 fn come(sequences: &[u64]) -> Vec<u8> {
     let mut inbound = Inbound::new(0);
     for &sequence in sequences {
@@ -189,7 +189,7 @@ fn three_later_ones_make_a_segment_lost_or_much_time_after_one() {
     take(&mut outbound, 1100, &come(&[3]), |_| {}).unwrap();
     assert_eq!(lost(&mut outbound, 1100), [LossTrigger::PacketThreshold]);
     assert_eq!(outbound.peek_lost().unwrap().0, 0);
-    // After its retransmission it is the newest: nothing has overtaken it.
+    // The retransmission is the newest transmission, so no other one has overtaken it.
     outbound.resend(1200, 9, 0);
     assert_eq!(lost(&mut outbound, 1300), []);
 }
