@@ -19,7 +19,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// Parses the setting: a file's path, `system` or `vendored`.
+    /// Parses the setting, which is a file's path, `system` or `vendored`.
     pub fn named(text: &str) -> Self {
         match text {
             "" => Self::Any,
@@ -32,7 +32,7 @@ impl Which {
     /// Loads the library that `self` names.
     ///
     /// # Errors
-    /// Returns the libraries tried, and why they are unusable.
+    /// Returns an error text that lists the libraries tried and the reasons why they are unusable.
     pub fn load(&self) -> Result<Library, String> {
         let open = |path| Library::load(path).map_err(|error| error.to_string());
         match self {

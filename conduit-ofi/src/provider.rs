@@ -1,4 +1,5 @@
-//! The choice of a provider among libfabric's providers on this host, best first.
+//! Chooses a provider among libfabric's providers on this host. The classes of providers, best
+//! first:
 //!
 //! | class | providers | networks |
 //! |---|---|---|
@@ -7,9 +8,9 @@
 //! | 3 | `tcp` and providers layered on it | any |
 //! | 4 | `udp;ofi_rxd` | any |
 //! | 5 | unknown providers | |
-//! | 6 | `sockets` (hung in every version), `net` (an experiment of 1.15 to 1.17) | any |
+//! | 6 | `sockets` (hangs in every version), `net` (an experiment of 1.15 to 1.17) | any |
 //!
-//! If all ranks are on one host, `shm` comes first, as class 0; otherwise it is excluded. Only
+//! If all ranks are on one host, `shm` comes first, as class 0. Otherwise `shm` is excluded. Only
 //! `shm` and the providers of classes 3 and 4 were tested for this project.
 
 use std::ffi::{CStr, CString, c_int};
@@ -26,7 +27,7 @@ use libfabric_sys::{
 };
 
 /// The capabilities and flags to request, best first. If two requests yield offers for the same
-/// device, the first offer counts.
+/// device, only the first offer is used.
 const CAPABILITY_SETS: [(u64, u64); 8] = {
     let all = FI_MSG | FI_RMA | FI_MULTI_RECV;
     [
@@ -40,8 +41,9 @@ const CAPABILITY_SETS: [(u64, u64); 8] = {
         (FI_MSG, 0),
     ]
 };
-/// `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21 promises that control calls are serialised with
-/// data transfers. All calls of this network are serialised, so providers can omit locks.
+/// The value `FI_PROGRESS_CONTROL_UNIFIED` of libfabric 1.21. It promises that control calls are
+/// serialised with data transfers, so that providers can omit locks. All calls of this network are
+/// serialised.
 const UNIFIED: fi_progress = 3;
 /// The registration modes that this network supports.
 const MR_MODES: c_int =
@@ -62,9 +64,9 @@ pub(crate) fn socket_address(raw: &[u8]) -> Option<SocketAddr> {
 /// The requirements on a provider.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// A provider's name as printed by `fi_info`; the part before the `;` suffices.
+    /// A provider's name as printed by `fi_info`. The part before the `;` suffices.
     pub provider: Option<String>,
-    /// A domain's name; the domains of `tcp` have the names of interfaces.
+    /// The name of a domain. The domains of `tcp` have the names of interfaces.
     pub domain: Option<String>,
     /// Whether all ranks are on one host.
     pub one_host: bool,
@@ -72,7 +74,7 @@ pub struct Hints {
     pub messages_only: bool,
 }
 
-/// Limits of an endpoint.
+/// The limits of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     /// The maximum length of a message or an access, in bytes.
@@ -97,7 +99,7 @@ pub struct Offer {
     control: fi_progress,
 }
 
-// SAFETY: the offer is the only owner of the library's structure, which any thread may use.
+// SAFETY: the offer is the only owner of the library's structure, which may be used by any thread.
 unsafe impl Send for Offer {}
 
 impl Offer {
@@ -111,25 +113,25 @@ impl Offer {
     }
 
     fn info_ref(&self) -> &fi_info {
-        // SAFETY: the offer owns the structure, which nothing else writes.
+        // SAFETY: the offer owns the structure, and it is written only through `&mut self`.
         unsafe { self.info.as_ref() }
     }
 
     /// Returns the provider's name.
     pub fn provider(&self) -> String {
-        // SAFETY: an offer has fabric attributes with a name, which is null or a valid string.
+        // SAFETY: every offer has fabric attributes, in which the name is null or a valid string.
         unsafe { name((*self.info_ref().fabric_attr).prov_name) }
     }
 
     /// Returns the domain's name.
     pub fn domain(&self) -> String {
-        // SAFETY: an offer has domain attributes with a name, which is null or a valid string.
+        // SAFETY: every offer has domain attributes, in which the name is null or a valid string.
         unsafe { name((*self.info_ref().domain_attr).name) }
     }
 
-    /// Gives an endpoint over `shm` a random name. The library's default is the process id, which
-    /// fails (`FI_EBUSY`) if a killed process with the same id has left its file behind. If no
-    /// random bytes are available, the default is kept.
+    /// Gives an endpoint over `shm` a random name. The library's default is the process id, with
+    /// which opening fails (`FI_EBUSY`) if a killed process with the same id has left its file
+    /// behind. If no random bytes are available, the default is kept.
     pub(crate) fn name_endpoint(&mut self) {
         let mut random = [0; 8];
         if self.provider() != "shm" || getrandom::fill(&mut random).is_err() {
@@ -139,8 +141,9 @@ impl Offer {
         let Ok(name) = CString::new(format!("fi_shm://ofi-{process}-{random:016x}")) else {
             return;
         };
-        // SAFETY: the offer owns the structure; the library allocates its names with C's allocator,
-        // and frees them there.
+        // SAFETY: `&mut self` owns the structure. The library allocates and frees its names with
+        // C's allocator, so the old name may be freed with `free` and replaced by a string from
+        // `strdup`.
         unsafe {
             let info = self.info.as_mut();
             let copy = libc::strdup(name.as_ptr());
@@ -157,9 +160,10 @@ impl Offer {
         self.info_ref().addr_format == FI_ADDR_STR
     }
 
-    /// Returns the text that must be the same on all ranks: provider, protocol and version.
+    /// Returns the text that must be the same on all ranks, which names the provider, its protocol
+    /// and the protocol's version.
     pub fn identity(&self) -> String {
-        // SAFETY: an offer has endpoint attributes.
+        // SAFETY: every offer has endpoint attributes, which it owns.
         let (protocol, version) = unsafe {
             let endpoint = &*self.info_ref().ep_attr;
             (endpoint.protocol, endpoint.protocol_version)
@@ -172,9 +176,9 @@ impl Offer {
         self.caps & FI_RMA != 0
     }
 
-    /// Returns whether to use the provider's atomics. Excludes `ofi_rxd`, which crashes in some of
-    /// them (1.17 and 1.22), and `shm` of 1.20 and 1.21, whose plain fetch returns wrong bytes
-    /// (1.20.0 to 1.21.0; the version lacks a third number).
+    /// Returns whether to use the provider's atomics. Two providers are excluded: `ofi_rxd`, which
+    /// crashes in some of them (1.17 and 1.22), and `shm` of 1.20.0 to 1.21.0, whose plain fetch
+    /// returns wrong bytes. (The version has no third number, so all of 1.20 and 1.21 is excluded.)
     pub(crate) fn has_atomics(&self) -> bool {
         let (provider, version) = (self.provider(), self.library.version());
         let fetches_wrongly = fi_version(1, 20)..fi_version(1, 22);
@@ -183,8 +187,8 @@ impl Offer {
         self.caps & FI_ATOMIC != 0 && !is_bad
     }
 
-    /// Returns whether peers' memory can be accessed directly and a write completes only once the
-    /// data is visible there.
+    /// Returns whether peers' memory can be accessed directly and a write completes only when the
+    /// data are visible there.
     pub(crate) fn has_direct(&self) -> bool {
         self.has_rma() && self.delivery
     }
@@ -207,19 +211,19 @@ impl Offer {
         self.caps & FI_SOURCE != 0
     }
 
-    /// Returns whether the sources that the provider reports are reliable: true for providers whose
-    /// sources were tested or whose code was read. Nearly all providers claim `FI_SOURCE`. But
-    /// `opx` reports no source (always `FI_ADDR_NOTAVAIL`); `psm3` reports an error for the first
-    /// message from a peer to which nothing was sent yet; `psm2` searches all addresses for each
-    /// message; and the sources of `shm` and `ofi_rxd`, and of `efa` within a host, are numbers
-    /// written by the sender.
+    /// Returns whether the sources that the provider reports are reliable. This is so for providers
+    /// whose sources were tested or whose code was read. Nearly all providers claim `FI_SOURCE`.
+    /// However, `opx` reports no source (always `FI_ADDR_NOTAVAIL`), `psm3` reports an error for
+    /// the first message from a peer to which nothing has been sent, and `psm2` searches all
+    /// addresses for each message. The sources of `shm` and `ofi_rxd`, and of `efa` within a host,
+    /// are numbers written by the sender.
     fn knows_sources(&self) -> bool {
         let provider = self.provider();
         matches!(provider.as_str(), "tcp" | "cxi") || provider.ends_with(";ofi_rxm")
     }
 
     /// Returns the same offer with `FI_SOURCE` if the provider's sources are reliable, and
-    /// otherwise the offer unchanged.
+    /// otherwise returns the offer unchanged.
     fn with_source(self, hints: &Hints) -> Self {
         if !self.knows_sources() {
             return self;
@@ -236,7 +240,7 @@ impl Offer {
     }
 
     /// Returns an offer of connected endpoints (`FI_EP_MSG`) on the same device, from the same
-    /// provider or from the one that it is layered on.
+    /// provider or from the one on which it is layered.
     pub(crate) fn connected(&self) -> Option<Self> {
         let provider = self.provider();
         let core = provider.split(';').next().unwrap_or_default();
@@ -259,10 +263,12 @@ impl Offer {
         })
     }
 
-    /// Returns a copy of the offer for opening an endpoint to be connected with this address.
+    /// Returns a copy of the offer with which an endpoint can be opened and connected with this
+    /// address.
     pub(crate) fn towards(&self, address: &[u8]) -> Option<Self> {
-        // SAFETY: the library made this offer and copies all of it. The address is allocated with
-        // C's allocator, with which the library frees it.
+        // SAFETY: the library made this offer, and `dupinfo` copies all of it. The address is
+        // allocated with C's allocator, with which the library frees it, and has room for the bytes
+        // copied.
         unsafe {
             let mut info = NonNull::new(self.library.dupinfo(self.info()))?;
             let copy = libc::malloc(address.len().max(1)).cast::<u8>();
@@ -290,23 +296,23 @@ impl Offer {
 
     /// Returns whether a frame may be sent directly from the user's memory. Excludes `shm`, whose
     /// receivers fetch a long message from the sender's memory. Such a fetch cannot be cancelled,
-    /// not even by closing the endpoint: later, a receiver in another process reads whatever is
-    /// then in that memory, and a receiver in this process crashes in the library
-    /// (`smr_progress_iov`, 1.22).
+    /// not even by closing the endpoint. If the fetch happens later, a receiver in another process
+    /// reads bytes that have replaced the frame in that memory, and a receiver in this process
+    /// crashes in the library (`smr_progress_iov`, 1.22).
     pub(crate) fn allows_zero_copy(&self) -> bool {
         self.provider() != "shm"
     }
 
-    /// Returns whether queues provide each of their descriptors to sleep on (`FI_WAIT_POLLFD`)
-    /// rather than one joint descriptor (`FI_WAIT_FD`). The joint one is an epoll descriptor, which
-    /// over `tcp` contains another; it makes long writes with delivery completion a quarter slower,
-    /// even while no thread sleeps. True only for tested providers.
+    /// Returns whether to sleep on each of the descriptors of a queue (`FI_WAIT_POLLFD`) rather
+    /// than on one joint descriptor (`FI_WAIT_FD`). The joint descriptor is an epoll descriptor,
+    /// which over `tcp` contains another one. It makes long writes with delivery completion a
+    /// quarter slower, even while no thread sleeps. Only tested providers are included.
     pub(crate) fn has_several_descriptors(&self) -> bool {
         matches!(self.provider().as_str(), "tcp" | "tcp;ofi_rxm")
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        // SAFETY: an offer has these attributes, which it owns.
+        // SAFETY: every offer has these attributes, which it owns.
         unsafe {
             let info = self.info_ref();
             Limits {
@@ -333,7 +339,7 @@ impl Offer {
     }
 
     /// Returns the sort key for open networks, best first. Providers that any process can reach
-    /// come before those that only some processes can reach.
+    /// precede those that only some processes can reach.
     pub(crate) fn open_rank(&self) -> (bool, u8, bool, bool) {
         let provider = self.provider();
         let is_tcp = provider.split(';').next() == Some("tcp");
@@ -347,18 +353,18 @@ impl Offer {
         if info.src_addr.is_null() {
             return None;
         }
-        // SAFETY: the offer owns the address, which has this length.
+        // SAFETY: the offer owns the address, which is not null and has this length.
         let raw = unsafe { std::slice::from_raw_parts(info.src_addr.cast(), info.src_addrlen) };
         socket_address(raw)
     }
 
-    /// Sets the port of the endpoints. Returns `false` if they have no ports.
+    /// Sets the port of the endpoints. Returns `false` if the endpoints have no ports.
     pub(crate) fn set_port(&mut self, port: u16) -> bool {
         if self.source().is_none() {
             return false;
         }
-        // SAFETY: the offer owns the address, an internet address (just checked) with its port at
-        // this offset.
+        // SAFETY: the offer owns the address. `source` has checked that it is an internet address,
+        // which has its port at this offset.
         unsafe {
             let place = self.info.as_mut().src_addr.cast::<u8>().add(2);
             place.cast::<[u8; 2]>().write_unaligned(port.to_be_bytes());
@@ -389,8 +395,8 @@ impl Offer {
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        // SAFETY: the structure is from this library's `dupinfo`, and nothing uses it after the
-        // drop.
+        // SAFETY: the structure was returned by this library's `dupinfo`, and nothing uses it after
+        // the drop.
         unsafe { self.library.freeinfo(self.info.as_ptr()) }
     }
 }
@@ -408,7 +414,7 @@ unsafe fn name(text: *const std::ffi::c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller guarantees that `text` is a valid string; it is not null (just checked).
+    // SAFETY: the caller guarantees that `text` is null or a valid string, and it is not null.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
@@ -461,14 +467,16 @@ fn getinfo_of(
     };
     let mut offers = Vec::new();
     // SAFETY: an empty offer from the library has all its attributes. The strings are allocated by
-    // C's `malloc`, as the library requires to free them. The hints and the list are freed here.
+    // C's `malloc`, because the library frees them with `free`. The hints and the list are freed
+    // here and not used after that.
     unsafe {
         let info = wanted.as_mut();
         info.caps = caps;
         info.mode = FI_CONTEXT | FI_CONTEXT2;
         (*info.ep_attr).r#type = kind;
         (*info.domain_attr).mr_mode = match kind {
-            // Memory regions outlive connected endpoints, so they cannot be bound to one.
+            // Memory regions outlive connected endpoints, so they cannot be bound to a single
+            // endpoint.
             FI_EP_MSG => MR_MODES & !FI_MR_ENDPOINT,
             _ => MR_MODES,
         };
@@ -518,9 +526,9 @@ fn getinfo_of(
 /// Returns the best offer that matches `hints`.
 ///
 /// # Errors
-/// Returns a description of what was requested, and one of what is available.
+/// Returns a description of the request, and a description of the available providers.
 pub fn choose(library: &Library, hints: &Hints) -> Result<Offer, (String, String)> {
-    // The sort is stable: equal offers keep the library's order.
+    // The sort is stable, so equal offers keep the library's order.
     let mut best: Vec<_> = offers(library, hints)
         .into_iter()
         .filter(|offer| offer.matches(hints))

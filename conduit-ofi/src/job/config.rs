@@ -11,8 +11,8 @@ use crate::provider::Hints;
 use crate::settings::Settings;
 use crate::wire::WireConfig;
 
-/// The configuration of the network over libfabric. It must be equal on all ranks, except for the
-/// host.
+/// The configuration of the network over libfabric. All ranks must use the same configuration,
+/// except for `host`.
 #[derive(Debug, Clone)]
 pub struct OfiConfig {
     /// The libfabric to load.
@@ -21,20 +21,21 @@ pub struct OfiConfig {
     pub hints: Hints,
     /// The name of this rank's host, for error messages.
     pub host: String,
-    /// Sizes of the endpoint.
+    /// The sizes of the endpoint.
     pub wire: WireConfig,
     /// The portals' limits.
     pub portals: PortalsConfig,
-    /// Whether and how frames are sealed. Sealed frames are accepted only from ranks of the job,
-    /// and direct access is off. `None` leaves frames unsealed.
+    /// Whether and how frames are sealed. If they are sealed, only frames from ranks of the job are
+    /// accepted, and direct access is off. If this is `None`, frames are not sealed.
     pub protection: Option<Protection>,
     /// The file with the job's secret.
     pub secret_file: Option<PathBuf>,
     /// The number of connections that a rank has at a time besides its endpoint, in
-    /// [`start_in`](super::start_in); 0 disables connections.
+    /// [`start_in`](super::start_in). If it is 0, the rank has no connections.
     pub connections: u16,
-    /// The time without a poll after which the progress thread makes progress for the rank. `None`
-    /// starts neither that thread nor the one that ends the rank when a library call hangs.
+    /// The time without a poll after which the progress thread makes progress for the rank. If it
+    /// is `None`, neither that thread is started nor the one that ends the rank when a library call
+    /// hangs.
     pub attend: Option<Duration>,
 }
 
@@ -56,8 +57,8 @@ impl OfiConfig {
 }
 
 impl OfiConfig {
-    /// Creates the configuration from the settings for a rank on the host `host`; `one_host` states
-    /// that all ranks are on it.
+    /// Creates the configuration from the settings for a rank on the host `host`. `one_host` says
+    /// whether all ranks are on that host.
     pub fn of(settings: &Settings, host: &str, one_host: bool) -> Self {
         let hints = Hints {
             provider: settings.provider.clone(),
@@ -76,7 +77,7 @@ impl OfiConfig {
             (false, false) => None,
         };
         config.portals.arrival_bytes = settings.arrivals;
-        // The cast is lossless: the setting has a limit.
+        // The cast is lossless, because the setting is at most 48.
         config.connections = settings.connections as u16;
         config.attend = Some(ProgressThread::period(settings.attend, settings.dead_time));
         config

@@ -4,11 +4,11 @@ use conduit_core::ni::Rank;
 use pmi::bootstrap::BootstrapError;
 use seal::{ExchangeError, PeerError};
 
-/// The reason why the network could not be started. Each error names the rank and the setting that
-/// may help.
+/// The reason why the network could not be started. Each error names the rank, and the setting that
+/// may help if there is one.
 #[derive(Debug, thiserror::Error)]
 pub enum OfiError {
-    /// The exchange at job start failed.
+    /// The bootstrap could not exchange data between the ranks.
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
     /// The key exchange failed.
@@ -68,7 +68,7 @@ pub enum OfiError {
         /// The other rank's provider and library.
         theirs: String,
     },
-    /// A peer prevents all ranks from starting.
+    /// Another rank has failed or sent invalid information, so no rank starts.
     #[error("ofi start: {0}")]
     Peer(#[from] PeerError),
 }

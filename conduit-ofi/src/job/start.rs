@@ -1,4 +1,4 @@
-//! Job start over libfabric: every rank chooses a provider, opens an endpoint, and exchanges
+//! Starts a job over libfabric: every rank chooses a provider, opens an endpoint, and exchanges
 //! addresses with the other ranks.
 
 use std::collections::HashMap;
@@ -23,10 +23,10 @@ use crate::wire::{Addresses, Hosts, OfiEndpoint, Parts};
 /// One rank's end of the network over libfabric.
 pub type Ofi<M, T = OfiEndpoint> = SoftPortals<M, T>;
 
-/// A rank's bootstrap information, little-endian: the job's number (only rank 0's counts) and the
-/// rank's incarnation, 8 bytes each; its process id, 4 bytes; then the identity, the address of the
-/// endpoint, the address of the passive endpoint (empty without connections), and the host, each
-/// preceded by its length in 4 bytes.
+/// A rank's bootstrap information, which is encoded in this order, little-endian: the job's number
+/// in 8 bytes (only that of rank 0 is used), the rank's incarnation in 8 bytes, and its process id
+/// in 4 bytes. Then follow the identity, the address of the endpoint, the address of the passive
+/// endpoint (empty without connections), and the host, each preceded by its length in 4 bytes.
 struct BootstrapInfo {
     job: u64,
     incarnation: u64,
@@ -47,7 +47,7 @@ impl BootstrapInfo {
             &self.passive,
             self.host.as_bytes(),
         ] {
-            // The cast is lossless: names and addresses are short.
+            // The cast is lossless, because names and addresses are short.
             bytes.extend((part.len() as u32).to_le_bytes());
             bytes.extend(part);
         }
@@ -77,7 +77,7 @@ impl BootstrapInfo {
     }
 }
 
-/// A rank's own objects, before the exchange.
+/// A rank's own objects before the exchange.
 struct Prepared {
     objects: Objects,
     listening: Option<Listening>,
@@ -93,7 +93,7 @@ fn refused(rank: Rank, provider: &str, library: &Library, refusal: Refusal) -> O
     }
 }
 
-/// Prepares a rank; returns its objects and its contribution.
+/// Prepares a rank. Returns the rank's objects and its contribution.
 fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u8>), OfiError> {
     let exchange = Exchange::new(b"ofi", rank, size, config.secret_file.as_deref())
         .map_err(|error| OfiError::Exchange { rank, error })?;
@@ -102,7 +102,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
         .load()
         .map_err(|reason| OfiError::Library { rank, reason })?;
     let mut hints = config.hints.clone();
-    // Direct access bypasses the tags, because the provider performs it.
+    // The provider performs direct access, which therefore bypasses the tags.
     hints.messages_only |= config.protection.is_some();
     let offer = choose(&library, &hints).map_err(|(reason, offered)| OfiError::Provider {
         rank,
@@ -136,7 +136,7 @@ fn prepare(rank: Rank, size: u32, config: &OfiConfig) -> Result<(Prepared, Vec<u
     };
     let is_first = rank == 0;
     let info = BootstrapInfo {
-        // An attacker cannot guess a random number of so many bits.
+        // A random number of 64 bits, which an attacker cannot guess.
         job: if is_first {
             random_incarnation().map_err(random)?
         } else {
@@ -170,7 +170,7 @@ struct Job {
     exchange: Exchange,
 }
 
-/// Parses the contributions of all ranks. `are_texts` states whether addresses are strings.
+/// Parses the contributions of all ranks. `are_texts` says whether addresses are strings.
 fn parse_all(
     rank: Rank,
     mut exchange: Exchange,
@@ -234,7 +234,7 @@ fn parse_all(
         processes.push(info.process);
         bytes.extend(info.address);
         bytes.resize((peer as usize + 1) * each, 0);
-        // The cast is lossless: there are at most as many hosts as ranks.
+        // The cast is lossless, because there are at most as many hosts as ranks.
         let next = numbers.len() as u32;
         hosts.push(*numbers.entry(info.host).or_insert(next));
     }
@@ -268,11 +268,12 @@ fn parse_all(
     })
 }
 
-/// Starts the network among all ranks of a job. Collective, with the same settings on all ranks.
+/// Starts the network among all ranks of a job. This is a collective call: all ranks must make it,
+/// with the same settings.
 ///
 /// # Errors
 /// Returns an [`OfiError`] that names the rank and the reason. If one rank fails, all fail, unless
-/// `bootstrap` itself failed. An unreachable peer is only detected when it is first used.
+/// `bootstrap` itself failed. An unreachable peer is detected only when it is first used.
 pub fn start<M: Mode>(
     bootstrap: &mut dyn Bootstrap,
     config: &OfiConfig,
@@ -280,8 +281,9 @@ pub fn start<M: Mode>(
     start_in(bootstrap, config, |wire, _| Ok(wire))
 }
 
-/// Like [`start`], but `inside` wraps the wire in another transport. `inside` also receives the
-/// resources for [connections](Beside::connect) if connections are configured.
+/// Does the same as [`start`], but wraps the wire in another transport by calling `inside`. If
+/// connections are configured, `inside` also receives the resources for
+/// [connections](Beside::connect).
 ///
 /// # Errors
 /// Same as [`start`].
@@ -302,7 +304,7 @@ pub fn start_in<M: Mode, T: Transport + 'static>(
     })
 }
 
-/// The resources for connections, besides the wire.
+/// The resources for connections, which a rank has besides the wire.
 #[derive(Debug)]
 pub struct Beside {
     rank: Rank,
@@ -401,7 +403,7 @@ fn assemble<M: Mode, T: Transport + 'static>(
 ) -> Result<Ofi<M, T>, OfiError> {
     let provider = objects.offer.provider();
     let max_message = objects.offer.limits().max_message;
-    // The cast is lossless: the number of ranks fits 32 bits.
+    // The cast is lossless, because the number of ranks fits 32 bits.
     let size = job_info.hosts.of.len() as u32;
     let beside = Beside::of(rank, &objects, listening, &mut job_info);
     let wire = wire(rank, config, objects, job_info)?;
@@ -415,8 +417,8 @@ fn assemble<M: Mode, T: Transport + 'static>(
     Ok(ofi)
 }
 
-/// Creates a whole job within this process, for tests. Each rank may run in its own thread (if the
-/// mode permits), or one thread drives all ranks in turn.
+/// Creates a whole job within this process, for tests. Each rank may run in a separate thread (if
+/// the mode permits), or one thread may drive all ranks in turn.
 ///
 /// # Errors
 /// Same as [`start`].
@@ -426,7 +428,7 @@ pub fn in_process<M: Mode>(ranks: u32, config: &OfiConfig) -> Result<Vec<Ofi<M>>
     })
 }
 
-/// Creates a whole job within this process, like [`in_process`], whose ranks have connections.
+/// Does the same as [`in_process`], but for ranks that have connections.
 ///
 /// # Errors
 /// Same as [`start`].
@@ -522,8 +524,8 @@ mod tests {
         }
     }
 
-    /// The library reads as many bytes of each peer's address as the rank's own address has, so the
-    /// lengths must be equal.
+    /// The library reads the address of each peer in the length of the rank's own address, so all
+    /// addresses must have the same length.
     #[test]
     fn addresses_of_different_lengths_are_an_error_that_names_the_peer() {
         for address in [&b""[..], b"short", b"very long"] {
@@ -545,7 +547,8 @@ mod tests {
         }
     }
 
-    /// The truncation may be in the bootstrap information or in the key exchange's part.
+    /// The contribution is truncated either in the bootstrap information or in the part for the key
+    /// exchange.
     #[test]
     fn malformed_info_is_an_error_that_names_the_peer() {
         let info = info("tcp", b"address", "host");

@@ -6,9 +6,10 @@
 //! | | the provider's name |
 //! | | IPv4 or IPv6 address and port, big-endian; otherwise the result of `fi_getname` |
 //!
-//! The text is the provider's name, a slash, and one of three forms: `1.2.3.4:567` or `[::1]:567`;
-//! the provider's own text, if its addresses are text; or hexadecimal digits. An IPv4 or IPv6
-//! address with a port is also accepted without the provider's name.
+//! The text is the provider's name, a slash, and the address in one of three forms. Internet
+//! addresses have the form `1.2.3.4:567` or `[::1]:567`. Addresses that are text for the provider
+//! have that text. All others are hexadecimal digits. An IPv4 or IPv6 address with a port is also
+//! accepted without the provider's name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -25,7 +26,7 @@ enum Format {
     Ip6,
     /// A zero-terminated string.
     Text,
-    /// An opaque address of this many bytes.
+    /// An opaque address of this number of bytes.
     Other(usize),
 }
 
@@ -38,9 +39,9 @@ pub(super) struct Addressing {
 }
 
 const MALFORMED: &str = "not an address of this network (PROVIDER/ADDRESS)";
-const OTHER_PROVIDER: &str = "address belongs to another provider than the one in use here \
+const OTHER_PROVIDER: &str = "address belongs to a provider other than the one in use here \
                               (setting CONDUIT_OFI_PROVIDER)";
-const OTHER_FAMILY: &str = "address has another family (IPv4, IPv6) than this process's \
+const OTHER_FAMILY: &str = "address has a family (IPv4, IPv6) other than that of this process's \
                             interface";
 const LENGTH: &str = "address has the wrong length for this provider";
 
@@ -81,8 +82,8 @@ impl Addressing {
     }
 
     fn bytes(&self, rest: &[u8]) -> Vec<u8> {
-        // The cast is lossless because the length is capped; every process truncates a longer name
-        // alike.
+        // The cast is lossless, because the length is capped. Every process truncates a longer name
+        // in the same way.
         let length = self.provider.len().min(u8::MAX.into()) as u8;
         let name = &self.provider.as_bytes()[..length.into()];
         [&[length], name, rest].concat()
@@ -118,7 +119,7 @@ impl Addressing {
         Ok(match socket_of(rest).filter(|_| self.is_socket()) {
             Some(SocketAddr::V4(address)) => {
                 let mut raw = vec![0; 16];
-                // The cast is lossless: the constant is small.
+                // The cast is lossless, because the constant is small.
                 raw[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
                 raw[2..4].copy_from_slice(&address.port().to_be_bytes());
                 raw[4..8].copy_from_slice(&address.ip().octets());
@@ -126,7 +127,7 @@ impl Addressing {
             }
             Some(SocketAddr::V6(address)) => {
                 let mut raw = vec![0; 28];
-                // The cast is lossless: the constant is small.
+                // The cast is lossless, because the constant is small.
                 raw[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
                 raw[2..4].copy_from_slice(&address.port().to_be_bytes());
                 raw[8..24].copy_from_slice(&address.ip().octets());
@@ -158,8 +159,8 @@ impl Addressing {
     /// Returns the reason why the text is not an address.
     pub(super) fn of_text(&self, text: &str) -> Result<Vec<u8>, ConnectError> {
         let malformed = ConnectError::Malformed;
-        // Without a provider's name, as from launchers, which know only hosts and ports, the
-        // address is one of this process's provider.
+        // Launchers know only hosts and ports. An address without a provider's name is therefore
+        // taken as an address of this process's provider.
         let own = || {
             text.parse::<SocketAddr>()
                 .is_ok()
@@ -255,8 +256,8 @@ mod tests {
         let all = addressing();
         for (text, words) in [
             ("tcp", "PROVIDER/ADDRESS"),
-            ("verbs/1.2.3.4:5", "another provider"),
-            ("tcp/[::1]:5", "another family"),
+            ("verbs/1.2.3.4:5", "a provider other than"),
+            ("tcp/[::1]:5", "a family"),
             ("tcp/localhost:5", "not an address"),
             ("tcp/1.2.3.4", "not an address"),
         ] {

@@ -1,4 +1,5 @@
-//! The configuration of a process's end of the network: provider, interface, port, secret.
+//! The configuration of a process's end of the network, with the provider, interface, port and
+//! secret.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
@@ -15,24 +16,24 @@ use crate::wire::WireConfig;
 pub struct OpenConfig {
     /// The libfabric to load.
     pub library: Which,
-    /// A provider's name as printed by `fi_info`; the part before the `;` suffices. By default
-    /// `tcp` if available, otherwise the best one.
+    /// A provider's name as printed by `fi_info`. The part before the `;` suffices. By default,
+    /// `tcp` is used if it is available, and otherwise the best provider.
     pub provider: Option<String>,
     /// An interface or domain of the provider, an IP address or a host name, optionally followed by
-    /// `:PORT`; or only `:PORT`.
+    /// `:PORT`, or only `:PORT`.
     pub host: Option<String>,
-    /// The subnet preferred where `host` leaves a choice: `ADDRESS/BITS`.
+    /// The subnet, as `ADDRESS/BITS`, that is preferred where `host` leaves a choice.
     pub subnet: Option<String>,
-    /// The secret shared by all processes that may begin a session; frames then carry tags, which
-    /// only the two ends of a session can compute. `None` admits every process that can reach the
-    /// endpoint; frames then have no tags unless they are encrypted, so an attacker who reads the
-    /// traffic can forge frames.
+    /// The secret shared by all processes that may begin a session. If there is one, frames carry
+    /// tags, which only the two ends of a session can compute. If this is `None`, every process
+    /// that can reach the endpoint is admitted. Frames then have no tags unless they are encrypted,
+    /// so an attacker who reads the traffic can forge frames.
     pub secret: Option<Secret>,
     /// Whether to encrypt all frames. All processes must use the same value.
     pub encrypt: bool,
-    /// The maximum number of peers known at a time.
+    /// The maximum number of peers that are known at the same time.
     pub max_peers: u32,
-    /// Sizes of the endpoint, and the silence after which a peer is dead.
+    /// The sizes of the endpoint, and the duration of silence after which a peer is dead.
     pub wire: WireConfig,
 }
 
@@ -104,7 +105,7 @@ pub enum OpenError {
         reason: String,
         /// The provider's error number, if any, which is an `errno` of the system.
         error: Option<i32>,
-        /// The requested host and port, as printed at the end of the message.
+        /// The requested host and port, in the form in which the message ends with them.
         place: String,
     },
 }
@@ -156,7 +157,7 @@ fn subnet(text: &str) -> Result<Subnet, OpenError> {
 pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, OpenError> {
     let hints = Hints {
         provider: config.provider.clone(),
-        // Processes of other users or jobs must not get access to memory.
+        // Other processes may belong to other users or jobs, so they must not get access to memory.
         messages_only: true,
         ..Hints::default()
     };
@@ -184,7 +185,7 @@ pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, Op
         keep_named(&mut found, host, place.name)?;
     }
     let preferred = config.subnet.as_deref().map(subnet).transpose()?;
-    // The sort is stable: equal offers keep the library's order.
+    // The sort is stable, so equal offers keep the library's order.
     let mut ranked = Vec::with_capacity(found.len());
     for offer in found {
         let is_preferred = (preferred.zip(offer.source()))
@@ -209,7 +210,8 @@ pub(super) fn choose(library: &Library, config: &OpenConfig) -> Result<Offer, Op
     Ok(offer)
 }
 
-/// Keeps the offers with a domain, an address or a host of this name.
+/// Keeps the offers whose domain has this name or, if there are none, those whose address is or has
+/// this name.
 fn keep_named(found: &mut Vec<Offer>, host: &str, name: &str) -> Result<(), OpenError> {
     if found.iter().any(|offer| offer.domain() == name) {
         found.retain(|offer| offer.domain() == name);

@@ -1,6 +1,6 @@
 //! The handshake by which two independently started processes begin a session, as a state machine
-//! without I/O or clock. Messages may be lost, duplicated and reordered, and attackers may send
-//! anything.
+//! without I/O and without a clock. Messages may be lost, duplicated and reordered, and attackers
+//! may send any messages.
 //!
 //! ```text
 //! initiator                                       responder
@@ -17,16 +17,16 @@
 //!   source. The cookie is a MAC, under a key known only to this process, over the time and the
 //!   whole HELLO. A replayed HELLO thus costs one answer, which is not longer than the HELLO.
 //! - The responder performs a scalar multiplication (X25519) only for a CONFIRM with a fresh
-//!   cookie. It creates a session only if the CONFIRM's MAC proves that the sender performed the
-//!   multiplication too. A cookie creates at most one session.
+//!   cookie. It creates a session only if the CONFIRM's MAC proves that the sender has performed
+//!   the multiplication, too. A cookie creates at most one session.
 //! - Keys depend on the whole exchange, including a nonce of each side, so no two sessions have the
-//!   same keys.
 //!   same keys.
 //! - A process numbers its attempts. A session records which of the peer's attempts are over, so
 //!   that messages of an earlier attempt create no second session.
-//! - If both processes begin at once, the attempt of the process with the smaller address counts.
-//! - A new session with the same address replaces the previous one only once the peer is heard in
-//!   the new session. A late CONFIRM of a process that no longer exists is thus harmless.
+//! - If both processes begin at once, only the attempt of the process with the smaller address is
+//!   continued.
+//! - A new session with the same address replaces the previous one only once the peer has been
+//!   heard in the new session. A late CONFIRM of a process that no longer exists is thus harmless.
 
 mod known;
 #[cfg(test)]
@@ -49,10 +49,10 @@ use super::message::{
     VERSION,
 };
 
-/// The minimum lifetime of a cookie; the maximum is twice as long.
+/// The minimum lifetime of a cookie. The maximum is twice as long.
 const STEP: Nanos = 10_000_000_000;
-/// The maximum number of cookies accepted within one step. Once it is reached, no further session
-/// is accepted in that step.
+/// The maximum number of cookies accepted within one step. Once this number is reached, no further
+/// session is accepted in that step.
 const MOST_USED: usize = 1 << 16;
 
 /// The number of times that a CONFIRM is sent before the attempt starts over.
@@ -61,18 +61,18 @@ const MOST_CONFIRMS: u32 = 3;
 /// The effect of a received message.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// Nothing: the bytes are not a handshake message, or the message is invalid.
+    /// There is none, because the bytes are not a handshake message or the message is invalid.
     Ignored,
-    /// Nothing: the message is a repetition.
+    /// There is none, because the message is a repetition.
     Known,
     /// A message to send in reply.
     Send(Outgoing),
-    /// Another process has proved its identity and begins a session once it is
+    /// Another process has proved its identity, and begins a session once it has been
     /// [accepted](Handshake::accept).
     Proven(Proven),
     /// A session that this process began is established.
     Established(Established),
-    /// The process probed with [`Handshake::start`] is still the same. The attempt has ended.
+    /// The process probed with [`Handshake::start`] has not been replaced. The attempt has ended.
     Unchanged {
         /// The attempt's number.
         number: u32,
@@ -88,7 +88,7 @@ pub(super) enum Timed {
     GaveUp {
         /// The attempt's number.
         number: u32,
-        /// Whether the peer answered but did not accept.
+        /// Whether the peer answered but did not accept the session.
         was_answered: bool,
     },
 }
@@ -112,19 +112,21 @@ impl Proven {
     }
 }
 
-/// An attempt: a session that this process has begun but the peer has not accepted yet.
+/// An attempt, which is a session that this process has begun but the peer has not yet accepted.
 struct Attempt {
     to: Box<[u8]>,
     count: u64,
     nonce: [u8; SESSION_TAG],
-    /// If set, the attempt matters only if the process at the address has an incarnation other than
-    /// this one.
+    /// If set, the attempt is only a probe: it ends if the process at the address still has this
+    /// incarnation.
     unless: Option<u64>,
     /// The responder's incarnation and the session's keys, set by the CHALLENGE.
     challenged: Option<(u64, SessionKeys)>,
-    /// The last message, how often it was sent, and when it is sent again.
+    /// The last message.
     message: Vec<u8>,
+    /// The number of times that the message was sent.
     sent: u32,
+    /// When the message is sent again.
     next: Nanos,
     delay: Nanos,
     until: Nanos,
@@ -143,7 +145,7 @@ pub(super) struct Handshake {
     /// The number of the attempt in progress at each address.
     targets: HashMap<Box<[u8]>, u32>,
     live: HashMap<Box<[u8]>, Known>,
-    /// The nonces of the cookies that were used.
+    /// The nonces of the cookies that have been used.
     spent: SpentCookies,
 }
 
@@ -159,7 +161,7 @@ fn opened(message: &[u8], code: impl Fn(&[u8]) -> [u8; SESSION_TAG]) -> Option<&
 }
 
 impl Handshake {
-    /// Creates the handshakes of a process with this address of at most [`MAX_ADDRESS`] bytes.
+    /// Creates the handshakes of a process whose address has at most [`MAX_ADDRESS`] bytes.
     /// Unanswered messages are sent again after `retry`, with doubling delays, and an attempt ends
     /// after `patience`.
     pub(super) fn new(address: &[u8], own: SessionSealer, retry: Nanos, patience: Nanos) -> Self {
@@ -178,10 +180,10 @@ impl Handshake {
 
     // ---- as the initiator -----------------------------------------------------------------------
 
-    /// Begins a session with the process at an address, to which this process assigns `number`.
-    /// With `unless`, begins one only if the process there has an incarnation other than this one.
-    /// Returns `None` if an attempt is in progress, possibly with another number, or if the address
-    /// is too long.
+    /// Begins a session with the process at the address `to`, to which this process assigns
+    /// `number`. If `unless` is given, begins the session only if the process there has a different
+    /// incarnation. Returns `None` if an attempt at this address or with this number is in
+    /// progress, or if the address is too long.
     pub(super) fn start(
         &mut self,
         now: Nanos,
@@ -218,7 +220,7 @@ impl Handshake {
         Some(out)
     }
 
-    /// Begins an attempt, or starts it over with a new HELLO.
+    /// Begins an attempt, or restarts it with a new HELLO.
     fn renew(&mut self, attempt: &mut Attempt, number: u32) -> Option<()> {
         self.count += 1;
         attempt.count = self.count;
@@ -386,14 +388,15 @@ impl Handshake {
         let known = self.live.get(offer.from);
         let mut sessions = known.into_iter().flat_map(Known::each);
         if self.spent.contains(&cookie.nonce) {
-            // The answer to an earlier CONFIRM was lost, or the message is a replay.
+            // Either the answer to an earlier CONFIRM was lost, or the message is a replay.
             let mut accepted = sessions.filter_map(|live| live.accepted.as_deref());
             let again = accepted.find(|(nonce, _)| *nonce == offer.nonce);
             return Some(again.map_or(Event::Known, |(_, out)| Event::Send(out.clone())));
         }
         let is_late = sessions
             .any(|live| live.incarnation == offer.incarnation && offer.attempt <= live.attempt);
-        // If both processes have begun, the attempt of the one with the smaller address counts.
+        // If both processes have begun, only the attempt of the one with the smaller address is
+        // continued.
         let is_ours = self.targets.contains_key(offer.from) && *self.address < *offer.from;
         if is_late || is_ours {
             return Some(Event::Known);
@@ -414,9 +417,9 @@ impl Handshake {
         }))
     }
 
-    /// Accepts a session and assigns the peer a number. The returned message informs the peer. A
-    /// session that [replaces](Established::replaces) another one does so once the peer [is
-    /// heard](Self::on_heard) in the new session.
+    /// Accepts a session and assigns the peer a number. The returned message informs the peer. If
+    /// the session [replaces](Established::replaces) another one, it does so only once the peer
+    /// [has been heard](Self::on_heard) in the new session.
     pub(super) fn accept(&mut self, proven: Proven, number: u32) -> (Established, Outgoing) {
         self.spent.insert(&proven.cookie_nonce);
         let mut bytes = vec![ACCEPT, VERSION];
@@ -467,8 +470,8 @@ impl Handshake {
 
     // ---- as either side -------------------------------------------------------------------------
 
-    /// Derives the keys of a session with this offer. `incarnation` and `nonce` are the
-    /// responder's; `share` is the peer's.
+    /// Derives the keys of a session with this offer. `incarnation` and `nonce` are those of the
+    /// responder, and `share` is that of the peer.
     fn keys(
         &self,
         first: bool,
@@ -493,7 +496,7 @@ impl Handshake {
         event.unwrap_or(Event::Ignored)
     }
 
-    /// Records that something was received in a session with the process at this address.
+    /// Records that a frame was received in a session with the process at this address.
     pub(super) fn on_heard(&mut self, address: &[u8], number: u32) {
         let Some(known) = self.live.get_mut(address) else {
             return;
@@ -506,8 +509,8 @@ impl Handshake {
         }
     }
 
-    /// Records the end of a session with the process at this address. A pending replacement takes
-    /// its place.
+    /// Records the end of a session with the process at this address. If a replacement is pending,
+    /// it takes the session's place.
     pub(super) fn on_ended(&mut self, address: &[u8], number: u32) {
         let Some(known) = self.live.get_mut(address) else {
             return;
@@ -524,7 +527,7 @@ impl Handshake {
         }
     }
 
-    /// Returns the bytes of memory for sessions.
+    /// Returns the number of bytes of memory used for sessions.
     pub(super) fn memory(&self) -> usize {
         self.live.capacity() * size_of::<(Box<[u8]>, Known)>()
     }
@@ -534,13 +537,13 @@ impl Handshake {
         self.live.get(address).map(|known| known.live.incarnation)
     }
 
-    /// Returns the time at which [`poll`](Self::poll) next has something to do.
+    /// Returns the next time at which [`poll`](Self::poll) has something to do.
     pub(super) fn deadline(&self) -> Option<Nanos> {
         let next = |attempt: &Attempt| attempt.next.min(attempt.until);
         self.attempts.values().map(next).min()
     }
 
-    /// Returns the actions due at this time.
+    /// Returns the actions that are due at this time.
     pub(super) fn poll(&mut self, now: Nanos) -> Vec<Timed> {
         let is_due = |attempt: &Attempt| now >= attempt.next.min(attempt.until);
         let due = self.attempts.iter().filter(|(_, attempt)| is_due(attempt));
@@ -551,7 +554,7 @@ impl Handshake {
                 continue;
             };
             let was_answered = attempt.challenged.is_some();
-            // The process that answered may have been replaced, or its answer may have expired.
+            // The process that answered may have been replaced, or its cookie may have expired.
             let is_stale = was_answered && attempt.sent >= MOST_CONFIRMS;
             if now >= attempt.until || is_stale && self.renew(&mut attempt, number).is_none() {
                 self.targets.remove(&attempt.to);

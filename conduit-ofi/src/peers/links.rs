@@ -1,4 +1,4 @@
-//! The bookkeeping of peers, links and libfabric's handles.
+//! Keeps the books of peers, links and libfabric's handles.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,15 @@ use libfabric_sys::fi_addr_t;
 use crate::wire::liveness::Nanos;
 use crate::wire::objects::{Objects, Refusal};
 
-/// Marks the absence of a number.
+/// The value that marks the absence of a number.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The links of a numbered peer, each a link's number or [`NONE`].
+/// The links of a peer that has a number. Each field is a link's number or [`NONE`].
 #[derive(Debug)]
 pub(super) struct PeerLinks {
     /// The link of the session.
     pub(super) session: u32,
+    /// The link of the attempt to begin a session.
     pub(super) attempt: u32,
     /// The link of a session that is to replace the current one.
     pub(super) pending: u32,
@@ -32,10 +33,11 @@ impl PeerLinks {
     };
 }
 
-/// Flag in a link's owner: the link's session replaces another one as soon as the peer is heard in
-/// it. Peer numbers never reach this bit.
+/// The flag in a link's owner that says that the link's session replaces another one as soon as the
+/// peer is heard in it. Peer numbers never reach this bit.
 pub(super) const PENDING: u32 = 1 << 31;
-/// Flag set in addition to [`PENDING`] if the process is the same as before.
+/// The flag that is set in addition to [`PENDING`] if the peer's process is the same as in the
+/// replaced session.
 pub(super) const SAME: u32 = 1 << 30;
 
 /// Returns the failure of a session that was replaced by another one.
@@ -57,7 +59,7 @@ pub(super) enum Purpose {
     Session(Rank),
     /// A session with this peer, which replaces the current one as soon as the peer is heard in it.
     Pending(Rank),
-    /// No purpose any more: only the last messages are still being sent.
+    /// The link has no purpose any more, and only its last messages are still being sent.
     Ending,
 }
 
@@ -66,7 +68,7 @@ pub(super) enum Purpose {
 pub(super) struct LinkUse {
     pub(super) address: Box<[u8]>,
     pub(super) purpose: Purpose,
-    /// The time when the link was added or, for an ending link, began to end.
+    /// The time at which the link was added or, for an ending link, at which it began to end.
     pub(super) since: Nanos,
     /// The number of times that libfabric reported the peer as unreachable.
     pub(super) errors: u8,
@@ -83,8 +85,8 @@ pub(super) struct Handles {
 }
 
 impl Handles {
-    /// Returns the handle of an address and counts one more use. `raw` is the address in
-    /// libfabric's format.
+    /// Returns the handle of an address, and counts one more use of it. `raw` must be the address
+    /// in libfabric's format.
     pub(super) fn take(
         &mut self,
         objects: &Objects,

@@ -1,5 +1,5 @@
-//! The messages of a handshake. All numbers are little-endian; each field is followed by its length
-//! in bytes:
+//! The messages of a handshake. All numbers are little-endian, and each field is followed by its
+//! length in bytes:
 //!
 //! ```text
 //! HELLO      kind 1 | version 1 | offer | zeros, so that no CHALLENGE is longer | MAC 16
@@ -13,12 +13,15 @@
 
 use seal::SESSION_TAG;
 
-/// The first bytes of the four kinds. Frames must never begin with one of them.
+/// The first byte of a HELLO. Frames must not begin with the first byte of any handshake message.
 pub(super) const HELLO: u8 = 0xf1;
+/// The first byte of a CHALLENGE.
 pub(super) const CHALLENGE: u8 = 0xf2;
+/// The first byte of a CONFIRM.
 pub(super) const CONFIRM: u8 = 0xf3;
+/// The first byte of an ACCEPT.
 pub(super) const ACCEPT: u8 = 0xf4;
-/// The second byte of every message: the protocol's version.
+/// The second byte of every message, which is the protocol's version.
 pub(super) const VERSION: u8 = 1;
 /// The length of the MAC at the end of every message.
 pub(super) const TAG: usize = SESSION_TAG;
@@ -51,7 +54,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The initiator's offer in HELLO, repeated in CONFIRM.
+/// The initiator's offer, which a HELLO contains and a CONFIRM repeats.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Offer<'a> {
     /// The number that the initiator assigned to the responder.
@@ -60,10 +63,11 @@ pub(super) struct Offer<'a> {
     pub(super) attempt: u64,
     pub(super) nonce: [u8; 16],
     pub(super) share: [u8; 32],
-    /// The initiator's address, and the address of the responder.
+    /// The initiator's address.
     pub(super) from: &'a [u8],
+    /// The responder's address.
     pub(super) to: &'a [u8],
-    /// The whole offer as transmitted.
+    /// The whole offer, as it is transmitted.
     pub(super) bytes: &'a [u8],
 }
 
@@ -84,7 +88,7 @@ impl<'a> Offer<'a> {
         Some(offer)
     }
 
-    /// Writes an offer, ignoring `self.bytes`.
+    /// Writes the offer. Ignores `self.bytes`.
     pub(super) fn write(&self, into: &mut Vec<u8>) {
         into.extend(self.number.to_le_bytes());
         into.extend(self.incarnation.to_le_bytes());
@@ -92,7 +96,7 @@ impl<'a> Offer<'a> {
         into.extend(self.nonce);
         into.extend(self.share);
         for address in [self.from, self.to] {
-            // The cast is lossless: an address has at most `MAX_ADDRESS` bytes.
+            // The cast is lossless, because an address has at most `MAX_ADDRESS` bytes.
             into.push(address.len() as u8);
             into.extend(address);
         }

@@ -1,21 +1,21 @@
-//! libfabric as a network of processes that come and go: [`OpenOfi`].
+//! libfabric as a network of processes that come and go ([`OpenOfi`]).
 //!
 //! Frames have the format of a job's frames ([`wire`](crate::wire)) and travel over links that are
 //! added and removed. Each link belongs to one session or one handshake, or carries an answer to an
-//! unknown process. The peer learns the link's number, and its frames name that number. An address
-//! is inserted into the address vector when a link needs it, and removed with the last link that
-//! uses it.
+//! unknown process. The peer is informed of the link's number, and names it in its frames. An
+//! address is inserted into the address vector when a link needs it, and is removed with the last
+//! link that uses it.
 //!
 //! Peers get no access to memory: the endpoint is opened for messages only (without `FI_RMA`), and
 //! bulk data travels in fragments. Fragments are copied into the network's buffers, because a peer
 //! may be closed at any time and libfabric cannot cancel operations in flight.
 //!
-//! **Guarantees.** Sessions under a peer's number do not mix: if the process at the address
-//! restarts, the peer is reported as failed before the new session uses the number. With a secret,
-//! this process keeps no state for processes without it.
+//! **Guarantees.** Different sessions under a peer's number do not mix. If the process at the
+//! address restarts, the peer is reported as failed before the new session uses the number. With a
+//! secret, this process keeps no state for processes without it.
 //!
-//! **Costs.** A handshake of two round trips before the first fragment (`handshake`), and a copy of
-//! every fragment. [`OpenConfig::max_peers`] bounds the memory.
+//! **Costs.** Before the first fragment, a handshake takes two round trips (module `handshake`).
+//! Every fragment is copied. [`OpenConfig::max_peers`] bounds the memory.
 
 mod address;
 mod config;
@@ -50,8 +50,8 @@ use message::is_handshake;
 pub struct OpenCounters {
     /// The number of sessions begun.
     pub sessions: u64,
-    /// The number of handshake messages left unanswered: messages from processes with another
-    /// secret or for another address, and outdated or malformed messages.
+    /// The number of handshake messages left unanswered. They came from processes with another
+    /// secret, were meant for another address, or were outdated or malformed.
     pub strangers: u64,
     /// The number of processes refused because the maximum number of peers was reached.
     pub turned_away: u64,
@@ -71,21 +71,21 @@ pub struct OpenOfi {
     owners: Vec<Rank>,
     /// The links of sessions that are to replace others.
     pending: Vec<u32>,
-    /// The failed links, with the reasons.
+    /// The failed links, each with the reason.
     ended: Vec<(u32, Failure)>,
-    /// The peers with which no session could be begun, with the reasons.
+    /// The peers with which no session could be begun, each with the reason.
     failed: Vec<(Rank, Failure)>,
-    /// The links that are removed once everything on them was sent.
+    /// The links that are removed once everything on them has been sent.
     leaving: Vec<u32>,
     /// The number of links in `leaving` that carry answers to unknown processes.
     answers: u32,
-    /// The earliest time at which something besides the wire is due.
+    /// The earliest time at which something other than the wire is due.
     next_tick: Nanos,
     counters: OpenCounters,
 }
 
-/// The time after which an unanswered handshake message is sent again; it doubles with each
-/// repetition. Repetitions are necessary because libfabric is reliable only as long as its
+/// The time after which an unanswered handshake message is sent again. It doubles with each
+/// repetition. Repetitions are necessary because libfabric delivers reliably only as long as its
 /// connections last.
 const RETRY: Nanos = 100_000_000;
 
@@ -175,13 +175,13 @@ impl OpenOfi {
         self.wire.offer()
     }
 
-    /// Returns the number of peers that have a number, and the number of addresses in libfabric's
-    /// address vector.
+    /// Returns the number of peers to which a number is assigned, and the number of addresses in
+    /// libfabric's address vector.
     pub fn known(&self) -> (u32, usize) {
         (self.peers.count(), self.handles.count())
     }
 
-    /// Returns the bytes of memory that the tables of peers and links occupy, without operations in
+    /// Returns the number of bytes that the tables of peers and links occupy, without operations in
     /// flight.
     pub fn memory(&self) -> usize {
         self.peers.memory()
@@ -204,7 +204,7 @@ impl OpenOfi {
             limit: self.peers.limit(),
             setting: "CONDUIT_NA_MAX_PEERS",
         })?;
-        // The cast is lossless: numbers are below the maximum number of peers.
+        // The cast is lossless, because numbers are below the maximum number of peers.
         self.ready.resize(self.peers.end() as usize, NONE);
         Ok((peer, true))
     }

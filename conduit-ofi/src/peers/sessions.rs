@@ -1,4 +1,4 @@
-//! The beginning and end of sessions. This module carries out over links what the
+//! Begins and ends sessions. This module carries out over links what the
 //! [handshake](super::handshake) requests.
 
 use conduit_core::ni::Rank;
@@ -12,16 +12,16 @@ use super::OpenOfi;
 use super::handshake::{Established, Event, Outgoing, Proven, Replaced, Timed};
 use super::links::{LinkUse, NONE, PENDING, PeerLinks, Purpose, SAME, replaced};
 
-/// The minimum time that a link is kept after its end, for data that libfabric has copied but not
-/// reported as sent.
+/// The minimum time for which a link is kept after its end. During that time, libfabric sends data
+/// that it has copied but has not reported as sent.
 const LINGER: Nanos = 200_000_000;
-/// The maximum time that a link is kept after its end because something waits to be sent.
+/// The maximum time for which a link is kept after its end because data wait to be sent.
 const MOST_LINGER: Nanos = 5_000_000_000;
 /// The time between checks of lingering links.
 const LOOK: Nanos = 50_000_000;
 /// The maximum number of answers to unknown processes in flight.
 const MOST_ANSWERS: u32 = 64;
-/// The number of errors that end an attempt. The first errors may stem from a connection to a
+/// The number of errors after which an attempt ends. The first errors may concern a connection to a
 /// previous process at the address.
 const MOST_ERRORS: u8 = 4;
 
@@ -64,8 +64,8 @@ impl OpenOfi {
         self.resize();
     }
 
-    /// Ends the activity on a link; with `bye`, also notifies the peer. The link is removed once
-    /// everything was sent.
+    /// Ends the activity on a link. If `bye` is set, also notifies the peer. The link is removed
+    /// once everything on it has been sent.
     fn let_go(&mut self, now: Nanos, number: u32, bye: bool) {
         self.wire.end(number, bye);
         if let Some(owner) = self.owners.get_mut(number as usize) {
@@ -81,7 +81,7 @@ impl OpenOfi {
 
     // ---- beginnings -----------------------------------------------------------------------------
 
-    /// Handles a fragment that cannot be sent because this process does not know yet that the
+    /// Handles a fragment that cannot be sent because this process does not yet know that the
     /// session has begun at both ends. Begins a session if necessary.
     #[cold]
     pub(super) fn send_without_session(&mut self, peer: Rank) -> Refused {
@@ -97,7 +97,7 @@ impl OpenOfi {
         Refused::Full
     }
 
-    /// Starts to send fragments over a session if the peer was heard in it.
+    /// Starts to send fragments over a session if the peer has been heard in it.
     fn use_if_heard(&mut self, peer: Rank, session: u32) {
         if self.wire.is_heard(session)
             && let Some(address) = self.peers.address(peer)
@@ -107,8 +107,8 @@ impl OpenOfi {
         }
     }
 
-    /// Begins a session with a peer. With `unless`, begins one only if the peer has an incarnation
-    /// other than this one.
+    /// Begins a session with a peer. If `unless` is given, begins the session only if the peer has
+    /// a different incarnation.
     fn begin(&mut self, peer: Rank, unless: Option<u64>) {
         let Some(address) = self.peers.address(peer).cloned() else {
             return;
@@ -133,8 +133,8 @@ impl OpenOfi {
         }
     }
 
-    /// Handles the handshake messages that have arrived, and checks whether peers with overdue
-    /// answers were restarted.
+    /// Handles the handshake messages that have arrived, and probes whether peers with overdue
+    /// answers have been restarted.
     #[cold]
     pub(super) fn take_news(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -167,8 +167,8 @@ impl OpenOfi {
 
     /// Sends a handshake message.
     fn post(&mut self, now: Nanos, out: &Outgoing) {
-        // All answers to a repeated HELLO share one link, whoever sent it; answers beyond the
-        // link's capacity are dropped.
+        // All answers to copies of a HELLO share one link, regardless of who sent the copies.
+        // Answers beyond the link's capacity are dropped.
         let number = out.number.or_else(|| self.answering(now, &out.to));
         if let Some(number) = number {
             self.wire.post_message(number, &out.bytes);
@@ -182,7 +182,8 @@ impl OpenOfi {
         }
     }
 
-    /// Returns the link over which an address is being answered, and extends its lifetime.
+    /// Returns the link over which answers to an address are being sent, and extends the link's
+    /// lifetime.
     fn answering(&mut self, now: Nanos, address: &[u8]) -> Option<u32> {
         for &number in &self.leaving {
             if let Some(link) = self.links.get_mut(number)
@@ -279,7 +280,7 @@ impl OpenOfi {
         self.counters.sessions += 1;
     }
 
-    /// Replaces the sessions of peers that were heard in their pending sessions.
+    /// Replaces the sessions of peers that have been heard in their pending sessions.
     #[cold]
     pub(super) fn take_pending(&mut self, handler: &mut impl FragmentHandler) {
         let mut pending = std::mem::take(&mut self.pending);
@@ -324,7 +325,7 @@ impl OpenOfi {
 
     // ---- ends -----------------------------------------------------------------------------------
 
-    /// Ends an attempt. Returns its peer.
+    /// Ends an attempt. Returns the peer of the attempt, if there was such an attempt.
     fn forget_attempt(&mut self, number: u32) -> Option<Rank> {
         let link = self.links.get(number)?;
         let peer = self.peers.find(&link.address)?;
@@ -336,7 +337,7 @@ impl OpenOfi {
         Some(peer)
     }
 
-    /// Ends a failed attempt, which does not affect the peer's session, if any.
+    /// Ends a failed attempt. If the peer has a session, that session is not affected.
     fn give_up(
         &mut self,
         now: Nanos,
@@ -379,7 +380,7 @@ impl OpenOfi {
                         if pending != NONE {
                             self.promote(peer, pending);
                         } else if attempt != NONE {
-                            // The attempt probed whether the peer is still the same.
+                            // The attempt was a probe whether the peer has been replaced.
                             self.handshake.cancel(attempt);
                             self.forget_attempt(attempt);
                             self.let_go(now, attempt, false);
@@ -404,7 +405,7 @@ impl OpenOfi {
         }
     }
 
-    /// Performs the actions whose time has come.
+    /// Performs the actions that are due.
     #[cold]
     pub(super) fn tick(&mut self, handler: &mut impl FragmentHandler) {
         let now = self.wire.clock();
@@ -440,7 +441,7 @@ impl OpenOfi {
         self.next_tick = self.handshake.deadline().unwrap_or(Nanos::MAX).min(look);
     }
 
-    /// Removes ended links on which nothing is in flight any more.
+    /// Removes the ended links on which nothing is in flight any more.
     fn remove_drained(&mut self, now: Nanos) {
         let mut leaving = std::mem::take(&mut self.leaving);
         leaving.retain(|&number| {
@@ -468,8 +469,8 @@ impl OpenOfi {
         shrink(&mut self.ready);
     }
 
-    /// Ends the session with a peer, as well as a pending session and an attempt, and notifies the
-    /// peer. The peer keeps its number.
+    /// Ends the session with a peer, the pending session and the attempt, as far as they exist, and
+    /// notifies the peer. The peer keeps its number.
     pub(super) fn end_session(&mut self, peer: Rank) {
         let now = self.wire.clock();
         let Some(address) = self.peers.address(peer).cloned() else {

@@ -14,10 +14,10 @@ use crate::testing::libraries;
 
 use super::*;
 
-/// A time limit well above any test's duration.
+/// A time limit far above the duration of any test.
 const HANG: Duration = Duration::from_secs(120);
 
-/// Records what an end receives, and provides the sources of what it sends.
+/// Records what an end receives, and provides the bytes of the fragments that it sends.
 #[derive(Default)]
 struct Recorder {
     fragments: Vec<(Rank, Vec<u8>)>,
@@ -121,7 +121,7 @@ impl End {
     }
 }
 
-/// Runs all ends until the condition holds.
+/// Makes progress on all ends until the condition holds.
 #[track_caller]
 fn until<const N: usize>(
     mut ends: [&mut End; N],
@@ -225,8 +225,8 @@ fn fragments_of_all_sizes_go_both_ways() {
     }
 }
 
-/// Runs over the other tested providers. In one process no end is restarted, because `shm` crashes
-/// if a peer's endpoint is closed.
+/// Runs over the other tested providers. All ends are in one process, so none is restarted, because
+/// `shm` crashes if a peer's endpoint is closed.
 #[test]
 fn other_providers_carry_fragments() {
     for which in libraries() {
@@ -259,7 +259,7 @@ fn other_providers_carry_fragments() {
     }
 }
 
-/// An attacker's endpoint: it does not belong to a process of the network, but the attacker knows
+/// An attacker's endpoint. It does not belong to a process of the network, but the attacker knows
 /// addresses and formats.
 struct Intruder {
     objects: Objects,
@@ -276,14 +276,14 @@ impl Intruder {
         Self { objects, to }
     }
 
-    /// Sends bytes and waits until they were examined.
+    /// Sends bytes and waits until the end has examined them.
     #[track_caller]
     fn send(&self, end: &mut End, bytes: &[u8]) {
         let before = end.net.wire_counters().received;
         let mut is_sent = false;
         until([end], |[end]| {
             let mut entry = libfabric_sys::fi_cq_data_entry::default();
-            // SAFETY: the queue is open, `entry` has its format and room for one entry; the
+            // SAFETY: the queue is open, and `entry` has its format and room for one entry. The
             // endpoint is open, and the library copies the bytes.
             unsafe {
                 libfabric_sys::fi_cq_read(self.objects.cq, (&raw mut entry).cast(), 1);
@@ -313,8 +313,8 @@ fn made_up_messages_do_nothing() {
             for kind in (0..10).chain(0xf0..=0xf5) {
                 for number in 0..3u32 {
                     for length in [1, 2, 16, 24, 60] {
-                        // The length may fit a frame and the number may name a link, but no session
-                        // matches.
+                        // Even if the length fits a frame and the number names a link, the bytes
+                        // match no session.
                         let mut bytes = vec![1; length];
                         bytes[0] = kind;
                         if let Some(place) = bytes.get_mut(4..8) {
@@ -336,7 +336,8 @@ fn made_up_messages_do_nothing() {
     }
 }
 
-/// A recorded HELLO is valid only at the address that it was sent to, so the repetitions go there.
+/// A recorded HELLO is valid only at the address to which it was sent, so the repetitions go to
+/// that address.
 #[test]
 fn hellos_that_are_repeated_leave_room_for_others() {
     for which in libraries() {
@@ -391,8 +392,8 @@ fn a_peer_that_leaves_or_closes_is_known_to_have_left() {
         // The next fragment begins a new session.
         deliver(&mut a, &mut b, peer, b"again");
         assert_eq!(b.saw.joined, [0, 0]);
-        // A session can end while the peer's number stays. Either side can then begin another
-        // session.
+        // A session can end while the peer keeps its number. Afterwards, either side can begin
+        // another session.
         b.net.end_session(0);
         assert!(!b.net.has_session(0) && b.net.peer_address(0).is_some());
         until([&mut a, &mut b], |[a, _]| a.saw.failed.len() == 2);
@@ -459,10 +460,10 @@ fn who_is_dead_is_found_silent_or_lost() {
         let peer = a.to(&b);
         deliver(&mut a, &mut b, peer, b"hello");
         drop(b);
-        // The peer's death is detected without sending anything to it.
+        // The peer's death is detected even though nothing is sent to the peer.
         until([&mut a], |[a]| !a.saw.failed.is_empty());
         assert!(!a.net.has_session(peer));
-        // No process exists at the address any more.
+        // There is no process at the address any more.
         until([&mut a], |[a]| {
             a.try_send(peer, b"are you there?");
             a.saw.failed.len() == 2
@@ -536,7 +537,7 @@ fn addresses_and_errors_say_what_is_meant() {
         config.host = Some(format!("lo:{}", text.rsplit_once(':').expect("a port").1));
         let error = OpenOfi::start(&config).expect_err("taken").to_string();
         assert!(error.contains("lo:"), "{error}");
-        // Without a name, an interface is chosen and its address is reported.
+        // If `host` is not given, an interface is chosen and its address is reported.
         config.host = None;
         config.provider = None;
         let any = OpenOfi::start(&config).expect("the network starts");
@@ -573,7 +574,7 @@ fn a_hundred_peers_come_and_go() {
             }
             assert_eq!(server.net.known(), (10, 10));
             for (at, client) in clients.iter_mut().enumerate() {
-                // Some clients leave; the server closes the others.
+                // Some clients leave, and the server closes the others.
                 if at % 2 == 0 {
                     client.net.leave();
                 }

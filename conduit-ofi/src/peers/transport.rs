@@ -1,4 +1,4 @@
-//! The transport contracts of an open network over libfabric.
+//! The transport contracts, implemented by an open network over libfabric.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ impl<H: FragmentHandler> Peers<'_, H> {
         }
     }
 
-    /// Returns the peer of a link whose session replaces another one, called once something has
-    /// arrived on the link.
+    /// Returns the peer of a link whose session replaces another one. This is called once something
+    /// has arrived on the link, and completes the replacement.
     #[cold]
     fn of_pending(&mut self, link: u32) -> Option<Rank> {
         let owner = *self.owners.get(link as usize)?;
@@ -89,7 +89,7 @@ impl<H: FragmentHandler> FragmentHandler for Peers<'_, H> {
     }
 }
 
-/// A handler that discards whatever arrives while this process leaves.
+/// A handler that discards everything that arrives while this process leaves.
 struct Nobody;
 
 impl FragmentHandler for Nobody {
@@ -116,7 +116,7 @@ impl OpenOfi {
         (session != NONE).then_some(session)
     }
 
-    /// Handles what the wire has left to do after a call.
+    /// Handles the work that a call of the wire has left over.
     #[inline]
     fn after(&mut self, handler: &mut impl FragmentHandler) {
         if !self.pending.is_empty() {
@@ -160,7 +160,7 @@ impl Transport for OpenOfi {
         match self.ready.get(peer as usize) {
             Some(&link) if link != NONE => {
                 match self.wire.send(link, fragment) {
-                    // The session has ended; the next poll reports its end.
+                    // The session has ended, which the next poll reports.
                     Err(Refused::Dead | Refused::NoSuchRank) => Err(Refused::Full),
                     answer => answer,
                 }
@@ -270,7 +270,7 @@ impl OpenTransport for OpenOfi {
     }
 
     fn leave(&mut self) {
-        /// The time that the network may take to accept a goodbye.
+        /// The maximum time to wait until the network has accepted all goodbyes.
         const PATIENCE: Duration = Duration::from_millis(250);
         self.end_all();
         let begin = Instant::now();
@@ -287,8 +287,8 @@ impl OpenTransport for OpenOfi {
     fn descriptors<'a>(&'a self, into: &mut Vec<BorrowedFd<'a>>) {
         let all = self.wire.objects().descriptors.iter();
         into.extend(all.map(|found| {
-            // SAFETY: the library owns the descriptor and keeps it open as long as the endpoint,
-            // which the result borrows.
+            // SAFETY: the library owns the descriptor and keeps it open as long as the endpoint.
+            // The result borrows `self`, which owns the endpoint.
             unsafe { BorrowedFd::borrow_raw(found.fd) }
         }));
     }

@@ -1,7 +1,7 @@
 //! Atomics on peers' memory, performed by the provider.
 //!
-//! Each operation is a fetching atomic even if the old value is not needed, because the value's
-//! arrival proves that the operation is done.
+//! Each operation is a fetching atomic even if the old value is not needed, because the arrival of
+//! the old value proves that the operation has been performed.
 
 use std::ffi::c_void;
 
@@ -52,8 +52,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let descriptor = self.small.descriptor;
         let (ty, code) = (datatype(atomic.op, atomic.ty), op(atomic.op));
         self.calls.begin(Call::Peer(peer));
-        // SAFETY: the endpoint is open; the library uses the buffer until the completion, and the
-        // operand, comparand and result in it do not overlap.
+        // SAFETY: the endpoint is open. The library uses the buffer until the completion, and until
+        // then `small` does not give the buffer to anybody else. The operand, the comparand and the
+        // result do not overlap in the buffer.
         let result = unsafe {
             let (compare, result) = (place.byte_add(EACH), place.byte_add(RESULT));
             match atomic.op {

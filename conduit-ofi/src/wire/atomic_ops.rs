@@ -9,16 +9,17 @@ use libfabric_sys::{
 
 use crate::wire::objects::Objects;
 
-/// The distance in bytes between operand, comparand and result in an operation's buffer.
+/// The distance in bytes between the operand, the comparand and the result in an operation's
+/// buffer.
 pub(super) const EACH: usize = 8;
 /// The offset of the result.
 pub(super) const RESULT: usize = 2 * EACH;
 
-/// Writes an operand of this width at the place where the provider expects it.
+/// Writes an operand at offset `at`. `is_wide` says whether it has 8 bytes or 4.
 pub(super) fn put(words: &mut [u8], at: usize, value: u64, is_wide: bool) {
     match is_wide {
         true => words[at..at + 8].copy_from_slice(&value.to_ne_bytes()),
-        // The cast keeps the low half, the only one that counts.
+        // The cast keeps the low half, which is the whole operand.
         false => words[at..at + 4].copy_from_slice(&(value as u32).to_ne_bytes()),
     }
 }
@@ -40,7 +41,7 @@ pub(super) fn op(op: AtomicOp) -> fi_op {
     match op {
         AtomicOp::Get => FI_ATOMIC_READ,
         AtomicOp::Set => FI_ATOMIC_WRITE,
-        // A subtraction is a sum with the negated operand (`negated`).
+        // A subtraction is a sum with the negated operand (`AtomicType::negated`).
         AtomicOp::Add | AtomicOp::Sub => FI_SUM,
         AtomicOp::Mult => FI_PROD,
         AtomicOp::Min => FI_MIN,
@@ -52,8 +53,8 @@ pub(super) fn op(op: AtomicOp) -> fi_op {
     }
 }
 
-/// Returns the data type of an operation. Operations without arithmetic take a float's bits,
-/// because libfabric compares floats by value.
+/// Returns the data type of an operation. Operations without arithmetic treat a float's bits as an
+/// integer, because libfabric compares floats by value.
 pub(super) fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     match ty {
         AtomicType::F32 if op.is_arithmetic() => FI_FLOAT,
@@ -67,7 +68,7 @@ pub(super) fn datatype(op: AtomicOp, ty: AtomicType) -> fi_datatype {
     }
 }
 
-/// The set of atomics that a provider supports, one bit each.
+/// The set of atomics that a provider supports, with one bit for each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Atomics(u128);
 
@@ -89,7 +90,7 @@ impl Atomics {
                     continue;
                 }
                 let mut count = 0;
-                // SAFETY: the endpoint is open.
+                // SAFETY: the endpoint is open, and `count` is valid for writes.
                 let result = unsafe {
                     let (ty, code) = (datatype(what, ty), op(what));
                     match what {

@@ -1,5 +1,5 @@
-//! Pools of buffers that libfabric sends from and receives into: pieces of one size in one
-//! allocation, registered if the provider requires it.
+//! Pools of buffers from which libfabric sends and into which it receives. A pool consists of
+//! pieces of one size in one allocation, which is registered if the provider requires it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;
@@ -20,13 +20,13 @@ pub(crate) struct Buffers {
     pub(crate) descriptor: *mut c_void,
 }
 
-// SAFETY: the pool owns the memory; the descriptor belongs to the library, whose objects any one
-// thread at a time may use.
+// SAFETY: the pool owns the memory. The descriptor belongs to the library, whose objects may be
+// used by any thread, but only by one at a time.
 unsafe impl Send for Buffers {}
 
 impl Buffers {
     /// Allocates `count` pieces of `size` bytes, which must be a multiple of 64, and registers them
-    /// for this access if necessary. The pool must outlive `objects`.
+    /// for `access` if necessary. The pool must outlive `objects`.
     pub(crate) fn new(
         objects: &mut Objects,
         count: u32,
@@ -40,7 +40,7 @@ impl Buffers {
         };
         let bytes = size.checked_mul(count as usize).ok_or(too_large)?;
         let layout = Layout::from_size_align(bytes.max(1), ALIGN).map_err(|_| too_large)?;
-        // SAFETY: the layout is not empty.
+        // SAFETY: the layout's size is not zero.
         let base = unsafe { alloc_zeroed(layout) };
         let Some(base) = NonNull::new(base) else {
             handle_alloc_error(layout)
@@ -81,23 +81,24 @@ impl Buffers {
     #[inline]
     pub(crate) fn place(&self, buffer: u32) -> *mut u8 {
         debug_assert!((buffer as usize + 1) * self.size <= self.layout.size());
-        // SAFETY: piece numbers lie within the allocation.
+        // SAFETY: `buffer` is the number of a piece, so the result lies within the allocation.
         unsafe { self.base.as_ptr().add(buffer as usize * self.size) }
     }
 
-    /// Returns the bytes of a piece that was taken and is not in use by the library.
+    /// Returns the bytes of a piece, which must have been taken and must not be in use by the
+    /// library.
     #[inline]
     pub(crate) fn bytes(&mut self, buffer: u32) -> &mut [u8] {
-        // SAFETY: the piece is initialised and lies within the allocation; the caller has taken it
-        // and borrows the pool exclusively.
+        // SAFETY: the piece is initialised and lies within the allocation. The caller has taken the
+        // piece and borrows the pool exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.place(buffer), self.size) }
     }
 }
 
 impl Drop for Buffers {
     fn drop(&mut self) {
-        // SAFETY: the memory was allocated with this layout; the objects that could access it are
-        // gone.
+        // SAFETY: the memory was allocated with this layout, and the objects that could access it
+        // are gone.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
 }

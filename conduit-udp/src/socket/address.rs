@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | version |
 //! | 1 | address family: 4 or 6 |
-//!  2 | port (all integers are little-endian) |
+//! | 2 | port (all integers are little-endian) |
 //! | 4 | bytes of the largest packet (UDP payload) that the interface takes |
 //! | 8 | incarnation |
 //! | 16 | IP address; an IPv4 address is followed by zeros |

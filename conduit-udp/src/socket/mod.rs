@@ -21,7 +21,6 @@
 //! time stamp, addresses and type of service of each packet, and prepares headers for 32 packets.
 //! The crate's fallback at run time is adopted here. (`nix` does not reset the length of control
 //! messages between calls, so offload is lost after the first packet without one.)
-//! messages between calls, so offload is lost after the first packet without one.)
 
 mod address;
 mod batch;

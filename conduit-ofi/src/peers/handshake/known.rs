@@ -7,14 +7,14 @@ use seal::{SESSION_TAG, SessionKeys};
 pub(in crate::peers) struct Outgoing {
     /// The destination.
     pub(in crate::peers) to: Box<[u8]>,
-    /// The number of the attempt or session that the message belongs to; `None` if the destination
-    /// is an unknown process.
+    /// The number of the attempt or session to which the message belongs, or `None` if the
+    /// destination is an unknown process.
     pub(in crate::peers) number: Option<u32>,
     /// The message.
     pub(in crate::peers) bytes: Vec<u8>,
 }
 
-/// A session that was just established.
+/// A session that has just been established.
 #[derive(Debug)]
 pub(in crate::peers) struct Established {
     /// The peer's address.
@@ -23,7 +23,7 @@ pub(in crate::peers) struct Established {
     pub(in crate::peers) number: u32,
     /// The number that the peer assigned to this process.
     pub(in crate::peers) theirs: u32,
-    /// The previous session with this process, or with another one at its address.
+    /// Says whose session this session replaces, if it replaces one.
     pub(in crate::peers) replaces: Option<Replaced>,
     /// The number of this process's own attempt that the session cancels, if any.
     pub(in crate::peers) cancelled: Option<u32>,
@@ -33,7 +33,7 @@ pub(in crate::peers) struct Established {
     pub(in crate::peers) keys: SessionKeys,
 }
 
-/// The relation between a new session's peer and that of the session that it replaces.
+/// The relation between the peer of a new session and the peer of the session that it replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::peers) enum Replaced {
     /// The same process, which has given up the replaced session.
@@ -45,7 +45,7 @@ pub(in crate::peers) enum Replaced {
 /// The sessions with one address.
 pub(super) struct Known {
     pub(super) live: Live,
-    /// The session that replaces the live one once the peer is heard in it.
+    /// The session that replaces the live one once the peer has been heard in it.
     pub(super) pending: Option<Live>,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Live {
     pub(super) incarnation: u64,
     /// The number of the peer's latest attempt that is over.
     pub(super) attempt: u64,
-    /// The peer's nonce and the ACCEPT, until the peer is heard in the session.
+    /// The peer's nonce and the ACCEPT message, until the peer has been heard in the session.
     pub(super) accepted: Option<Box<([u8; SESSION_TAG], Outgoing)>>,
 }
 

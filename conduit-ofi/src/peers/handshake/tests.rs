@@ -144,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// Advances time until something is due.
+    /// Advances the time until something is due.
     fn tick(&mut self) {
         let due = self.ends.iter().filter_map(|end| end.machine.deadline());
         self.now = due.min().unwrap_or(self.now + RETRY).max(self.now);
@@ -176,7 +176,7 @@ impl Pair {
     fn restart(&mut self, side: usize) {
         let life = self.ends[side].life + 1;
         self.ends[side] = Process::new(side, life);
-        // Handshake messages reach the restarted process; greetings of the old session do not.
+        // Handshake messages reach the restarted process. The first frames of old sessions do not.
         self.under_way
             .retain(|(to, message)| *to != side || matches!(message, Message::Handshake(_)));
     }
@@ -209,8 +209,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// No sequence of events creates a second session from one message, and both ends share one
-    /// session in the end.
+    /// In no sequence of events does one message create two sessions, and in the end both ends
+    /// share one session.
     #[test]
     fn both_agree_at_rest(steps in steps()) {
         let mut pair = Pair::new();
@@ -232,7 +232,7 @@ proptest! {
                     pair.deliver(to, &message);
                 }
                 Step::Lose(at) if at % count < pair.under_way.len() => {
-                    // Session frames are not lost.
+                    // Frames of a session are not lost.
                     if matches!(pair.under_way[at % count].1, Message::Handshake(_)) {
                         pair.under_way.remove(at % count);
                     }
@@ -247,7 +247,7 @@ proptest! {
             pair.start(side, false);
         }
         pair.rest();
-        // A restarted process is probed for its identity.
+        // A restarted process is probed to find out whether it is the same.
         for side in 0..2 {
             pair.start(side, true);
             pair.rest();
@@ -267,8 +267,8 @@ proptest! {
     }
 }
 
-/// Returns the handshake messages between two processes with these secrets, as far as the handshake
-/// proceeds.
+/// Returns the handshake messages that two processes with these secrets exchange, as far as the
+/// handshake proceeds.
 fn messages(secrets: [&str; 2]) -> (Pair, Vec<(usize, Vec<u8>)>) {
     let mut pair = Pair::new();
     for (side, key) in secrets.iter().enumerate() {
@@ -349,7 +349,7 @@ fn a_cookie_is_good_for_a_while_and_once() {
     let (mut pair, messages) = messages(["key", "key"]);
     let confirm = &messages[2].1;
     let machine = &mut pair.ends[1].machine;
-    // The responder answers again, because the answer may have been lost.
+    // The responder answers again, because its answer may have been lost.
     assert!(matches!(machine.receive(0, confirm), Event::Send(_)));
     let number = pair.ends[1].current.expect("a session").1;
     machine.on_heard(ADDRESSES[0], number);
@@ -357,15 +357,15 @@ fn a_cookie_is_good_for_a_while_and_once() {
     machine.on_ended(ADDRESSES[0], number);
     assert!(matches!(machine.receive(STEP, confirm), Event::Known));
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
-    // Start over, with a cookie that was not used yet.
+    // Start over with a cookie that has not been used.
     let mut pair = messages_before(2);
     let machine = &mut pair.ends[1].machine;
     assert!(matches!(machine.receive(2 * STEP, confirm), Event::Ignored));
     assert!(matches!(machine.receive(STEP, confirm), Event::Proven(_)));
 }
 
-/// Of two pending sessions at one address, the one from the later attempt counts, regardless of the
-/// order of arrival.
+/// Of two pending sessions at one address, only that of the later attempt is kept, regardless of
+/// the order in which they arrive.
 #[test]
 fn an_attempt_that_was_overtaken_counts_no_more() {
     let (mut pair, _) = messages(["key", "key"]);

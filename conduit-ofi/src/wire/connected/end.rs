@@ -1,4 +1,4 @@
-//! This rank's end of a connection.
+//! One end of a connection, which is that of this rank.
 
 use std::collections::VecDeque;
 
@@ -9,10 +9,11 @@ use libfabric_sys::fid_ep;
 use crate::wire::link::{Arriving, Sending};
 use crate::wire::liveness::Nanos;
 
-/// The maximum number of frames of each channel that the peer has sent but this rank has not taken.
+/// For each channel, the maximum number of frames that the peer may have sent without this rank
+/// having taken them.
 pub(super) const CREDITS: [u16; CHANNELS] = [32, 16];
-/// The number of receives of an end: one for each of these frames, and some for frames without
-/// fragments, which are handled at once.
+/// The number of receives of an end. There is one for each of these frames, and some for frames
+/// without fragments, which are handled at once.
 pub(super) const RECEIVES: u32 = 32 + 16 + 8;
 /// For each channel, the number of taken frames that are reported together.
 const REPORTED: [u16; CHANNELS] = [CREDITS[0] / 2, CREDITS[1] / 2];
@@ -22,9 +23,9 @@ const REPORTED: [u16; CHANNELS] = [CREDITS[0] / 2, CREDITS[1] / 2];
 pub(super) enum Stage {
     /// The peer may request the connection.
     Expected,
-    /// The peer was asked, and has to answer before this time.
+    /// This rank has requested the connection, and the peer has to answer before this time.
     Asked(Nanos),
-    /// The peer has asked, and was answered.
+    /// The peer has requested the connection, and this rank has accepted.
     Accepted,
     /// The connection is established.
     Up,
@@ -34,10 +35,10 @@ pub(super) enum Stage {
     Gone,
 }
 
-/// The numbers of frames taken from a connection that are still to be reported.
+/// The numbers of frames and fragments taken from a connection that are still to be reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Taken {
-    /// The number of frames of each channel. On the command channel, every frame is a fragment.
+    /// For each channel, the number of frames. On the command channel, every frame is a fragment.
     pub(super) frames: [u16; CHANNELS],
     /// The number of completed fragments of the data channel.
     pub(super) fragments: u16,
@@ -56,7 +57,7 @@ impl Taken {
 
     /// Decodes a report. Returns `None` if the report is malformed.
     pub(super) fn decode(bits: u64) -> Option<Self> {
-        // Each cast keeps the lower bits.
+        // Each cast keeps the lower bits, which are the field's.
         let taken = Self {
             frames: [bits as u16, (bits >> 16) as u16],
             fragments: (bits >> 32) as u16,
@@ -82,17 +83,17 @@ pub(super) struct End {
     pub(super) left: [u32; CHANNELS],
     /// For each channel, the number of fragments taken since the last query.
     pub(super) taken: [u32; CHANNELS],
-    /// The fragments of the data channel that are not completely in frames yet.
+    /// The fragments of the data channel that have not been written to frames completely.
     pub(super) queue: VecDeque<Sending>,
-    /// For each channel, the frames that have arrived, each as its buffer and its length.
+    /// For each channel, the frames that have arrived. Each is given by its buffer and its length.
     pub(super) arrived: [VecDeque<(u32, usize)>; CHANNELS],
     pub(super) arriving: Option<Arriving>,
     pub(super) owed: Taken,
     /// Whether the peer wants reports of taken frames without delay.
     pub(super) is_asked: bool,
-    /// Whether this rank wants such reports.
+    /// Whether this rank wants reports of taken frames without delay.
     pub(super) asks: bool,
-    /// Whether this rank has yet to ask the peer for such reports.
+    /// Whether this rank still has to ask the peer for such reports.
     pub(super) to_ask: bool,
     /// The receive buffers that could not be posted.
     pub(super) unposted: Vec<u32>,
@@ -100,7 +101,8 @@ pub(super) struct End {
     pub(super) pending: u32,
 }
 
-// SAFETY: the endpoint belongs to the library, whose objects any one thread at a time may use.
+// SAFETY: the endpoint belongs to the library, whose objects may be used by any thread, but only by
+// one at a time.
 unsafe impl Send for End {}
 
 impl End {
@@ -127,8 +129,8 @@ impl End {
         }
     }
 
-    /// Handles the peer's report of taken frames. Returns `false` if the peer cannot have taken so
-    /// many.
+    /// Handles the peer's report of taken frames. Returns `false` if the peer cannot have taken
+    /// that number of frames.
     pub(super) fn on_taken(&mut self, taken: Taken) -> bool {
         let fragments = [u32::from(taken.frames[0]), u32::from(taken.fragments)];
         for channel in 0..CHANNELS {
@@ -147,9 +149,9 @@ impl End {
         true
     }
 
-    /// Gives up fragments that are read from the user's memory.
+    /// Gives up the fragments whose bytes are read from the user's memory.
     pub(super) fn abandon(&mut self) {
-        // The cast is lossless: the queue is bounded.
+        // The cast is lossless, because the queue is bounded.
         let dropped = self.queue.len() as u32;
         self.queue.clear();
         self.left[1] -= dropped;

@@ -1,5 +1,6 @@
-//! libfabric's objects for connections: a passive endpoint on which peers request connections, an
-//! event queue, a separate domain with one completion queue, and the connected endpoints.
+//! libfabric's objects for connections. They are a passive endpoint on which peers request
+//! connections, an event queue, a separate domain with one completion queue, and the connected
+//! endpoints.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -15,10 +16,10 @@ use libfabric_sys::{
 use crate::provider::Offer;
 use crate::wire::objects::{Objects, Refusal, check};
 
-/// The maximum number of bytes sent with a request or its answer; `verbs` has room for no more.
+/// The maximum number of bytes sent with a request or its answer. `verbs` has no room for more.
 pub(super) const MOST_DATA: usize = 56;
 
-/// The data that a peer sends with a request or its answer.
+/// The data that are sent with a request or its answer.
 pub(super) type Data = [u8; MOST_DATA];
 
 /// A request for a connection, which must be granted or refused.
@@ -26,9 +27,10 @@ pub(super) struct Request(*mut fi_info);
 
 /// An event of a connection.
 pub(super) enum Event {
-    /// A request for a connection, with this data.
+    /// A request for a connection, with its data and their length.
     Request(Request, Data, usize),
-    /// An established connection, with the peer's answer if this rank requested the connection.
+    /// An established connection. If this rank requested the connection, the peer's answer and its
+    /// length follow.
     Connected(*mut fid_ep, Data, usize),
     /// A connection that has ended or was not established.
     Ended(*mut fid_ep),
@@ -41,11 +43,11 @@ pub(super) struct Endpoints {
     pep: *mut fid_pep,
     /// The open endpoints.
     open: Vec<*mut fid_ep>,
-    /// The event queue's descriptor, if it has one.
+    /// The event queue's descriptor, if the queue has one.
     pub(super) descriptor: Option<libc::pollfd>,
 }
 
-// SAFETY: one thread at a time uses the objects, as for `Objects`.
+// SAFETY: only one thread at a time uses the objects, in the same way as for `Objects`.
 unsafe impl Send for Endpoints {}
 
 impl Endpoints {
@@ -60,8 +62,8 @@ impl Endpoints {
         };
         let (fabric, info) = (endpoints.objects.fabric, endpoints.objects.offer.info());
         let none = ptr::null_mut();
-        // SAFETY: the fabric is open, and the offer is from the same library; each object is opened
-        // before it is used, and `drop` closes the opened ones.
+        // SAFETY: the fabric is open, and the offer is from the same library. Each object is opened
+        // before it is used, and `drop` closes the opened objects.
         unsafe {
             let mut attr = fi_eq_attr {
                 wait_obj: FI_WAIT_FD,
@@ -93,7 +95,8 @@ impl Endpoints {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: the queue is open with `FI_WAIT_FD`, so the library writes one descriptor.
+        // SAFETY: the queue is open with `FI_WAIT_FD`, so the library writes one descriptor, for
+        // which `found.fd` has room.
         let result = unsafe {
             let place = (&raw mut found.fd).cast();
             fi_control(&raw mut (*self.eq).fid, libfabric_sys::FI_GETWAIT, place)
@@ -111,8 +114,8 @@ impl Endpoints {
     /// provider does not report it.
     pub(super) fn data_size(&self) -> Option<usize> {
         let (mut size, mut length) = (0_usize, size_of::<usize>());
-        // SAFETY: the passive endpoint is open and has the same table of operations as an endpoint;
-        // the option is a number of this size.
+        // SAFETY: the passive endpoint is open and has the same table of operations as an endpoint.
+        // The option is a `size_t`, for which `size` has room.
         let result = unsafe {
             fi_getopt(
                 &raw mut (*self.pep).fid,
@@ -127,7 +130,8 @@ impl Endpoints {
 
     /// Returns whether a thread may sleep on the descriptors now.
     pub(super) fn may_wait(&self) -> bool {
-        // SAFETY: the fabric and both queues are open.
+        // SAFETY: the fabric and both queues are open, and `queues` holds the number of pointers
+        // that is passed.
         unsafe {
             let mut queues = [&raw mut (*self.objects.cq).fid, &raw mut (*self.eq).fid];
             fi_trywait(
@@ -138,10 +142,11 @@ impl Endpoints {
         }
     }
 
-    /// Returns the next event.
+    /// Returns the next event, or `None` if there is none.
     pub(super) fn event(&mut self) -> Result<Option<Event>, Refusal> {
-        /// Attackers may send as much data as the provider permits (`tcp`: 256 bytes), and an event
-        /// longer than the buffer stays in the queue.
+        /// The number of bytes of data for which the buffer has room. Attackers may send as much
+        /// data as the provider permits (`tcp`: 256 bytes), and an event longer than the buffer
+        /// would never leave the queue.
         const ROOM: usize = 4096;
         #[repr(C)]
         struct Entry {
@@ -155,14 +160,15 @@ impl Endpoints {
                 entry: fi_eq_cm_entry::default(),
                 data: [0; ROOM],
             };
-            // SAFETY: the queue is open, and `entry` has room for this many bytes.
+            // SAFETY: the queue is open, and `entry` has room for the number of bytes that is
+            // passed.
             let read = unsafe {
                 let place = (&raw mut entry).cast();
                 fi_eq_read(self.eq, &mut kind, place, size_of::<Entry>(), 0)
             };
             if read == -(FI_EAVAIL as isize) {
                 let mut failed = fi_eq_err_entry::default();
-                // SAFETY: the queue is open.
+                // SAFETY: the queue is open, and `failed` is valid for writes.
                 let read = unsafe { fi_eq_readerr(self.eq, &mut failed, 0) };
                 let ep: *mut fid_ep = failed.fid.cast();
                 if read > 0 && self.open.contains(&ep) {
@@ -203,10 +209,11 @@ impl Endpoints {
         }
     }
 
-    /// Opens an endpoint for this offer, bound to the queues.
+    /// Opens an endpoint for this offer and binds it to the queues.
     fn endpoint(&mut self, info: *mut fi_info) -> Result<*mut fid_ep, Refusal> {
         let mut ep = ptr::null_mut();
-        // SAFETY: the domain is open, and the offer is from the same library.
+        // SAFETY: the domain is open, the offer is from the same library, and `ep` is valid for
+        // writes.
         unsafe {
             check(
                 "fi_endpoint",
@@ -214,7 +221,7 @@ impl Endpoints {
             )?;
         }
         self.open.push(ep);
-        // SAFETY: the endpoint and the queues are open.
+        // SAFETY: the endpoint and the two queues are open.
         let result = unsafe {
             let cq = &raw mut (*self.objects.cq).fid;
             check("fi_ep_bind", fi_ep_bind(ep, cq, FI_TRANSMIT | FI_RECV))
@@ -243,14 +250,15 @@ impl Endpoints {
         self.endpoint(offer.info())
     }
 
-    /// Requests a connection, with this data.
+    /// Requests a connection with the peer at this address. `data` is sent with the request.
     pub(super) fn connect(
         &self,
         ep: *mut fid_ep,
         address: &[u8],
         data: &[u8],
     ) -> Result<(), Refusal> {
-        // SAFETY: the endpoint is open; the address was made by the same provider.
+        // SAFETY: the endpoint is open, the address was made by the same provider, and `data` has
+        // the length that is passed.
         let result = unsafe {
             let (address, data_at) = (address.as_ptr().cast(), data.as_ptr().cast());
             fi_connect(ep, address, data_at, data.len())
@@ -262,32 +270,32 @@ impl Endpoints {
     pub(super) fn grant(&mut self, request: Request) -> Result<*mut fid_ep, Refusal> {
         let ep = self.endpoint(request.0);
         match ep {
-            // SAFETY: the request is from the library, and nothing uses it after this; the endpoint
-            // has copied what it needs.
+            // SAFETY: the request is from the library, and nothing uses it after this call, because
+            // the endpoint has copied what it needs.
             Ok(_) => unsafe { self.objects.offer.library().freeinfo(request.0) },
             Err(_) => self.refuse(request),
         }
         ep
     }
 
-    /// Accepts the request for which an endpoint was opened, with this data.
+    /// Accepts the request for which the endpoint `ep` was opened. `data` is sent with the answer.
     pub(super) fn accept(&self, ep: *mut fid_ep, data: &[u8]) -> Result<(), Refusal> {
-        // SAFETY: the endpoint is open.
+        // SAFETY: the endpoint is open, and `data` has the length that is passed.
         let result = unsafe { fi_accept(ep, data.as_ptr().cast(), data.len()) };
         check("fi_accept", result)
     }
 
     /// Refuses a request.
     pub(super) fn refuse(&self, request: Request) {
-        // SAFETY: the passive endpoint and the request are open, and nothing uses the request
-        // after this.
+        // SAFETY: the passive endpoint is open, the request is from the library, and nothing uses
+        // the request after this.
         unsafe {
             fi_reject(self.pep, (*request.0).handle, ptr::null::<c_void>(), 0);
             self.objects.offer.library().freeinfo(request.0);
         }
     }
 
-    /// Closes an endpoint. No further completions of it will be added to the queue.
+    /// Closes an endpoint. Afterwards, no completions of the endpoint are added to the queue.
     pub(super) fn close(&mut self, ep: *mut fid_ep) {
         if let Some(at) = self.open.iter().position(|open| *open == ep) {
             self.open.swap_remove(at);
@@ -305,8 +313,8 @@ impl Drop for Endpoints {
         }
         let objects: [*mut fid; 2] = [self.pep.cast(), self.eq.cast()];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: the object is open, and its dependents are closed. Domain and fabric are
-            // closed after it.
+            // SAFETY: the object is open, and the objects that depend on it are closed. The domain
+            // and the fabric are closed after it.
             unsafe { fi_close(object) };
         }
     }
