@@ -1,4 +1,4 @@
-//! Direct access: reads and writes of peers' memory without involving their processors.
+//! Direct access, which reads and writes peers' memory without involving the peers' processors.
 
 use std::ptr;
 
@@ -36,7 +36,7 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(failure.to_string());
         }
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        // SAFETY: the caller guarantees that the memory lives as long as this wire.
+        // SAFETY: the caller guarantees that the memory is valid as long as this wire exists.
         match unsafe { self.objects.register(base, length, access) } {
             Ok(registered) => {
                 self.exposed.push((base.addr(), length, registered));
@@ -54,12 +54,13 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Returns the registration of local memory, if memory must be registered: that of exposed
-    /// memory, or a new one for this operation alone.
+    /// Returns the descriptor of local memory, if memory must be registered. If the memory is not
+    /// part of exposed memory, registers it for this operation alone, and also returns that
+    /// registration.
     ///
     /// # Safety
     ///
-    /// The memory must be valid for the access until the operation has ended.
+    /// The memory must be valid for the access until the operation ends.
     unsafe fn own(
         &mut self,
         memory: *mut u8,
@@ -75,7 +76,8 @@ impl<S: Scope> OfiEndpoint<S> {
         if let Some((_, _, registered)) = within {
             return Ok((None, registered.descriptor));
         }
-        // SAFETY: the memory is valid until the operation has ended, which also releases it.
+        // SAFETY: the caller guarantees that the memory is valid until the operation ends. The end
+        // of the operation also releases the registration.
         let registered = unsafe { self.objects.register(memory, length, access) }?;
         Ok((Some(registered), registered.descriptor))
     }
@@ -84,7 +86,7 @@ impl<S: Scope> OfiEndpoint<S> {
     ///
     /// # Safety
     ///
-    /// The access's memory must be valid, as the operation requires, until the operation ends.
+    /// The memory of `access` must be valid, as the operation requires, until the operation ends.
     unsafe fn access(
         &mut self,
         peer: Rank,
@@ -107,8 +109,8 @@ impl<S: Scope> OfiEndpoint<S> {
                 self.fail_all(refusal.operation, refusal.error);
                 return Err(Refused::Dead);
             }
-            // The limit on locked memory is reached, or this memory cannot be registered: the
-            // access is sent as messages, from registered buffers.
+            // Either the limit on locked memory is reached, or this memory cannot be registered.
+            // The access is then sent as messages, from registered buffers.
             Err(_) => {
                 self.counters.unregistered += 1;
                 return Err(Refused::TooLong);
@@ -160,8 +162,8 @@ impl<S: Scope> OfiEndpoint<S> {
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller guarantees that the access's memory is valid until the write ends; the
-        // endpoint is open, and the structures that the call itself reads outlive the call.
+        // SAFETY: the caller guarantees that the access's memory is valid until the write ends. The
+        // endpoint is open, and the structures that the call itself reads live until it returns.
         let submitted = unsafe {
             let write = ("fi_writemsg", FI_WRITE);
             self.access(
@@ -210,7 +212,7 @@ impl<S: Scope> OfiEndpoint<S> {
         peer: Rank,
         access: &Access,
     ) -> Result<(), Refused> {
-        // SAFETY: the caller guarantees that the access's memory is valid until the read ends; the
+        // SAFETY: the caller guarantees that the access's memory is valid until the read ends. The
         // endpoint is open.
         let submitted = unsafe {
             let read = ("fi_read", FI_READ);

@@ -1,4 +1,5 @@
-//! Texts of failures: why a peer, or every peer, can no longer be reached, and what to do about it.
+//! Makes the texts of failures. They say why a peer, or every peer, can no longer be reached, and
+//! what users can do about it.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -17,15 +18,15 @@ const OTHER_DEVICE: &str =
 /// The advice for a provider that lacks an advertised feature.
 const OTHER_ATOMICS: &str = "CONDUIT_OFI_ATOMICS=0 lets the processors perform atomics";
 
-/// Returns whether an error number, possibly negated, concerns this rank's own device rather than a
-/// peer.
+/// Returns whether an error number, which may be negated, concerns this rank's own device rather
+/// than a peer.
 pub(crate) fn is_own(error: i64) -> bool {
     let own = [FI_ENODEV, FI_ENETDOWN, FI_EBADF, FI_EOPBADSTATE];
     own.iter().any(|own| i64::from(*own) == error.abs())
 }
 
 /// Returns a copy of a text that lives as long as the process. The number of different texts is
-/// bounded by the number of pairs of library call and error number.
+/// bounded, because there are only so many library calls and error numbers.
 fn kept(text: String) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,15 +59,15 @@ pub(crate) fn of_peer(offer: &Offer, operation: &str, error: i64) -> Failure {
     }))
 }
 
-/// Returns the failure of a peer that never answered.
+/// Returns the failure of a peer that has never answered.
 pub(crate) fn unanswered(milliseconds: u64) -> Failure {
     Failure::Network(kept(format!(
         "no answer for {milliseconds} ms (setting CONDUIT_OFI_DEAD_TIME)"
     )))
 }
 
-/// Returns the failure of all peers, caused by this process's own endpoint; `owner` names the
-/// process.
+/// Returns the failure of all peers that is caused by this process's own endpoint. `owner` names
+/// the process.
 pub(crate) fn of_all(offer: &Offer, owner: &str, operation: &str, error: i64) -> Failure {
     let words = match error.abs() == i64::from(FI_ETIMEDOUT) {
         true => "operations with a failed peer do not complete".to_owned(),

@@ -1,5 +1,5 @@
-//! A *frame* is the content of one message of libfabric. Its layout is as follows, with the length
-//! of each field in bytes; numbers are little-endian:
+//! Frames. A *frame* is the content of one message of libfabric. In the following layout, each
+//! field is followed by its length in bytes, and numbers are little-endian:
 //!
 //! ```text
 //! kind 1 | bytes of the fragment's header 1 | number 2 | sender's rank 4 | the job's number 8 | length 8 | fragment's header | bytes
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Only FIRST, PING, PONG, CONNECT and TAKEN have the field `length`. Sealed frames end in a tag
-//! (`seal`); with encryption, everything after the job's number is encrypted.
+//! (module `seal`). With encryption, everything after the job's number is encrypted.
 //!
 //! Frames between two ranks match receives in the order in which they were sent (`FI_ORDER_SAS`),
 //! but with many providers the receives may complete in another order (`FI_ORDER_NONE`). Frames are
@@ -25,12 +25,12 @@
 
 use conduit_core::ni::Rank;
 
-/// The length of the header of every frame, which is never encrypted.
+/// The length of the header that every frame has and that is never encrypted.
 pub(crate) const HEADER: usize = 16;
 /// The length of the header of a frame with the field `length`.
 pub(crate) const LONG_HEADER: usize = 24;
-/// The limit on how far a frame may be ahead of the next one from its sender. It must be larger
-/// than the number of posted receives.
+/// The number of frames by which a frame may be ahead of the next one from its sender. It must be
+/// larger than the number of posted receives.
 pub(crate) const EARLY: u16 = 1 << 13;
 
 /// The kind of a frame.
@@ -83,16 +83,16 @@ pub(crate) struct Frame {
     pub(crate) rank: Rank,
     /// The job's number, which excludes leftovers of an older job at the same address.
     pub(crate) job: u64,
-    /// The length; zero for kinds without one.
+    /// The length, or zero if the kind has none.
     pub(crate) length: u64,
 }
 
-/// Returns a frame's full number from its lower bits; `next` is the number of the next frame from
-/// its sender. Returns `None` if the frame is [`EARLY`] or more ahead, and hence a repetition or a
-/// forgery.
+/// Returns a frame's full number from its lower bits. `next` is the number of the next frame from
+/// the frame's sender. Returns `None` if the frame is ahead by [`EARLY`] or more, so that it is a
+/// repetition or a forgery.
 #[inline]
 pub(crate) fn whole_number(number: u16, next: u64) -> Option<u64> {
-    // The cast keeps the lower bits.
+    // The cast keeps the lower bits, which are the ones transmitted.
     let ahead = number.wrapping_sub(next as u16);
     (ahead < EARLY).then(|| next.wrapping_add(ahead.into()))
 }
@@ -110,7 +110,7 @@ impl Frame {
         bytes
     }
 
-    /// Writes the frame's header, whose length depends on the kind.
+    /// Writes the frame's header, whose length depends on the frame's kind.
     #[inline]
     pub(crate) fn write(&self, place: &mut [u8]) {
         place[..HEADER].copy_from_slice(&self.begin());
@@ -142,7 +142,7 @@ impl Frame {
         ))
     }
 
-    /// Reads the header that every frame has. Returns `None` if it is malformed.
+    /// Reads the header that every frame has. Returns `None` if the header is malformed.
     #[inline]
     pub(crate) fn read_begin(bytes: &[u8]) -> Option<Self> {
         let (first, second, _) = Self::words(bytes)?;
@@ -150,8 +150,8 @@ impl Frame {
         Some(Self::of_words(*FrameKind::ALL.get(kind)?, first, second))
     }
 
-    /// Like [`Self::decode`], but only for tiny frames, the most common kind. Returns `None` if the
-    /// frame is of another kind or malformed.
+    /// Does the same as [`Self::decode`], but only for tiny frames, which are the most common kind.
+    /// Returns `None` if the frame is malformed or of another kind.
     #[inline(always)]
     pub(crate) fn decode_tiny(bytes: &[u8]) -> Option<(Self, &[u8], &[u8])> {
         let (first, second, rest) = Self::words(bytes)?;

@@ -1,6 +1,6 @@
-//! Tests with two kinds of attackers. The first is not a rank of the job: it uses libfabric itself,
-//! knows the ranks' addresses and the frame format, and has seen the ranks' traffic. The second is
-//! a malicious rank of the job.
+//! Tests with two kinds of attackers. The first kind is not a rank of the job. It uses libfabric
+//! itself, knows the ranks' addresses and the frame format, and has seen the ranks' traffic. The
+//! second kind is a malicious rank of the job.
 
 use std::ptr;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::wire::liveness::Liveness;
 
 use super::*;
 
-/// A time limit well above any test's duration.
+/// A time limit far above the duration of any test.
 const HANG: Duration = Duration::from_secs(300);
 const AGAIN: isize = -(FI_EAGAIN as isize);
 
@@ -33,7 +33,8 @@ struct Recorder {
     failed: Vec<(Rank, String)>,
 }
 
-/// The limit on the bytes of frames that are kept because there is no room for them.
+/// The limit on the number of bytes of frames that are kept because there is no room to deliver
+/// them.
 const ROOM: usize = 32 << 10;
 
 impl FragmentHandler for Recorder {
@@ -77,8 +78,8 @@ impl Job {
             library: which.clone(),
             ..OfiConfig::new(hints(), "here".to_owned())
         };
-        // After the first check, at which no links exist, no rank pings another, so the numbers of
-        // all frames are known.
+        // After the first check, when no links exist yet, no rank pings another one, so the numbers
+        // of all frames are known.
         config.wire.dead_time = Duration::from_secs(86_400);
         change(&mut config);
         let wires = wires(3, &config).expect("the network starts");
@@ -104,7 +105,8 @@ impl Job {
         }
     }
 
-    /// Sends a fragment as the layer above does, and waits until it has arrived.
+    /// Sends a fragment in the same way as the layer above, and waits until the fragment has
+    /// arrived.
     #[track_caller]
     fn send(&mut self, from: usize, to: usize, text: &[u8]) {
         let fragment = Fragment {
@@ -122,7 +124,7 @@ impl Job {
         let before = self.wires[0].counters().received;
         self.until(|job| {
             let (ep, to) = from(job);
-            // SAFETY: the endpoint is open; the library copies the bytes.
+            // SAFETY: the endpoint is open, and the library copies the bytes during the call.
             match unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), to) } {
                 0 => true,
                 AGAIN => false,
@@ -132,8 +134,8 @@ impl Job {
         self.until(|job| job.wires[0].counters().received > before);
     }
 
-    /// Asserts that the first rank has given up the third for this reason, and has kept none of its
-    /// frames.
+    /// Asserts that the first rank has given up the third rank for this reason and has kept none of
+    /// the third rank's frames.
     #[track_caller]
     fn gave_up_the_bad_rank(&self, why: &str) {
         assert_eq!((self.wires[0].early, self.wires[0].held), (0, 0));
@@ -147,7 +149,7 @@ impl Job {
         self.frame_of(0, kind, rank, number)
     }
 
-    /// Returns a frame of a fragment with this length, without any of the fragment's bytes.
+    /// Returns a frame whose field `length` is `length`, without any of the fragment's bytes.
     fn frame_of(&self, length: u64, kind: FrameKind, rank: Rank, number: u64) -> Vec<u8> {
         let frame = Frame {
             kind,
@@ -201,7 +203,7 @@ impl Intruder {
             failed => {
                 assert_eq!(failed, -(FI_EAVAIL as isize));
                 let mut entry = fi_cq_err_entry::default();
-                // SAFETY: the queue is open.
+                // SAFETY: the queue is open, and `entry` is valid for writes.
                 unsafe { fi_cq_readerr(self.objects.cq, &mut entry, 0) };
                 Some(false)
             }
@@ -234,7 +236,7 @@ impl Intruder {
         job.until(|_| {
             self.progress();
             // SAFETY: the endpoint is open, and the bytes and the context outlive the operation,
-            // which ends below.
+            // for whose end the code below waits.
             let result = unsafe {
                 fi_writemsg(
                     self.objects.ep,
@@ -269,8 +271,8 @@ fn who_is_no_rank_is_not_heard() {
         let intruder = Intruder::new(&which, &job);
         let place = job.wires[0].describe(1);
         assert!(place.ends_with(" on lo)"), "{place}");
-        // The frames name a rank that has sent something, one that has not, the receiver, and no
-        // rank.
+        // The frames name a rank that has sent a frame, one that has not, the receiver itself, and
+        // no rank of the job.
         for rank in [1, 2, 0, 3] {
             for kind in [FrameKind::Tiny, FrameKind::Whole, FrameKind::Chunk] {
                 for number in [0, 1, 2, u64::from(EARLY) + 1] {
@@ -284,7 +286,7 @@ fn who_is_no_rank_is_not_heard() {
         // The failure text for a silent peer reports the frames.
         let place = job.wires[0].describe(1);
         assert!(place.contains("; 36 frames were not from"), "{place}");
-        // A frame with a wrong guess of the job's number is ignored too.
+        // A frame with a wrong guess of the job's number is ignored, too.
         job.wires[0].scope.job ^= 1;
         let frame = job.frame(FrameKind::Tiny, 1, 1);
         job.wires[0].scope.job ^= 1;
@@ -299,7 +301,7 @@ fn who_is_no_rank_is_not_heard() {
     }
 }
 
-/// The message comes from a known endpoint, but names another rank.
+/// The message comes from a known endpoint but names another rank.
 #[test]
 fn a_rank_is_not_heard_as_another() {
     for which in libraries() {
@@ -330,7 +332,7 @@ fn keys_of_memory_are_not_guessed() {
         let intruder = Intruder::new(&which, &job);
         let memory: &'static mut [u8] = vec![7; 64].leak();
         let (base, length) = (memory.as_mut_ptr(), memory.len());
-        // SAFETY: the memory is never freed, and read only between accesses.
+        // SAFETY: the memory is never freed, and it is read only when no access is in flight.
         let remote = unsafe { job.wires[0].expose(base, length) };
         let remote = remote.expect("registered").expect("within reach");
         for key in (0..16).chain([remote.key ^ 1, remote.key ^ 1 << 63]) {
@@ -361,7 +363,7 @@ fn nothing_without_the_right_tag_is_heard() {
                 seal.seal(to, number, &mut frame, HEADER);
                 frame
             };
-            // Forged frames: without a tag, with a made-up tag, and with used numbers.
+            // Forged frames without a tag, with a made-up tag, and with used numbers.
             for rank in [0, 1, 2] {
                 for number in [0, 1, 2] {
                     let frame = job.frame(FrameKind::Tiny, rank, number);
@@ -370,7 +372,7 @@ fn nothing_without_the_right_tag_is_heard() {
                     intruder.send(&mut job, &frame[..HEADER]);
                 }
             }
-            // Recorded frames: sent to another rank, modified, or repeated.
+            // Recorded frames that were sent to another rank, were modified, or are repeated.
             let mut others = vec![sealed(&mut job, 1, 2, 1), sealed(&mut job, 2, 1, 0)];
             for at in 0..HEADER + 8 + TAG {
                 let mut changed = sealed(&mut job, 1, 0, 1);
@@ -389,7 +391,7 @@ fn nothing_without_the_right_tag_is_heard() {
             job.send(2, 0, b"more");
             assert_eq!(job.recorders[0].fragments.len(), 3);
             assert_eq!(job.recorders[0].failed, []);
-            // A recorded frame that is replayed early is handled once: it is authentic.
+            // A recorded frame that is replayed early is handled once, because it is authentic.
             let early = sealed(&mut job, 1, 0, 3);
             let repeated = job.wires[0].counters().replayed;
             intruder.send(&mut job, &early);
@@ -416,13 +418,14 @@ fn where_frames_are_sealed_no_memory_is_within_reach() {
         let wire = &mut job.wires[0];
         assert!(!wire.has_direct());
         let memory = vec![0; 64].leak();
-        // SAFETY: the memory is never freed.
+        // SAFETY: the memory is never freed, and nothing else uses it.
         let exposed = unsafe { wire.expose(memory.as_mut_ptr(), memory.len()) };
         assert!(matches!(exposed, Ok(None)));
     }
 }
 
-/// Early frames of a rank take no more than the available room; beyond that, the rank is given up.
+/// Early frames of a rank take no more than the available room. If a rank sends more of them, it is
+/// given up.
 #[test]
 fn early_frames_are_bounded() {
     for which in libraries() {
@@ -452,8 +455,8 @@ fn early_frames_are_bounded() {
     }
 }
 
-/// The held frames of a rank whose fragment cannot begin take no more than the rank announced, and
-/// no more than the available room.
+/// If a rank's fragment cannot begin, its frames are held. They take no more room than the rank
+/// announced, and no more than is available.
 #[test]
 fn held_frames_are_bounded() {
     let chunk = |job: &Job, number, bytes: usize| {

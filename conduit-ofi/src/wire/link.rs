@@ -1,4 +1,4 @@
-//! Links: a rank's state for each peer that it communicates with.
+//! Links, which are the state that a rank keeps for its peers.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroUsize;
@@ -11,7 +11,7 @@ use libfabric_sys::{FI_ADDR_UNSPEC, fi_addr_t};
 use crate::wire::frame::{Frame, FrameKind};
 use crate::wire::liveness::Liveness;
 
-/// A fragment in the user's memory that is being sent in one or several frames.
+/// A fragment in the user's memory that is being sent in one or more frames.
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) token: u64,
@@ -35,7 +35,7 @@ impl Sending {
             next: 0,
             in_flight: 0,
             header: kept,
-            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
+            // The cast is lossless, because a header has at most `MAX_HEADER` bytes.
             header_length: header.len() as u8,
         })
     }
@@ -45,14 +45,14 @@ impl Sending {
     }
 }
 
-/// A longer fragment that is arriving.
+/// A fragment of more than one frame that is arriving.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arriving {
     /// The fragment handler's token for the destination.
     pub(crate) place: u64,
     /// The number of bytes received.
     pub(crate) next: usize,
-    /// The number of bytes missing, which is `NonZero` to keep an `Option` of this structure small.
+    /// The number of bytes missing. It is `NonZero` to keep an `Option` of this structure small.
     pub(crate) left: NonZeroUsize,
 }
 
@@ -61,8 +61,8 @@ fn cost(frame: &[u8]) -> usize {
     frame.len() + 32
 }
 
-/// Frames that arrived before earlier ones, by number. Links store them boxed, because they are
-/// rare.
+/// Frames that arrived before earlier ones, by number. Links store this structure boxed, because
+/// such frames are rare.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     frames: BTreeMap<u64, Box<[u8]>>,
@@ -70,8 +70,8 @@ pub(crate) struct Early {
 }
 
 impl Early {
-    /// Keeps a frame, and returns the number of bytes of memory that it takes. Returns `None` if a
-    /// frame with this number is already kept.
+    /// Keeps a frame, and returns the number of bytes of memory that the frame takes. Returns
+    /// `None` if a frame with this number is already kept.
     pub(crate) fn keep(&mut self, number: u64, frame: &[u8]) -> Option<usize> {
         let std::collections::btree_map::Entry::Vacant(place) = self.frames.entry(number) else {
             return None;
@@ -116,7 +116,7 @@ impl Held {
     pub(crate) fn keep(&mut self, frame: &Frame, payload: usize, bytes: &[u8]) -> Option<usize> {
         self.left = match frame.kind {
             FrameKind::Whole if self.left == 0 => 0,
-            // The cast is lossless: `usize` has 64 bits.
+            // The cast is lossless, because `usize` has 64 bits.
             FrameKind::First if self.left == 0 => (frame.length as usize).checked_sub(payload)?,
             FrameKind::Chunk if self.left > 0 => self.left.checked_sub(payload)?,
             _ => return None,
@@ -134,7 +134,8 @@ impl Held {
         Some((frame, cost))
     }
 
-    /// Puts back the frame that was just taken, and returns the number of bytes that it takes.
+    /// Puts back a frame that has just been taken, and returns the number of bytes that the frame
+    /// takes.
     pub(crate) fn put_back(&mut self, frame: Box<[u8]>) -> usize {
         let cost = cost(&frame);
         self.bytes += cost;
@@ -156,16 +157,16 @@ pub(crate) struct OfiLink<T> {
     pub(crate) session: T,
     /// libfabric's handle of the peer.
     pub(crate) address: fi_addr_t,
-    /// Small frames that libfabric refused for now (`-FI_EAGAIN`), in order.
+    /// The small frames that libfabric refused for now (`-FI_EAGAIN`), in order.
     pub(crate) backlog: VecDeque<Box<[u8]>>,
     /// The number of the next frame to the peer.
     pub(crate) next_out: u64,
     pub(crate) next_in: u64,
-    /// Frames whose receives completed before those of earlier frames.
+    /// The frames whose receives completed before those of earlier frames.
     pub(crate) early: Option<Box<Early>>,
-    /// The fragments that are not completely in frames yet, in order.
+    /// The fragments that are not yet completely in frames, in order.
     pub(crate) queue: VecDeque<Sending>,
-    /// The fragments that are completely in frames, some of which are still in flight.
+    /// The fragments that are completely in frames, of which some are still in flight.
     pub(crate) in_flight: Vec<Sending>,
     pub(crate) arriving: Option<Arriving>,
     /// The frames of the data channel for which there was no room.
@@ -174,7 +175,7 @@ pub(crate) struct OfiLink<T> {
     pub(crate) pending: u32,
     /// The number of pending operations that access the user's memory.
     pub(crate) direct: u32,
-    /// Whether the link is in the list of links with something to send.
+    /// Whether the link is in the list of links that have something to send.
     pub(crate) listed: bool,
     /// Whether to send no more frames of longer fragments to the peer.
     pub(crate) abandoned: bool,
@@ -214,23 +215,24 @@ impl<T: Copy + Default> OfiLink<T> {
         }
     }
 
-    /// Returns whether a frame with these lower bits of its number is the next one expected, no
-    /// early frame is kept, and the link has not failed.
+    /// Returns whether a frame is the next one expected, given the lower bits of its number.
+    /// Returns `false` if early frames are kept or the link has failed.
     #[inline(always)]
     pub(crate) fn is_next(&self, number: u16) -> bool {
-        // The cast keeps the lower bits.
+        // The cast keeps the lower bits, which are the ones transmitted.
         number == self.next_in as u16 && self.early.is_none() && self.failure.is_none()
     }
 
-    /// Returns whether a message came from this peer. With `accepts_unknown_source`, a message of
-    /// unknown source counts as coming from the peer.
+    /// Returns whether a message came from this peer. If `accepts_unknown_source` is set, a message
+    /// whose source is unknown counts as the peer's.
     #[inline(always)]
     pub(crate) fn is_from(&self, source: fi_addr_t, accepts_unknown_source: bool) -> bool {
         source == self.address || accepts_unknown_source && source == FI_ADDR_UNSPEC
     }
 
-    /// Returns the number of items that may not have reached the peer: frames that libfabric has
-    /// not accepted or completed (an estimate for longer fragments), and an unanswered ping.
+    /// Returns the number of items that may not have reached the peer. These are the frames that
+    /// libfabric has not accepted or completed (an estimate for longer fragments) and an unanswered
+    /// ping.
     pub(crate) fn outstanding(&self, frame: usize) -> usize {
         if self.failure.is_some() {
             return 0;
@@ -240,8 +242,8 @@ impl<T: Copy + Default> OfiLink<T> {
         self.pending as usize + self.backlog.len() + queued + usize::from(self.unsettled.is_some())
     }
 
-    /// Stops sending frames of longer fragments. The peer may have received part of a fragment, so
-    /// no other fragment may follow.
+    /// Stops sending frames of longer fragments. Because the peer may have received part of a
+    /// fragment, no other fragment may follow.
     pub(crate) fn abandon(&mut self) {
         self.abandoned = true;
         self.queue.clear();
@@ -282,23 +284,23 @@ impl<T: Copy + Default> OfiLink<T> {
     }
 }
 
-/// The links to all peers. Besides its address, a peer without an open link takes 4 bytes, or 20
-/// bytes once the first used link has become idle.
+/// The links to all peers. A peer without an open link takes 4 bytes besides its address, or 20
+/// bytes once a link that was used has become idle.
 #[derive(Debug)]
 pub(crate) struct Links<T> {
-    /// For each rank, the index of its link, the compressed state of an idle one, or [`NONE`].
+    /// For each rank, the index of its link, the compressed state of an idle link, or [`NONE`].
     places: Vec<u32>,
-    /// For the idle link of each rank, the numbers of the next frames to and from the peer.
-    /// Allocated when the first used link becomes idle.
+    /// For each rank, the numbers of the next frames to and from the rank, if its link is idle. The
+    /// table is allocated when a link that was used first becomes idle.
     numbers: Box<[(u64, u64)]>,
     links: Vec<OfiLink<T>>,
 }
 
 const NONE: u32 = u32::MAX;
-/// Marks an idle link: the lower bits are libfabric's handle of the peer, a small number
-/// (`FI_AV_TABLE`).
+/// The flag of an idle link. The lower bits are libfabric's handle of the peer, which is a small
+/// number (`FI_AV_TABLE`).
 const IDLE: u32 = 1 << 31;
-/// Marks an idle link whose peer has sent something.
+/// The flag of an idle link whose peer has sent something.
 const KNOWN: u32 = 1 << 30;
 const HANDLE: u32 = KNOWN - 1;
 /// The number of links below which the table does not shrink.
@@ -318,8 +320,8 @@ impl<T: Copy + Default> Links<T> {
         self.links.is_empty()
     }
 
-    /// Returns the index of a peer's open link. It is valid until a link is added, made idle or
-    /// reopened.
+    /// Returns the index of a peer's open link. The index is valid until a link is added, made idle
+    /// or reopened.
     #[inline]
     pub(crate) fn find(&self, peer: Rank) -> Option<usize> {
         let place = *self.places.get(peer as usize)?;
@@ -349,19 +351,19 @@ impl<T: Copy + Default> Links<T> {
         self.links.get(place as usize)
     }
 
-    /// Adds the link to a rank of the job that has none.
+    /// Adds the link to a rank of the job that has no link.
     pub(crate) fn add(&mut self, link: OfiLink<T>) {
         if let Some(place) = self.places.get_mut(link.peer as usize) {
-            // The cast is lossless: there are at most as many links as ranks.
+            // The cast is lossless, because there are at most as many links as ranks.
             *place = self.links.len() as u32;
             compact::push(&mut self.links, link);
         }
     }
 
-    /// Stores libfabric's handle of a peer without traffic so far, as an idle link.
+    /// Stores libfabric's handle of a peer with which there has been no traffic, as an idle link.
     pub(crate) fn note(&mut self, peer: Rank, handle: fi_addr_t) {
         self.add(OfiLink::new(peer, handle));
-        // A link with a large handle stays open.
+        // If the handle is too large for an idle link, the link stays open.
         self.make_idle(peer);
     }
 
@@ -380,7 +382,7 @@ impl<T: Copy + Default> Links<T> {
     }
 
     /// Makes a link idle if nothing is in flight on it and its handle is small enough. Returns
-    /// whether the link has become idle.
+    /// whether the link was made idle.
     pub(crate) fn make_idle(&mut self, peer: Rank) -> bool {
         let Some(place) = self.find(peer) else {
             return false;
@@ -408,7 +410,7 @@ impl<T: Copy + Default> Links<T> {
     fn take_out(&mut self, place: usize) {
         self.links.swap_remove(place);
         if let Some(moved) = self.links.get(place) {
-            // The cast is lossless: `place` was the index of a link before.
+            // The cast is lossless, because `place` has been the index of a link.
             self.places[moved.peer as usize] = place as u32;
         }
         if self.links.len() >= FEW && self.links.len() < self.links.capacity() / 4 {
@@ -424,8 +426,8 @@ impl<T: Copy + Default> Links<T> {
         }
     }
 
-    /// Resizes the table for links to peers below `size`; peers above it must have no links. Must
-    /// be called only in open networks.
+    /// Resizes the table for links to peers below `size`. The other peers must have no links. This
+    /// must be called only in open networks.
     pub(crate) fn resize(&mut self, size: u32) {
         self.places.resize(size as usize, NONE);
         if self.places.len() >= FEW && self.places.len() < self.places.capacity() / 4 {
@@ -450,7 +452,7 @@ impl<T: Copy + Default> Links<T> {
 
     /// Reopens all idle links.
     pub(crate) fn reopen_all(&mut self) {
-        // The cast is lossless: there is one place per rank.
+        // The cast is lossless, because there is one place per rank.
         for peer in 0..self.places.len() as Rank {
             self.reopen(peer);
         }
@@ -476,8 +478,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Whichever links become idle and are reopened, the handle of each peer and whether the
-        /// peer is known are preserved.
+        /// Whichever links become idle and are reopened, each peer's handle is preserved, and so is
+        /// whether the peer is known.
         #[test]
         fn nobody_is_mixed_up(steps in prop::collection::vec((0u8..4, 0u32..20), 1..300)) {
             let mut links = Links::<()>::new(20);

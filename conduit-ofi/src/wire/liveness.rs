@@ -1,11 +1,11 @@
-//! Detection of dead peers. Whatever a peer is sent, something must come back from it within a
-//! bounded time (the dead time), if only the answer to a ping. Some providers of libfabric report a
-//! dead peer; others report it late or never.
+//! Detects dead peers. Whatever is sent to a peer, the peer must send something back within a
+//! bounded time (the dead time), even if only the answer to a ping. Some providers of libfabric
+//! report a dead peer, but others report it late or never.
 
 /// Monotonic time in nanoseconds, from an arbitrary start.
 pub(crate) type Nanos = u64;
 
-/// How often each peer is checked in the dead time.
+/// The number of times that each peer is checked in the dead time.
 pub(crate) const CHECKS: u64 = 8;
 
 /// The result of a check.
@@ -14,26 +14,26 @@ pub(crate) enum Verdict {
     Fine,
     /// The peer owes an answer, so it must be pinged.
     Ping,
-    /// The peer was silent for the dead time.
+    /// The peer has been silent for the dead time.
     Dead,
 }
 
-/// The liveness of a peer. Between two checks only flags change, so that sending and receiving cost
-/// little.
+/// The liveness of a peer. Between two checks, only flags change, so that sending and receiving
+/// cost little.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Liveness {
-    /// Whether something was sent to the peer since the last check.
+    /// Whether something has been sent to the peer since the last check.
     sent: bool,
-    /// Whether something was received from the peer since the last check.
+    /// Whether something has been received from the peer since the last check.
     heard: bool,
-    /// Whether something was ever received from the peer.
+    /// Whether something has ever been received from the peer.
     known: bool,
     /// The time at which the peer began to owe an answer, if it owes one.
     since: Option<Nanos>,
 }
 
 impl Liveness {
-    /// Records that something was sent to the peer, or should have been.
+    /// Records that something was sent to the peer, or would have been sent if there were room.
     #[inline]
     pub(crate) fn sent(&mut self) {
         self.sent = true;
@@ -46,7 +46,7 @@ impl Liveness {
         self.known = true;
     }
 
-    /// Returns whether something was ever received from the peer.
+    /// Returns whether something has ever been received from the peer.
     pub(crate) fn is_known(&self) -> bool {
         self.known
     }
@@ -59,8 +59,8 @@ impl Liveness {
         }
     }
 
-    /// Returns whether there was no traffic with the peer since the last check and the peer owes no
-    /// answer.
+    /// Returns whether there has been no traffic with the peer since the last check and the peer
+    /// owes no answer.
     pub(crate) fn is_quiet(&self) -> bool {
         !self.sent && !self.heard && self.since.is_none()
     }

@@ -1,19 +1,20 @@
-//! One rank's end of the network: a [`Transport`] of fragments over an endpoint of libfabric.
+//! One rank's end of the network, which is a [`Transport`] of fragments over an endpoint of
+//! libfabric.
 //!
-//! Every fragment travels in frames (`frame`); each frame is one message of libfabric. A tiny
-//! fragment is sent at once, injected or from a buffer. A longer fragment is sent from its own
-//! memory, in as many frames as it needs, when there is room. If libfabric refuses a call for now
-//! (`-FI_EAGAIN`), the wire refuses the fragment too, or keeps the frame in the link's queue.
-//! Receives are posted for messages of any rank, into buffers that take several messages
-//! (`FI_MULTI_RECV`) if the provider supports it, so their cost does not grow with the job.
+//! Every fragment travels in frames (module `frame`), and each frame is one message of libfabric. A
+//! tiny fragment is sent at once, either injected or from a buffer. A longer fragment is sent from
+//! its own memory when there is room, in as many frames as it needs. If libfabric refuses a call
+//! for now (`-FI_EAGAIN`), the wire refuses the fragment, or keeps the frame in the link's queue.
+//! Receives are posted for messages of any rank. If the provider supports it, they use buffers that
+//! take several messages (`FI_MULTI_RECV`), so the cost of receives does not grow with the job.
 //!
 //! **Guarantees.** A peer that owes an answer and is silent for the dead time is reported as
 //! failed. After [`abandon`](Transport::abandon), no memory of the caller is accessed, even if the
-//! endpoint must be closed to ensure this. Everything that a peer sends is checked, and
-//! malformed frames are counted and dropped.
+//! endpoint must be closed to ensure that. All input from peers is checked, and malformed frames
+//! are counted and dropped.
 //!
 //! **Costs.** [`WireConfig`] determines the memory for buffers, independently of the job size. A
-//! peer takes memory for a link while there is traffic, and a few bytes while idle.
+//! peer takes memory for a link while there is traffic with it, and a few bytes otherwise.
 
 mod atomic;
 mod atomic_ops;
@@ -58,7 +59,7 @@ use slots::Slots;
 use wait::Waiter;
 use watch::{Call, Calls, Watch, Watched};
 
-/// The sizes of an [`OfiEndpoint`]. The memory that they require does not grow with the job.
+/// The sizes of an [`OfiEndpoint`]. The memory that they determine does not grow with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WireConfig {
     /// The maximum length of a frame.
@@ -73,14 +74,14 @@ pub struct WireConfig {
     pub receive_bytes: usize,
     /// The maximum number of direct accesses in flight.
     pub direct: u32,
-    /// The silence after which a peer that owes an answer is dead.
+    /// The duration of silence after which a peer that owes an answer is dead.
     pub dead_time: Duration,
 }
 
 impl Default for WireConfig {
     fn default() -> Self {
         Self {
-            // Up to this size, `ofi_rxm` sends eagerly, without asking the peer first.
+            // Up to this size, `ofi_rxm` sends eagerly, which means without asking the peer first.
             frame: 16 << 10,
             small: 512,
             large: 64,
@@ -106,17 +107,17 @@ impl WireConfig {
     }
 }
 
-/// The size of a small buffer, which holds a tiny fragment in its frame.
+/// The size of a small buffer, which suffices for a tiny fragment in its frame.
 pub(crate) const SMALL: usize = 1 << 10;
 const _: () =
     assert!(frame::HEADER + conduit_portals::transport::fragment::MAX_TINY + TAG <= SMALL);
 
-/// The largest job in which all addresses are inserted at start if the provider reports sources, so
-/// that the provider knows every source from the first message on. In a larger job, inserting all
-/// addresses would take much memory for ranks that never communicate (see `docs/ofi.md`).
+/// The largest job in which all addresses are inserted at start if the provider reports sources.
+/// The provider then knows every source from the first message on. In a larger job, the addresses
+/// of ranks that never communicate would take too much memory (see `docs/ofi.md`).
 const MAX_PREINSERTED: u32 = 1 << 14;
 
-/// Counters of a wire since its start.
+/// The counters of a wire since its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WireCounters {
     /// The number of frames sent.
@@ -173,29 +174,31 @@ impl WireCounters {
 
 /// One rank's end of the network. See the [module](self).
 pub struct OfiEndpoint<S: Scope = FixedJob> {
-    // Dropped before the buffers, which the library may access until the endpoint is closed.
+    // This field is dropped before the buffers, which the library may access until the endpoint is
+    // closed.
     objects: Objects,
     small: Buffers,
     large: Buffers,
     receives: Buffers,
     /// Whether one receive takes several messages (`FI_MULTI_RECV`).
     multi: bool,
-    /// Receive buffers that are not posted because the library refused them for now.
+    /// The receive buffers that are not posted because the library refused them for now.
     unposted: Vec<u32>,
-    /// The number of bytes of frames that are held for lack of room, over all links.
+    /// The number of bytes of all links' frames that are held for lack of room.
     held: usize,
-    /// The limit on the bytes of early frames over all links.
+    /// The limit on the number of bytes of all links' early frames.
     early_room: usize,
-    /// The number of bytes in use.
+    /// The number of bytes of all links' early frames.
     early: usize,
     slots: Slots,
     links: Links<S::Session>,
     scope: S,
-    /// The seal of frames, if they are sealed.
+    /// The seal of frames, or `None` if frames are not sealed.
     seal: Option<Box<S::Seal>>,
-    /// The sources of the messages of one read of the queue, if the provider reports them.
+    /// The sources of the messages of one read of the queue, or `None` if the provider does not
+    /// report them.
     sources: Option<Box<Sources>>,
-    /// Whether frames of unknown source are accepted.
+    /// Whether frames whose source is unknown are accepted.
     accepts_unknown_source: bool,
     /// The maximum length of a frame with its tag.
     frame: usize,
@@ -207,30 +210,31 @@ pub struct OfiEndpoint<S: Scope = FixedJob> {
     pieces: bool,
     /// The number of the last ping, to any peer.
     pings: u32,
-    /// The links with something to send.
+    /// The links that have something to send.
     outgoing: Vec<Rank>,
     /// The failed links that have not been reported yet.
     failures: Vec<(Rank, Failure)>,
-    /// The time until which accesses in flight to failed peers may complete before the endpoint is
-    /// closed.
+    /// The time until which operations in flight with failed peers may complete before the endpoint
+    /// is closed, if there are such operations.
     grace: Option<Nanos>,
-    /// The memory exposed to peers: first byte, length, registration.
+    /// The memory exposed to peers, each piece with its first byte, its length and its
+    /// registration.
     exposed: Vec<(usize, usize, Registered)>,
     /// The atomics that the provider supports.
     atomics: Atomics,
-    /// The reason why no peer can be reached any more.
+    /// The reason why no peer can be reached any more, if that is so.
     broken: Option<Failure>,
     dead_time: Nanos,
     start: Instant,
     next_check: Nanos,
-    /// The number of receives until the clock is read.
+    /// The number of receives until the clock is read again.
     unclocked: Cell<u32>,
     /// The number of consecutive empty receives.
     idle: u32,
     waiter: Arc<Waiter>,
     counters: WireCounters,
     calls: Arc<Calls>,
-    /// Dropped last, because closing the endpoint may hang as well.
+    /// The watchdog. It is dropped last, because closing the endpoint may hang as well.
     watch: Option<Watch>,
 }
 
@@ -269,11 +273,11 @@ impl<S: Scope> OfiEndpoint<S> {
         let allows_zero_copy = objects.offer.allows_zero_copy();
         let (receives, receive_bytes) = match multi {
             true => (config.receives, config.receive_bytes),
-            // Without multi-message receives, the same amount of memory is divided into pieces of
-            // one frame.
+            // Without receives of several messages, the same amount of memory is divided into
+            // pieces of one frame.
             false => {
                 let bytes = config.receives as usize * config.receive_bytes;
-                // The cast is lossless: the number of receives is bounded.
+                // The cast is lossless, because the number of receives is bounded.
                 let count = (bytes / frame).min(limits.receives).max(2) as u32;
                 (count, frame)
             }
@@ -302,8 +306,8 @@ impl<S: Scope> OfiEndpoint<S> {
             links: Links::new(size),
             scope,
             tag: if seal.is_some() { TAG } else { 0 },
-            // A sealed frame is sent from the buffer in which it was sealed. In an open network a
-            // peer can be closed at any time, after which the user's memory must not be accessed,
+            // A sealed frame is sent from the buffer in which it was sealed. In an open network, a
+            // peer can be closed at any time. The user's memory must not be accessed after that,
             // but libfabric cannot cancel operations in flight.
             pieces: limits.pieces >= 2 && allows_zero_copy && seal.is_none() && !S::OPEN,
             seal: seal.map(Box::new),
@@ -350,7 +354,7 @@ impl<S: Scope> OfiEndpoint<S> {
         self.counters
     }
 
-    /// Returns a report of all nonzero counters, one line per part.
+    /// Returns a report of all nonzero counters, with one line per part.
     pub fn report(&self, portals: &PortalsCounters, rank: Rank) -> String {
         let mut text = String::new();
         let offer = &self.objects.offer;
@@ -383,14 +387,14 @@ impl<S: Scope> OfiEndpoint<S> {
         elapsed(self.start)
     }
 
-    /// Returns the link to a peer, opening or reopening it if necessary.
+    /// Returns the link to a peer. Opens or reopens the link if necessary.
     #[inline]
     fn open(&mut self, peer: Rank) -> Result<&mut OfiLink<S::Session>, Refused> {
         let place = self.place(peer)?;
         self.links.alive(place)
     }
 
-    /// Returns the index of the link to a peer, opening or reopening it if necessary.
+    /// Returns the index of the link to a peer. Opens or reopens the link if necessary.
     #[inline]
     fn place(&mut self, peer: Rank) -> Result<usize, Refused> {
         match self.links.find(peer) {
@@ -405,7 +409,7 @@ impl<S: Scope> OfiEndpoint<S> {
         self.links.find(peer).ok_or(Refused::NoSuchRank)
     }
 
-    /// Inserts all addresses. If an address is refused now, the refusal is not reported until the
+    /// Inserts all addresses. If the library refuses an address now, this is not reported until the
     /// address is used and refused again.
     fn insert_all(&mut self, size: u32) {
         for peer in 0..size {
@@ -441,8 +445,8 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Handles a library call that was refused for a peer, or an operation with it that failed:
-    /// gives up that peer, or all peers if this rank's device failed.
+    /// Handles a library call that was refused for a peer, or an operation with the peer that
+    /// failed. Gives up this peer, or all peers if this rank's device has failed.
     #[cold]
     fn refused(&mut self, peer: Rank, operation: &'static str, error: i64) {
         if failure::is_own(error) {
@@ -473,11 +477,11 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Checks all peers: pings those that owe an answer, and gives up those that were silent for
-    /// the dead time.
+    /// Checks all peers. Pings the peers that owe an answer, and gives up those that have been
+    /// silent for the dead time.
     ///
-    /// Makes links idle that had no traffic since the last check, because everything sent on them
-    /// has arrived.
+    /// Makes links idle on which there has been no traffic since the last check, because everything
+    /// sent on them has arrived.
     #[cold]
     fn check_peers(&mut self, now: Nanos, handler: &mut impl FragmentHandler) {
         self.next_check = now + self.dead_time / CHECKS;
@@ -531,7 +535,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Sends what is queued, and reports failures.
+    /// Sends queued frames, and reports failures.
     #[inline(never)]
     fn transmit_some(&mut self, handler: &mut impl FragmentHandler) {
         if self.broken.is_none() {
@@ -548,9 +552,9 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Reports a peer's failure once no direct access and no frame in flight can access the user's
-    /// memory any more. libfabric cannot cancel such operations; if they do not complete in time,
-    /// the endpoint is closed, and with it the links to all peers.
+    /// Reports each failed peer once no direct access and no frame in flight with the peer can
+    /// access the user's memory any more. libfabric cannot cancel such operations. If they do not
+    /// complete in time, the endpoint is closed, and with it the links to all peers.
     #[cold]
     fn report_some_failures(&mut self, handler: &mut impl FragmentHandler) {
         let is_over = |wire: &mut Self, peer| {
@@ -594,11 +598,12 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
 
     #[inline]
     fn receive(&mut self, handler: &mut impl FragmentHandler) -> bool {
-        /// The number of receives between two reads of the clock, because reading the clock costs
-        /// more than an empty receive. It is also the number of consecutive empty receives after
-        /// which the caller may yield. A caller that sleeps asks for the
-        /// [timeout](Transport::timeout) first, which resets the count.
+        /// The number of receives between two reads of the clock, which costs more than an empty
+        /// receive. A caller that sleeps asks for the [timeout](Transport::timeout) first, which
+        /// resets the count.
         const UNCLOCKED: u32 = 1024;
+        /// The number of consecutive empty receives after which the clock is also read, because the
+        /// caller may then yield.
         const IDLE: u32 = 32;
         let arrived = self.broken.is_none() && self.complete(handler);
         self.idle = if arrived { 0 } else { self.idle + 1 };
@@ -642,7 +647,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         if !is_broken && (!self.outgoing.is_empty() || !self.unposted.is_empty()) {
             return Some(S::PAUSE);
         }
-        // Without open links there is no peer to check.
+        // Without open links, there is no peer to check.
         let until_look = Duration::from_nanos(self.next_check.saturating_sub(self.now()));
         (!self.links.is_empty()).then_some(until_look)
     }
@@ -653,12 +658,12 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
     }
 
     /// Closes the endpoint if operations do not complete, because only closing it reliably discards
-    /// all operations in flight (`fi_endpoint(3)`; `fi_cancel` may be too late, or support only
-    /// receives). All peers are lost with the endpoint, so operations with responsive peers get
-    /// time to complete first.
+    /// all operations in flight. (`fi_cancel` may come too late, or support only receives: see
+    /// `fi_endpoint(3)`.) All peers are lost with the endpoint, so operations with responsive peers
+    /// first get time to complete.
     fn abandon(&mut self, peers: &[Rank], handler: &mut impl FragmentHandler) {
-        /// The time that operations get to complete: much longer than completion takes with a live
-        /// peer, and short compared with the time that a job takes to end.
+        /// The time that operations get to complete. It is much longer than completion takes with a
+        /// live peer, and short compared with the time that a job takes to end.
         const PATIENCE: Nanos = 250_000_000;
         for &peer in peers {
             if let Some(link) = self.links.get(peer) {
@@ -685,7 +690,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         };
         let gone = self.scope.gone();
         let mut text = format!("{place} (provider {:?}{gone}", self.objects.offer);
-        // If addresses are translated on the way, these frames may be the peer's own.
+        // If addresses are translated on the path, these frames may be the peer's own.
         let strangers = self.counters.wrong_source;
         if strangers > 0 {
             let _ = write!(
@@ -718,7 +723,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
         base: *mut u8,
         len: usize,
     ) -> Result<Option<conduit_portals::transport::Remote>, String> {
-        // SAFETY: the caller guarantees that the memory is valid as long as this wire.
+        // SAFETY: the caller guarantees that the memory is valid as long as this wire exists.
         unsafe { self.expose_memory(base, len) }
     }
 
@@ -745,7 +750,7 @@ impl<S: Scope> Transport for OfiEndpoint<S> {
 
 impl<S: Scope> Drop for OfiEndpoint<S> {
     fn drop(&mut self) {
-        // The fields are dropped after this, the endpoint first.
+        // The fields are dropped after this call, and the endpoint is dropped first.
         self.calls.begin(Call::Close);
     }
 }

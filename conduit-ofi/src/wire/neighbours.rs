@@ -18,8 +18,8 @@ impl FromIterator<(Rank, Pid)> for Neighbours {
 }
 
 impl Neighbours {
-    /// Names the ranks whose processes are gone, as text for the end of a message. A rank that died
-    /// may have left a lock of the provider held, which makes other ranks unreachable too.
+    /// Names the ranks whose processes have ended, as text for the end of a message. A rank that
+    /// died may have left a lock of the provider held, which makes other ranks unreachable, too.
     pub(crate) fn gone(&self) -> String {
         let gone = self.0.iter().filter(|(_, pid)| is_gone(*pid));
         gone.map(|(rank, pid)| format!("; rank {rank} (process {pid}) has died"))

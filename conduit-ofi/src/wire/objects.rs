@@ -1,5 +1,6 @@
-//! One rank's libfabric objects: fabric, domain, address vector, completion queue, endpoint and
-//! registered memory. They are opened together, and closed in the order that libfabric requires.
+//! One rank's libfabric objects: the fabric, the domain, the address vector, the completion queue,
+//! the endpoint and registered memory. They are opened together, and closed in the order that
+//! libfabric requires.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -20,8 +21,8 @@ use crate::wire::wait;
 /// The maximum length of an endpoint's address.
 pub(crate) const MAX_ADDRESS: usize = 1024;
 
-/// A call that the library refused: its name, the error number (negative), and the number of bytes
-/// of memory that the call concerned.
+/// A call that the library refused, with the call's name, the (negative) error number, and the
+/// number of bytes of memory that the call concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) operation: &'static str,
@@ -41,7 +42,8 @@ impl Refusal {
     }
 }
 
-/// Returns the limit on locked memory, the reason for most refused registrations.
+/// Returns the limit on locked memory as text, because this limit is the reason for most refused
+/// registrations.
 fn locked_limit() -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let allowed = match limit.current {
@@ -66,7 +68,7 @@ pub(crate) fn check(operation: &'static str, result: impl Into<i64>) -> Result<(
     }
 }
 
-/// Asks the system to allocate the memory's pages, which registration would pin anyway.
+/// Requests the system to allocate the memory's pages, which registration would pin anyway.
 fn allocate(base: *mut u8, length: usize, is_written: bool) {
     use rustix::mm::{Advice, madvise};
     let page = rustix::param::page_size();
@@ -90,31 +92,33 @@ pub(crate) struct Objects {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     memory: Vec<*mut fid_mr>,
-    /// The descriptors to sleep on, possibly none: see [`descriptors`].
+    /// The descriptors to sleep on. There may be none (see [`descriptors`]).
     pub(crate) descriptors: Vec<libc::pollfd>,
 }
 
-// SAFETY: the library permits any one thread at a time to use the objects (`FI_THREAD_DOMAIN`).
+// SAFETY: the library permits any thread to use the objects, but only one at a time
+// (`FI_THREAD_DOMAIN`).
 unsafe impl Send for Objects {}
 
 /// Registered memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Registered {
     mr: *mut fid_mr,
-    /// The descriptor for operations that use it as local memory.
+    /// The descriptor for operations that use this memory as local memory.
     pub(crate) descriptor: *mut c_void,
     /// The key that peers use.
     pub(crate) key: u64,
-    /// The address that peers' offsets are relative to.
+    /// The address to which peers' offsets are relative.
     pub(crate) address: u64,
 }
 
-// SAFETY: the fields refer to the library's objects, which any one thread at a time may use.
+// SAFETY: the fields refer to the library's objects, which may be used by any thread, but only by
+// one at a time.
 unsafe impl Send for Registered {}
 
 impl Objects {
-    /// Opens an endpoint for an offer. A multi-message receive ends when fewer than `least` bytes
-    /// are left (`FI_OPT_MIN_MULTI_RECV`).
+    /// Opens an endpoint for an offer. A receive for several messages ends when fewer than `least`
+    /// bytes are left in its buffer (`FI_OPT_MIN_MULTI_RECV`).
     pub(crate) fn open(mut offer: Offer, least: usize) -> Result<Self, Refusal> {
         offer.name_endpoint();
         let kinds: &[fi_wait_obj] = match offer.has_several_descriptors() {
@@ -126,17 +130,18 @@ impl Objects {
         Ok(objects)
     }
 
-    /// Opens the objects that connected endpoints need: a domain with a queue, but no endpoint. A
-    /// list of descriptors (`FI_WAIT_POLLFD`) would only cover the endpoints that exist now.
+    /// Opens the objects that connected endpoints need, which are a domain with a queue, but no
+    /// endpoint. A list of descriptors (`FI_WAIT_POLLFD`) is not used, because it would cover only
+    /// the endpoints that exist now.
     pub(crate) fn open_without_endpoint(offer: Offer) -> Result<Self, Refusal> {
         let (mut objects, wait) = Self::open_queue(offer, &[FI_WAIT_FD, FI_WAIT_NONE])?;
-        // SAFETY: the queue is open with this kind of wait, which has one descriptor.
+        // SAFETY: the queue is open with this kind of wait, which has a single descriptor.
         objects.descriptors = unsafe { wait::descriptors(objects.cq, wait) };
         Ok(objects)
     }
 
     /// Opens the fabric, the domain and the completion queue. The queue uses the first kind of wait
-    /// object that the provider supports; that kind is returned too.
+    /// object that the provider supports. Also returns that kind.
     fn open_queue(offer: Offer, kinds: &[fi_wait_obj]) -> Result<(Self, fi_wait_obj), Refusal> {
         let info = offer.info();
         let mut objects = Self {
@@ -149,8 +154,8 @@ impl Objects {
             descriptors: Vec::new(),
             offer,
         };
-        // SAFETY: the offer is complete and from this library; each object is opened from earlier
-        // ones, and `drop` closes the opened ones.
+        // SAFETY: the offer is complete and from this library. Each object is opened from objects
+        // opened earlier, and `drop` closes the opened objects.
         unsafe {
             let library = objects.offer.library();
             let none = ptr::null_mut();
@@ -170,7 +175,7 @@ impl Objects {
                 wait_obj,
                 ..fi_cq_attr::default()
             };
-            // SAFETY: the domain is open.
+            // SAFETY: the domain is open, and `attr` and `objects.cq` are valid for writes.
             result =
                 unsafe { fi_cq_open(objects.domain, &mut attr, &mut objects.cq, ptr::null_mut()) };
             if result == 0 {
@@ -184,7 +189,8 @@ impl Objects {
         let objects = self;
         let info = objects.offer.info();
         let none = ptr::null_mut();
-        // SAFETY: the offer is complete and from this library; the domain and the queue are open.
+        // SAFETY: the offer is complete and from this library, and the domain and the queue are
+        // open.
         unsafe {
             let mut attr = fi_av_attr {
                 r#type: FI_AV_TABLE,
@@ -209,7 +215,7 @@ impl Objects {
                 fi_ep_bind(objects.ep, cq, FI_TRANSMIT | FI_RECV),
             )?;
             // `shm` of 2.x reads the option when the endpoint is enabled, and overruns a buffer if
-            // it is set later; before 2.0 it crashes if it is set earlier.
+            // the option is set later. `shm` before 2.0 crashes if the option is set earlier.
             if objects.offer.library().version() >= fi_version(2, 0) {
                 objects.set_least(least);
             }
@@ -220,10 +226,10 @@ impl Objects {
         Ok(())
     }
 
-    /// Sets `FI_OPT_MIN_MULTI_RECV`. With a provider that does not support the option, a buffer
-    /// holds one message.
+    /// Sets `FI_OPT_MIN_MULTI_RECV`. If a provider does not support the option, a buffer holds one
+    /// message.
     fn set_least(&self, least: usize) {
-        // SAFETY: the endpoint is open, and the option is a number of this size.
+        // SAFETY: the endpoint is open, and the option is a `size_t`, in the same way as `least`.
         let _ = unsafe {
             fi_setopt(
                 self.ep_fid(),
@@ -236,17 +242,17 @@ impl Objects {
     }
 
     /// Closes the endpoint, which ends all operations in flight. Registrations bound to the
-    /// endpoint may end too.
+    /// endpoint may also end.
     pub(crate) fn close_endpoint(&mut self) {
         let ep = std::mem::replace(&mut self.ep, ptr::null_mut());
         if ep.is_null() {
             return;
         }
-        // SAFETY: the endpoint is open, and nothing uses it after this; see `OfiEndpoint`'s
-        // `broken`.
+        // SAFETY: the endpoint is open. Nothing uses it after this, because `self.ep` is null and
+        // `OfiEndpoint` checks its field `broken`.
         let close = || unsafe { fi_close(&raw mut (*ep).fid) };
-        // According to the man pages, the endpoint is closed before the registrations bound to it.
-        // `cxi` requires the opposite order.
+        // According to the manual pages, the endpoint is closed before the registrations bound to
+        // it. `cxi` requires the opposite order.
         if close() == -FI_EBUSY {
             self.close_memory();
             close();
@@ -262,17 +268,17 @@ impl Objects {
     }
 
     fn ep_fid(&self) -> *mut fid {
-        // SAFETY: the field lies within an open object.
+        // SAFETY: the endpoint is open, so the field lies within a live object.
         unsafe { &raw mut (*self.ep).fid }
     }
 
-    /// Returns whether a thread may sleep on the descriptors now (`fi_trywait`), because the queue
-    /// is empty.
+    /// Returns whether a thread may sleep on the descriptors now, because the queue is empty
+    /// (`fi_trywait`).
     pub(crate) fn may_wait(&self) -> bool {
         if self.descriptors.is_empty() {
             return true;
         }
-        // SAFETY: the fabric and the queue are open.
+        // SAFETY: the fabric and the queue are open, and `queues` holds one pointer.
         unsafe {
             let mut queues = [&raw mut (*self.cq).fid];
             fi_trywait(self.fabric, queues.as_mut_ptr(), 1) == 0
@@ -293,7 +299,8 @@ impl Objects {
     pub(crate) unsafe fn address_of(fid: *mut fid) -> Result<Vec<u8>, Refusal> {
         let mut address = vec![0; MAX_ADDRESS];
         let mut length = address.len();
-        // SAFETY: the caller guarantees that the endpoint is open; the buffer has `length` bytes.
+        // SAFETY: the caller guarantees that the endpoint is open, and the buffer has `length`
+        // bytes.
         let result = unsafe { fi_getname(fid, address.as_mut_ptr().cast(), &mut length) };
         check("fi_getname", result)?;
         address.truncate(length);
@@ -303,8 +310,8 @@ impl Objects {
     /// Inserts a peer's address and returns its handle.
     pub(crate) fn insert(&self, address: &[u8]) -> Result<fi_addr_t, Refusal> {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: the address vector is open; the same provider made the address, which is
-        // zero-terminated if it is text, and otherwise as long as this rank's own
+        // SAFETY: the address vector is open. The same provider made the address. It is
+        // zero-terminated if it is text, and otherwise as long as this rank's own address
         // (`start::parse_all`).
         let count = unsafe {
             fi_av_insert(
@@ -328,14 +335,14 @@ impl Objects {
 
     /// Removes the address of a peer to which nothing is sent any more.
     pub(crate) fn remove(&self, mut handle: fi_addr_t) {
-        // SAFETY: the address vector is open. Some providers refuse while operations are in flight;
-        // the address is then kept.
+        // SAFETY: the address vector is open. Some providers refuse to remove an address while
+        // operations are in flight, so the address is then kept.
         let _ = unsafe { fi_av_remove(self.av, &mut handle, 1, 0) };
     }
 
     /// Returns the `mr_mode` bits that the provider requires.
     fn mr_mode(&self) -> c_int {
-        // SAFETY: an offer has domain attributes.
+        // SAFETY: every offer has domain attributes, which it owns.
         unsafe { (*(*self.offer.info()).domain_attr).mr_mode }
     }
 
@@ -348,8 +355,8 @@ impl Objects {
     ///
     /// # Safety
     ///
-    /// `[base, base + length)` must be valid for reads and writes until it is
-    /// [released](Self::release), or these objects are dropped.
+    /// `[base, base + length)` must be valid for reads and writes until the registration is
+    /// [released](Self::release) or these objects are dropped.
     pub(crate) unsafe fn register(
         &mut self,
         base: *mut u8,
@@ -364,10 +371,11 @@ impl Objects {
             let written = FI_RECV | FI_READ | FI_REMOTE_WRITE;
             allocate(base, length, access & written != 0);
         }
-        // SAFETY: the caller guarantees that the memory is valid until it is released.
+        // SAFETY: the caller guarantees that the memory is valid until the registration is
+        // released.
         let mr = unsafe { self.register_by_a_key(base, length, access) }?;
         self.memory.push(mr);
-        // SAFETY: the memory was just registered, and the endpoint is open.
+        // SAFETY: the memory has just been registered, and the endpoint is open.
         unsafe {
             if self.mr_mode() & FI_MR_ENDPOINT != 0 {
                 check("fi_mr_bind", fi_mr_bind(mr, self.ep_fid(), 0))?;
@@ -385,7 +393,7 @@ impl Objects {
         }
     }
 
-    /// Registers memory, under a random key if the provider lets the user choose keys.
+    /// Registers memory. If the provider lets the user choose keys, the key is random.
     ///
     /// # Safety
     ///
@@ -396,13 +404,13 @@ impl Objects {
         length: usize,
         access: u64,
     ) -> Result<*mut fid_mr, Refusal> {
-        /// The number of attempts to find an unused key, for keys of few bits.
+        /// The number of attempts to find an unused key, which matters if keys have few bits.
         const ATTEMPTS: u32 = 16;
         let mut result = -FI_ENOKEY;
         for _ in 0..ATTEMPTS {
             let key = self.new_key()?;
             let mut mr = ptr::null_mut();
-            // SAFETY: the domain is open; the caller guarantees that the memory is valid, and the
+            // SAFETY: the domain is open. The caller guarantees that the memory is valid, and the
             // registration is closed before the domain.
             result = unsafe {
                 fi_mr_reg(
@@ -436,7 +444,7 @@ impl Objects {
         if self.mr_mode() & FI_MR_PROV_KEY != 0 {
             return Ok(0);
         }
-        // SAFETY: an offer has domain attributes.
+        // SAFETY: every offer has domain attributes, which it owns.
         let bytes = unsafe { (*(*self.offer.info()).domain_attr).mr_key_size };
         let unused = size_of::<u64>().saturating_sub(bytes) * 8;
         let random = getrandom::u64().map_err(|_| Refusal {
@@ -444,7 +452,7 @@ impl Objects {
             error: -i64::from(FI_EIO),
             bytes: 0,
         })?;
-        // The cast is lossless: the number of bits is at most 64.
+        // The cast is lossless, because the number of bits is at most 64.
         Ok(random.checked_shr(unused as u32).unwrap_or(0))
     }
 
@@ -454,7 +462,7 @@ impl Objects {
             // SAFETY: the registration is open, and no operation uses it any more.
             let result = unsafe { fi_close(&raw mut (*registered.mr).fid) };
             // A registration that cannot be closed yet, because it is bound to the endpoint, is
-            // closed after it.
+            // closed after the endpoint.
             if result == 0 {
                 self.memory.swap_remove(at);
             }
@@ -464,7 +472,7 @@ impl Objects {
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        // The endpoint comes first, because operations on the registrations end with it.
+        // The endpoint is closed first, because operations on the registrations end with it.
         self.close_endpoint();
         self.close_memory();
         let objects: [*mut fid; 4] = [
@@ -474,8 +482,8 @@ impl Drop for Objects {
             self.fabric.cast(),
         ];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: the object is open, and its dependents are closed. The result of closing does
-            // not matter here.
+            // SAFETY: the object is open, and the objects that depend on it are closed. The result
+            // of closing does not matter here.
             unsafe { fi_close(object) };
         }
     }

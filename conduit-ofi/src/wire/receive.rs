@@ -1,4 +1,4 @@
-//! Receiving: completions and incoming frames.
+//! Receives frames, and handles the completions of all operations.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -31,7 +31,7 @@ const AGAIN: isize = -(FI_EAGAIN as isize);
 const FAILED: isize = -(FI_EAVAIL as isize);
 
 impl<S: Scope> OfiEndpoint<S> {
-    /// Posts the receive buffers that are not posted yet.
+    /// Posts the receive buffers that are not posted.
     #[inline(never)]
     pub(super) fn post_receives(&mut self) -> Result<(), Refusal> {
         while self.broken.is_none()
@@ -65,7 +65,8 @@ impl<S: Scope> OfiEndpoint<S> {
         let length = self.receives.size();
         let mut descriptor = self.receives.descriptor;
         if !self.multi {
-            // SAFETY: the endpoint is open; the library uses the buffer until the completion.
+            // SAFETY: the endpoint is open. The library uses the buffer until the completion, and
+            // `receives` outlives the endpoint.
             return unsafe {
                 fi_recv(
                     self.objects.ep,
@@ -89,12 +90,12 @@ impl<S: Scope> OfiEndpoint<S> {
             context,
             data: 0,
         };
-        // SAFETY: the endpoint is open; the library uses the buffer until a completion reports it
-        // full.
+        // SAFETY: the endpoint is open. The library uses the buffer until a completion reports that
+        // the buffer is full, and `receives` outlives the endpoint.
         unsafe { fi_recvmsg(self.objects.ep, &message, FI_MULTI_RECV) }
     }
 
-    /// Reads and handles completions. Returns whether there were any.
+    /// Reads and handles completions. Returns whether there were any completions.
     pub(super) fn complete(&mut self, handler: &mut impl FragmentHandler) -> bool {
         let mut some = false;
         if !self.unposted.is_empty()
@@ -109,8 +110,8 @@ impl<S: Scope> OfiEndpoint<S> {
             let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
             let (queue, place) = (self.objects.cq, entries.as_mut_ptr().cast());
             self.calls.begin(Call::Queue);
-            // SAFETY: the queue is open, and the arrays have its format and room for this many
-            // entries and sources.
+            // SAFETY: the queue is open. `entries` has its format, and `entries` and `sources` have
+            // room for `BATCH` items.
             let count = unsafe {
                 match &mut self.sources {
                     Some(sources) => fi_cq_readfrom(queue, place, BATCH, sources.as_mut_ptr()),
@@ -128,7 +129,7 @@ impl<S: Scope> OfiEndpoint<S> {
                 count => {
                     let count = count.unsigned_abs();
                     for (at, entry) in entries.iter().take(count).enumerate() {
-                        // SAFETY: the library has written this many entries.
+                        // SAFETY: the library has initialised the first `count` entries.
                         let entry = unsafe { entry.assume_init_ref() };
                         let source = match &self.sources {
                             Some(sources) => sources[at],
@@ -147,23 +148,23 @@ impl<S: Scope> OfiEndpoint<S> {
         some
     }
 
-    /// Handles the loss of the device, or an undefined state of the library, by closing the
-    /// endpoint and giving up all peers.
+    /// Handles the loss of the device, or an undefined state of the library. Closes the endpoint
+    /// and gives up all peers.
     #[cold]
     pub(super) fn fail_all(&mut self, operation: &'static str, error: i64) {
         if self.broken.is_none() {
             let failure =
                 failure::of_all(&self.objects.offer, &self.scope.owner(), operation, error);
             self.broken = Some(failure);
-            // Closing the endpoint ends every access in flight to any memory.
+            // Closing the endpoint ends all operations in flight that access any memory.
             self.objects.close_endpoint();
             self.links.reopen_all();
             let mut peers: Vec<_> = self.links.all().map(|link| link.peer).collect();
             if peers.is_empty()
                 && let Some(peer) = self.scope.any_peer()
             {
-                // At least one peer must be reported; otherwise a rank that waits for puts would
-                // never notice the failure.
+                // At least one peer must be reported, because otherwise a rank that waits for puts
+                // would never notice the failure.
                 peers.push(peer);
                 // This cannot fail, because the rank exists.
                 let _ = self.add(peer);
@@ -195,7 +196,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Reposts a buffer that is full or done.
+    /// Reposts a buffer that is full or whose receive has ended.
     #[inline(never)]
     fn received_into(&mut self, slot: u32, buffer: u32) {
         self.slots.give(slot);
@@ -205,8 +206,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles the end of an operation of this rank; `well` tells whether it ended without an
-    /// error.
+    /// Handles the end of an operation of this rank. `well` says whether the operation ended
+    /// without an error.
     #[inline(never)]
     fn ended(
         &mut self,
@@ -288,7 +289,7 @@ impl<S: Scope> OfiEndpoint<S> {
         let Some(link) = self.links.get(peer) else {
             return;
         };
-        // A fragment whose frames are still being sent is the first in the queue.
+        // A fragment whose frames are still being sent is the first one in the queue.
         if let Some(sending) = link.queue.front_mut().filter(|s| s.token == token) {
             sending.in_flight -= 1;
             return;
@@ -308,7 +309,7 @@ impl<S: Scope> OfiEndpoint<S> {
     #[cold]
     fn complete_failure(&mut self, handler: &mut impl FragmentHandler) {
         let mut entry = fi_cq_err_entry::default();
-        // SAFETY: the queue is open.
+        // SAFETY: the queue is open, and `entry` is valid for writes.
         let count = unsafe { fi_cq_readerr(self.objects.cq, &mut entry, 0) };
         if count == AGAIN {
             return;
@@ -321,17 +322,17 @@ impl<S: Scope> OfiEndpoint<S> {
         let error = i64::from(entry.err);
         let Some((slot, &operation)) = self.slots.find(entry.op_context) else {
             // The operation was an injected frame, whose peer is unknown here. The peer will be
-            // found silent.
+            // found to be silent.
             return;
         };
         match operation {
             Operation::Receive(buffer) => {
-                // This rank cancels nothing, so the endpoint was shut down.
+                // This rank cancels no receives, so the endpoint was shut down.
                 if entry.err == FI_ECANCELED || failure::is_own(error) {
                     self.fail_all("fi_recv", error);
                 }
-                // A multi-message buffer may still be in use: over `shm` it is, after a message
-                // that was too long.
+                // A buffer for several messages may still be in use. Over `shm`, this is so after a
+                // message that was too long.
                 if !self.multi || entry.flags & FI_MULTI_RECV != 0 {
                     self.received_into(slot, buffer);
                 }
@@ -374,7 +375,7 @@ impl<S: Scope> OfiEndpoint<S> {
             self.counters.malformed += 1;
             return;
         }
-        // SAFETY: the range is within the buffer (just checked). The library has written it and
+        // SAFETY: the range is within the buffer, as checked above. The library has written it and
         // does not access it again until the buffer is reposted, which does not happen while this
         // frame is handled. No other reference to these bytes exists.
         let bytes = unsafe { std::slice::from_raw_parts_mut(begin.add(offset), entry.len) };
@@ -389,8 +390,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles a frame, with a fast path for the common case: a tiny frame that is the next one of
-    /// an open link.
+    /// Handles a frame. There is a fast path for the common case, which is a tiny frame that is the
+    /// next one on an open link.
     #[inline(always)]
     fn take_frame(&mut self, bytes: &[u8], source: fi_addr_t, handler: &mut impl FragmentHandler) {
         let accepts_unknown_source = self.accepts_unknown_source;
@@ -409,7 +410,7 @@ impl<S: Scope> OfiEndpoint<S> {
         self.take_any_frame(bytes, source, handler);
     }
 
-    /// Opens a sealed frame, and handles it if its tag is valid and its number is new.
+    /// Opens a sealed frame. Handles it if its tag is valid and its number is new.
     #[inline(never)]
     fn take_sealed(
         &mut self,
@@ -434,7 +435,7 @@ impl<S: Scope> OfiEndpoint<S> {
             self.counters.bad_tag += 1;
             return;
         }
-        // The frame was opened successfully, so it has a tag.
+        // The frame was opened successfully, so it ends in a tag.
         self.take_frame(&bytes[..bytes.len() - TAG], source, handler);
     }
 
@@ -494,7 +495,7 @@ impl<S: Scope> OfiEndpoint<S> {
     }
 
     /// Keeps a frame until the frames before it have arrived. If the early frames of all peers take
-    /// too much room, gives up the peer that sent most of them.
+    /// too much room, gives up the peer whose early frames take the most bytes.
     #[cold]
     fn on_early_frame(&mut self, peer: Rank, number: u64, bytes: &[u8]) {
         let Some(link) = self.links.get(peer) else {
@@ -522,7 +523,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Handles the early frames that are next in order now.
+    /// Handles the early frames that have now become the next in order.
     #[cold]
     fn take_early(&mut self, peer: Rank, handler: &mut impl FragmentHandler) {
         while let Some(link) = self.links.get(peer)
@@ -571,7 +572,7 @@ impl<S: Scope> OfiEndpoint<S> {
         };
         match frame.kind {
             FrameKind::Tiny => self.take_tiny(frame, header, payload, handler),
-            // The cast is lossless for correct frames: ping numbers have 32 bits.
+            // The cast is lossless for correct frames, because ping numbers have 32 bits.
             FrameKind::Ping => self.pong(peer, frame.length as u32),
             FrameKind::Pong => {
                 let settled = |number: u32| (frame.length as u32).wrapping_sub(number) < 1 << 31;
@@ -594,9 +595,9 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Holds a frame of the data channel until there is room for it and the frames before it. Gives
-    /// up a peer that sends more of a fragment than it announced. If the held frames exceed `room`,
-    /// gives up the peer that sent most of them.
+    /// Holds a frame of the data channel until there is room for it and for the frames before it.
+    /// Gives up a peer that sends more bytes of a fragment than it announced. If the held frames
+    /// exceed `room`, gives up the peer whose held frames take the most bytes.
     #[cold]
     fn hold(&mut self, frame: &Frame, payload: usize, bytes: &[u8], room: usize) {
         let peer = frame.rank;
@@ -637,7 +638,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Delivers the frames that were held for lack of room, as far as there is room now.
+    /// Delivers the frames that were held for lack of room, as far as there is now room for them.
     #[cold]
     fn take_held(&mut self, handler: &mut impl FragmentHandler) {
         let peers: Vec<_> = self
@@ -680,7 +681,7 @@ pub(super) fn deliver(
     handler: &mut impl FragmentHandler,
 ) -> Option<bool> {
     let peer = frame.rank;
-    // The cast is lossless: `usize` has 64 bits.
+    // The cast is lossless, because `usize` has 64 bits.
     let length = frame.length as usize;
     match (frame.kind, *arriving) {
         (FrameKind::Whole, None) => Some(handler.fragment(peer, header, payload)),

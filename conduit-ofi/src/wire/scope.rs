@@ -1,5 +1,5 @@
-//! The differences between the wire of a fixed job and that of an open network: which names frames
-//! carry, and who may send them.
+//! The differences between the wire of a fixed job and that of an open network: the names that
+//! frames carry, and the processes that may send them.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,42 +10,42 @@ use seal::{Seal, Sealer};
 use crate::wire::liveness::Nanos;
 use crate::wire::neighbours::Neighbours;
 
-/// The scope of a wire's frames. It is resolved at compile time, so that a fixed job pays nothing
-/// for open networks.
+/// The scope of a wire's frames. It is resolved at compile time, so that open networks cost a fixed
+/// job nothing.
 pub trait Scope: Send + 'static {
     /// The state of the session on a link.
     type Session: Copy + Default + fmt::Debug + Send;
     /// The seal of frames.
     type Seal: Seal + Send;
-    /// Whether links are added and removed as peers come and go. Otherwise a link is opened on
-    /// first use, and idle links are compressed.
+    /// Whether links are added and removed when peers come and go. Otherwise, a link is opened when
+    /// it is first used, and idle links are compressed.
     const OPEN: bool;
-    /// The time between attempts to send what waits for room.
+    /// The time between two attempts to send frames that wait for room.
     const PAUSE: Duration;
 
-    /// Returns the sender and the job that frames to this peer name.
+    /// Returns the sender and the job that frames on a link with this session name.
     fn names(&self, session: &Self::Session) -> (Rank, u64);
     /// Returns whether a frame may name this job.
     fn is_job(&self, job: u64) -> bool;
-    /// Returns whether frames of this peer name this job.
+    /// Returns whether frames of this session name this job.
     fn is_session(session: &Self::Session, job: u64) -> bool;
-    /// Returns the address of a peer whose link can be opened at any time.
+    /// Returns the address of a peer, if a link to the peer can be opened at any time.
     fn address(&self, peer: Rank) -> Option<&[u8]>;
     /// Returns the number of ranks of the job, or 0 in an open network.
     fn size(&self) -> u32;
-    /// Returns a peer to report if all peers are lost and none is known yet.
+    /// Returns a peer to report if all peers are lost and there is no link to any of them.
     fn any_peer(&self) -> Option<Rank>;
     /// Returns the owner of the endpoint as a possessive, for messages.
     fn owner(&self) -> String;
-    /// Names the ranks known to have died, as text for the end of a message.
+    /// Names the ranks that are known to have died, as text for the end of a message.
     fn gone(&self) -> String {
         String::new()
     }
-    /// Returns a peer's location.
+    /// Returns a peer's location, as text for messages.
     fn place(&self, peer: Rank) -> Option<String>;
     /// Returns the number of bytes of memory used.
     fn memory(&self) -> usize;
-    /// Decides what to do with a link that had no traffic since the last check.
+    /// Decides how to treat a link on which there has been no traffic since the last check.
     fn on_quiet(_session: &mut Self::Session) -> Quiet {
         Quiet::Idle
     }
@@ -53,20 +53,20 @@ pub trait Scope: Send + 'static {
     fn may_retry(_session: &Self::Session, _now: impl FnOnce() -> Nanos) -> bool {
         true
     }
-    /// Records a retry: `is_stuck` means that the library refused everything that waits for a peer
-    /// while no operation with it was in flight.
+    /// Records a retry. `is_stuck` says whether the library refused all frames that wait for a
+    /// peer, while no operation with the peer was in flight.
     fn on_retried(_session: &mut Self::Session, _is_stuck: bool, _now: impl FnOnce() -> Nanos) {}
-    /// Returns whether a peer may be pinged. `_is_known` tells whether something was received in
-    /// the peer's session.
+    /// Returns whether a peer may be pinged. `_is_known` says whether something has been received
+    /// in the session with the peer.
     fn may_ping(_session: &Self::Session, _is_known: bool) -> bool {
         true
     }
-    /// Handles a message that does not begin like a frame. Returns `false` if the message is not
-    /// valid in any other way.
+    /// Handles a message that does not begin in the same way as a frame. Returns `false` if the
+    /// message is not valid for any other purpose.
     fn on_other(&mut self, _message: &[u8]) -> bool {
         false
     }
-    /// Records that a peer has owed an answer for more than one check.
+    /// Records that a peer has owed an answer for more than the time between two checks.
     fn on_late(&mut self, _peer: Rank) {}
 }
 
@@ -75,11 +75,11 @@ pub trait Scope: Send + 'static {
 pub enum Quiet {
     /// The link may be made idle.
     Idle,
-    /// The link is quiet for the first time: its buffers for traffic may be freed.
+    /// The link is quiet for the first time, so its buffers for traffic may be freed.
     Free,
     /// The link is left unchanged.
     Stay,
-    /// The peer is pinged, because the end of its process would otherwise go unnoticed.
+    /// The peer is pinged, because otherwise the end of its process would not be noticed.
     Probe,
 }
 
@@ -138,7 +138,7 @@ impl Scope for FixedJob {
         self.addresses.of(peer)
     }
     fn size(&self) -> u32 {
-        // The cast is lossless: there is one host number per rank.
+        // The cast is lossless, because there is one host number per rank.
         self.hosts.of.len() as u32
     }
     fn any_peer(&self) -> Option<Rank> {

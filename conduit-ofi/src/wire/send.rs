@@ -1,4 +1,4 @@
-//! Sending: outgoing frames.
+//! Sends frames.
 
 use std::mem::MaybeUninit;
 use std::ptr;
@@ -20,9 +20,10 @@ use super::{OfiEndpoint, SMALL, elapsed};
 /// The reason why a frame was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NotSent {
-    /// There is no room now; the frame can be sent later.
+    /// There is no room now, but the frame can be sent later.
     Again,
-    /// The library refused the frame for good, in this call and with this error number.
+    /// The library refused the frame for good, in the call with this name and with this error
+    /// number.
     Failed(&'static str, i64),
 }
 
@@ -41,15 +42,16 @@ pub(super) fn result_of(operation: &'static str, result: isize) -> Result<(), No
     }
 }
 
-/// Injects bytes: the library copies them before the call returns, and reports no completion.
+/// Injects bytes. The library copies them before the call returns, and reports no completion.
 #[inline(always)]
 fn inject(objects: &Objects, address: u64, bytes: &[u8]) -> Result<(), NotSent> {
-    // SAFETY: the endpoint is open; the library copies the bytes.
+    // SAFETY: the endpoint is open, and the library copies the bytes during the call.
     let result = unsafe { fi_inject(objects.ep, bytes.as_ptr().cast(), bytes.len(), address) };
     result_of("fi_inject", result)
 }
 
-/// Space for assembling a small frame. Not zeroed, because most frames have a few dozen bytes.
+/// Space in which a small frame is assembled. It is not zeroed, because most frames have only a few
+/// dozen bytes.
 struct Copy([MaybeUninit<u8>; SMALL]);
 
 impl Copy {
@@ -58,19 +60,20 @@ impl Copy {
         Self([const { MaybeUninit::uninit() }; SMALL])
     }
 
-    /// Writes a piece at `place`, and returns the place of the next one. The length is passed on
-    /// rather than stored in a field, because the library gets the address of this structure and a
-    /// field could therefore not stay in a register.
+    /// Writes a piece at `place`, and returns the place of the next piece. The length is passed on
+    /// rather than stored in a field, because the library gets the address of this structure, so a
+    /// field could not be kept in a register.
     ///
     /// # Safety
-    /// There must be room for the piece.
+    /// There must be room for `piece` at `place`.
     #[inline(always)]
     unsafe fn put(&mut self, place: usize, piece: &[u8]) -> usize {
-        /// The longest piece copied by the loop below. Pieces are headers and arguments, which are
-        /// short and multiples of four bytes. For them, a call of `memcpy` would take longer, and
-        /// wide loads would stall on data that was just written in parts.
+        /// The longest piece that the loop below copies. Pieces are headers and arguments, which
+        /// are short and have multiples of four bytes. For such pieces, a call of `memcpy` would
+        /// take longer, and wide loads would stall on data that have just been written in parts.
         const SHORT: usize = 64;
-        // SAFETY: the caller guarantees that there is room for the piece.
+        // SAFETY: the caller guarantees that there is room for the piece, and `piece` is valid for
+        // reads of its length.
         unsafe {
             let to = self.0.as_mut_ptr().add(place).cast::<u8>();
             let (mut from, mut to) = (piece.as_ptr(), to);
@@ -95,17 +98,18 @@ impl Copy {
     }
 
     /// # Safety
-    /// `length` bytes must have been written.
+    /// The first `length` bytes must have been written.
     #[inline(always)]
     unsafe fn bytes(&mut self, length: usize) -> &mut [u8] {
-        // SAFETY: the caller guarantees that `length` bytes have been written, so there is room for
-        // them.
+        // SAFETY: the caller guarantees that the first `length` bytes have been written, so they
+        // are initialised and within the array.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), length) }
     }
 }
 
-/// Seals a frame to a peer: writes its tag into the last bytes, and encrypts the frame if the job
-/// is configured so. A number may be reused as long as no frame with it was passed to the library.
+/// Seals a frame to a peer. Writes the frame's tag into the last bytes, and encrypts the frame if
+/// the job is configured for encryption. A number may be reused if no frame with this number has
+/// been passed to the library.
 #[inline(never)]
 pub(super) fn seal_frame(seal: &mut impl Seal, peer: Rank, number: u64, frame: &mut [u8]) {
     seal.seal(peer, number, frame, HEADER);
@@ -124,9 +128,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let (rank, job) = self.scope.names(session);
         Frame {
             kind,
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, which are the ones transmitted.
             number: number as u16,
-            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
+            // The cast is lossless, because a header has at most `MAX_HEADER` bytes.
             header: header.len() as u8,
             rank,
             job,
@@ -134,8 +138,8 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Sends a fragment whose bytes are copied before the call returns. Inlined so that the
-    /// header's length is a constant.
+    /// Sends a fragment whose bytes are copied before the call returns. This function is inlined so
+    /// that the header's length is a constant.
     #[inline(always)]
     pub(super) fn send_tiny(
         &mut self,
@@ -158,9 +162,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let (rank, job) = scope.names(&link.session);
         let own = Frame {
             kind: FrameKind::Tiny,
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, which are the ones transmitted.
             number: link.next_out as u16,
-            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
+            // The cast is lossless, because a header has at most `MAX_HEADER` bytes.
             header: header.len() as u8,
             rank,
             job,
@@ -171,11 +175,12 @@ impl<S: Scope> OfiEndpoint<S> {
             return Err(Refused::TooLong);
         }
         let mut copy = Copy::new();
-        // SAFETY: all pieces fit (just checked); they are written consecutively.
+        // SAFETY: the check above ensures that all pieces fit, and they are written one after
+        // another.
         let copy = unsafe {
             let mut length = copy.put(0, &own.begin());
             length = copy.put(length, header);
-            // The common case, without a loop.
+            // Two pieces are the common case, which is handled without a loop.
             match pieces {
                 [head, body] => {
                     length = copy.put(length, head);
@@ -217,7 +222,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Counts a frame that was sent, so its number is used.
+    /// Counts a frame that was sent, so that its number is used up.
     #[inline]
     fn numbered(&mut self, peer: Rank) {
         if let Some(link) = self.links.get(peer) {
@@ -226,7 +231,7 @@ impl<S: Scope> OfiEndpoint<S> {
     }
 
     /// Sends a small frame, or appends it to the backlog. The backlog is needed because the first
-    /// frame opens a connection, which requires progress of the peer.
+    /// frame to a peer opens a connection, for which the peer must make progress.
     #[inline]
     pub(super) fn post_small(
         &mut self,
@@ -261,7 +266,7 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Sends frames of the backlog. Returns `true` if there is no more room, and `false` if the
+    /// Sends the frames of the backlog. Returns `true` if there is no more room, and `false` if the
     /// backlog is empty.
     fn send_backlog(&mut self, peer: Rank) -> bool {
         while let Some((frame, address)) = self.links.get(peer).and_then(|link| {
@@ -280,7 +285,8 @@ impl<S: Scope> OfiEndpoint<S> {
         false
     }
 
-    /// Sends a small frame: injected if it is short enough, otherwise from a buffer.
+    /// Sends a small frame. The frame is injected if it is short enough, and otherwise sent from a
+    /// buffer.
     #[inline]
     pub(super) fn post_frame(
         &mut self,
@@ -311,8 +317,8 @@ impl<S: Scope> OfiEndpoint<S> {
         } else {
             &mut self.small
         };
-        // SAFETY: the endpoint is open; this many bytes of the buffer have been written, and the
-        // library copies them.
+        // SAFETY: the endpoint is open. The first `length` bytes of the buffer have been written,
+        // and the library copies them during the call.
         let result = unsafe {
             fi_inject(
                 self.objects.ep,
@@ -347,7 +353,8 @@ impl<S: Scope> OfiEndpoint<S> {
         let sent = match taken {
             None => Err(NotSent::Again),
             Some((slot, context)) => {
-                // SAFETY: the endpoint is open; the library uses the buffer until the completion.
+                // SAFETY: the endpoint is open. The library uses the buffer until the completion,
+                // and the pool outlives the endpoint.
                 let result = unsafe {
                     fi_send(
                         self.objects.ep,
@@ -373,7 +380,7 @@ impl<S: Scope> OfiEndpoint<S> {
         sent
     }
 
-    /// Calls the library, and translates a refusal for the user.
+    /// Makes a call of the library, and translates a refusal for the user.
     #[inline]
     pub(super) fn submit(
         &mut self,
@@ -426,10 +433,10 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Marks the peer as unsettled until it answers a ping sent now. The answer proves that the
-    /// peer has received everything sent before the ping.
+    /// Marks the peer as unsettled until it answers a ping that is sent now. The answer proves that
+    /// the peer has received everything sent before the ping.
     pub(super) fn settle_by_ping(&mut self, peer: Rank) {
-        // This is the number of the next ping. If there is no room for the ping now, the next check
+        // The number is that of the next ping. If there is no room for the ping now, the next check
         // of the peer sends it.
         let number = self.pings.wrapping_add(1);
         self.ping(peer);
@@ -441,7 +448,7 @@ impl<S: Scope> OfiEndpoint<S> {
         }
     }
 
-    /// Answers a ping, now or when there is room.
+    /// Answers a ping. If there is no room, the answer is sent later.
     pub(super) fn pong(&mut self, peer: Rank, number: u32) {
         if self.send_ping(peer, FrameKind::Pong, number) == Err(Refused::Full)
             && let Some(link) = self.links.get(peer)
@@ -453,7 +460,8 @@ impl<S: Scope> OfiEndpoint<S> {
 
     // ---- longer fragments -----------------------------------------------------------------------
 
-    /// Queues a fragment whose bytes stay in the user's memory until `FragmentHandler::sent`.
+    /// Queues a fragment whose bytes are kept in the user's memory until `FragmentHandler::sent` is
+    /// called.
     pub(super) fn send_later(
         &mut self,
         peer: Rank,
@@ -477,7 +485,7 @@ impl<S: Scope> OfiEndpoint<S> {
         Ok(())
     }
 
-    /// Sends whatever is queued, as far as there is room.
+    /// Sends the queued frames, as far as there is room.
     pub(super) fn send_queued(&mut self, handler: &mut impl FragmentHandler) {
         let mut peers = std::mem::take(&mut self.outgoing);
         peers.retain(|peer| {
@@ -494,7 +502,8 @@ impl<S: Scope> OfiEndpoint<S> {
             }
             let waits = self.send_backlog(peer) || self.send_to(peer, handler);
             if let Some(link) = self.links.get(peer) {
-                // A pong without room may have listed the link again; one entry is enough.
+                // If there was no room for a pong, the link may have been listed again. One entry
+                // is enough.
                 link.listed = waits;
                 let is_stuck = waits && link.pending == 0 && self.counters.frames == frames;
                 let start = self.start;
@@ -516,8 +525,8 @@ impl<S: Scope> OfiEndpoint<S> {
         link.is_none_or(|link| S::may_retry(&link.session, || self.now()))
     }
 
-    /// Sends frames of a link's queue. Returns `true` if there is no more room, and `false` if
-    /// nothing is left.
+    /// Sends frames of a link's queue. Returns `true` if there is no more room, and `false` if the
+    /// queue is empty.
     fn send_to(&mut self, peer: Rank, handler: &mut impl FragmentHandler) -> bool {
         loop {
             let Some(link) = self.links.get(peer) else {
@@ -573,10 +582,10 @@ impl<S: Scope> OfiEndpoint<S> {
             0 => sending.header(),
             _ => &[],
         };
-        // The length of a frame with all remaining bytes.
+        // The length of a frame that contains all remaining bytes.
         let whole = HEADER + header.len() + left + self.tag;
-        // Two injected frames cost less than one regular frame, which over `shm` the receiver
-        // fetches with a system call.
+        // Two injected frames cost less than one regular frame. Over `shm`, the receiver fetches a
+        // regular frame by a system call.
         let inject = self.inject.min(self.frame);
         let in_two =
             inject >= 2 * SMALL && whole > inject && whole + LONG_HEADER + self.tag <= 2 * inject;
@@ -590,9 +599,9 @@ impl<S: Scope> OfiEndpoint<S> {
         let bytes = left.min(frame - begin - self.tag);
         let end = begin + bytes + self.tag;
         let own = self.frame(&link.session, number, kind, header, length as u64);
-        // An injected frame needs no completion.
+        // An injected frame has no completion to wait for.
         let is_injected = end <= self.inject;
-        // Send from the user's memory if the library can.
+        // The frame is sent from the user's memory if the library can do that.
         let may_zero_copy =
             self.pieces && !self.objects.wants_local() && bytes >= SMALL && !is_injected;
         let zero_copy = if may_zero_copy {
@@ -663,9 +672,9 @@ impl<S: Scope> OfiEndpoint<S> {
                 iov_len: bytes,
             },
         ];
-        // SAFETY: the endpoint is open; buffer and source are valid until the completion. For the
-        // source, the contract of `Payload::Read` guarantees it, because `FragmentHandler::sent` is
-        // called only after that.
+        // SAFETY: the endpoint is open, and the buffer and the source are valid until the
+        // completion. For the source, the contract of `Payload::Read` guarantees that, because
+        // `FragmentHandler::sent` is called only after the completion.
         let result = unsafe {
             fi_sendv(
                 self.objects.ep,

@@ -1,6 +1,6 @@
-//! The wire of an open network, whose links are added and removed. Each link goes to one peer in
-//! one session, or carries only handshake messages. The peer learns the link's number, and its
-//! frames name that number.
+//! The wire of an open network, whose links are added and removed. Each link leads to one peer in
+//! one session, or carries only handshake messages. The peer is informed of the link's number, and
+//! names it in its frames.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,16 +23,16 @@ use super::{OfiEndpoint, SMALL};
 pub struct Session {
     /// The number that the peer uses for this process.
     theirs: Rank,
-    /// The session's number, or 0 without a session.
+    /// The session's number, or 0 if there is no session.
     id: u64,
-    /// The number of checks without traffic.
+    /// The number of consecutive checks that found no traffic.
     quiet: u8,
     /// The number of consecutive retries that the library refused.
     refused: u8,
     /// The time of the next retry.
     until: Nanos,
-    /// Whether this process began the session. If it did not, it sends nothing before the peer is
-    /// heard, because the peer may not know the session yet.
+    /// Whether this process began the session. If it did not, it sends nothing until the peer has
+    /// been heard, because the peer may not know of the session yet.
     is_first: bool,
 }
 
@@ -44,18 +44,18 @@ const _: () = assert!(size_of::<OfiLink<Session>>() <= 264);
 pub struct Sessions {
     /// The function that decides whether bytes that are not a frame are a message.
     is_message: fn(&[u8]) -> bool,
-    /// The messages received that are not frames.
+    /// The messages that have been received and are not frames.
     messages: VecDeque<Box<[u8]>>,
     /// The peers with overdue answers.
     late: Vec<Rank>,
 }
 
-/// The maximum number of messages kept until they are read. Further messages are dropped, because
-/// senders repeat handshake messages.
+/// The maximum number of messages that are kept until they are read. Further messages are dropped,
+/// because senders repeat handshake messages.
 const MESSAGES: usize = 256;
 
 impl Sessions {
-    /// Creates an empty set of sessions. `is_message` recognises messages by their first bytes.
+    /// Creates an empty set of sessions. `is_message` must recognise messages by their first bytes.
     pub(crate) fn new(is_message: fn(&[u8]) -> bool) -> Self {
         Self {
             is_message,
@@ -118,8 +118,8 @@ impl Scope for Sessions {
     fn may_retry(session: &Session, now: impl FnOnce() -> Nanos) -> bool {
         session.refused == 0 || now() >= session.until
     }
-    /// Over `tcp`, each attempt to send to a missing process opens another connection, so the time
-    /// between attempts doubles.
+    /// Over `tcp`, each attempt to send to a process that does not exist opens another connection,
+    /// so the time between attempts doubles.
     fn on_retried(session: &mut Session, is_stuck: bool, now: impl FnOnce() -> Nanos) {
         const FIRST: Nanos = 10_000;
         const MOST_DOUBLED: u8 = 12;
@@ -147,7 +147,7 @@ impl Scope for Sessions {
 }
 
 impl OfiEndpoint<Sessions> {
-    /// Adds a link to an address, without a session.
+    /// Adds a link to an address. The link has no session.
     pub(crate) fn admit(&mut self, number: Rank, address: fi_addr_t) {
         let mut link = OfiLink::new(number, address);
         link.failure = self.broken;
@@ -157,7 +157,7 @@ impl OfiEndpoint<Sessions> {
         self.links.add(link);
     }
 
-    /// Resizes the tables for links below this number.
+    /// Resizes the tables for links with numbers below `size`.
     pub(crate) fn resize(&mut self, size: u32) {
         self.links.resize(size);
         if let Some(seal) = &mut self.seal {
@@ -165,14 +165,14 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Begins a session on a link; `theirs` is the number that the peer uses for this process.
-    /// `is_first` tells whether this process began the session; it then confirms the session to the
-    /// peer with a ping. The peer must answer from now on.
+    /// Begins a session on a link. `theirs` is the number that the peer uses for this process.
+    /// `is_first` says whether this process began the session. If so, it confirms the session to
+    /// the peer by a ping. From now on, the peer must answer.
     pub(crate) fn begin(&mut self, number: Rank, theirs: Rank, is_first: bool, keys: &SessionKeys) {
         if let Some(link) = self.links.get(number) {
             link.session = Session {
                 theirs,
-                // The session's identifier, which is as good as a random number.
+                // The session's identifier serves as a random number here.
                 id: u64::from_le_bytes(keys.id()).max(1),
                 is_first,
                 ..Session::default()
@@ -187,14 +187,14 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Returns whether anything was received in the session of a link.
+    /// Returns whether anything has been received in the session of a link.
     pub(crate) fn is_heard(&self, number: Rank) -> bool {
         let link = self.links.peek(number);
         link.is_some_and(|link| link.liveness.is_known())
     }
 
-    /// Sends a handshake message, now or when there is room. At most one message waits; further
-    /// messages are dropped.
+    /// Sends a handshake message, or keeps it until there is room. At most one message is kept.
+    /// Further messages are dropped.
     pub(crate) fn post_message(&mut self, number: Rank, message: &[u8]) {
         let Some(link) = self.links.get(number) else {
             return;
@@ -212,8 +212,8 @@ impl OfiEndpoint<Sessions> {
         }
     }
 
-    /// Ends the activity on a link; with `bye`, also notifies the peer. The link exists until it is
-    /// [drained](Self::is_drained) and [removed](Self::remove).
+    /// Ends the activity on a link. If `bye` is set, also notifies the peer. The link exists until
+    /// it is [drained](Self::is_drained) and [removed](Self::remove).
     pub(crate) fn end(&mut self, number: Rank, bye: bool) {
         let Some(link) = self.links.get(number) else {
             return;
@@ -226,7 +226,8 @@ impl OfiEndpoint<Sessions> {
             if let Some(seal) = &mut self.seal {
                 seal_frame(&mut **seal, number, next, &mut frame);
             }
-            // If there is no room, the peer detects the end by this process's silence.
+            // If there is no room for the frame, the peer detects the end by this process's
+            // silence.
             let _ = self.post_small(number, address, &frame[..HEADER + self.tag]);
         }
         if let Some(link) = self.links.get(number) {
@@ -241,8 +242,8 @@ impl OfiEndpoint<Sessions> {
         self.failures.retain(|(failed, _)| *failed != number);
     }
 
-    /// Returns whether libfabric has no operations of a link left to report and nothing waits to be
-    /// sent. With `is_late`, frames that wait to be sent do not count.
+    /// Returns whether libfabric has no more operations of a link to report and no frames wait to
+    /// be sent. If `is_late` is set, frames that wait to be sent are ignored.
     pub(crate) fn is_drained(&self, number: Rank, is_late: bool) -> bool {
         let link = self.links.peek(number);
         self.broken.is_some()
@@ -275,13 +276,13 @@ impl OfiEndpoint<Sessions> {
         self.scope.messages.pop_front()
     }
 
-    /// Returns whether there are messages to take, or peers with overdue answers.
+    /// Returns whether there are messages to take or peers with overdue answers.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         !self.scope.messages.is_empty() || !self.scope.late.is_empty()
     }
 
-    /// Returns the links whose peers' answers became overdue since the last call.
+    /// Returns the links on which answers have become overdue since the last call.
     pub(crate) fn take_late(&mut self) -> Vec<Rank> {
         std::mem::take(&mut self.scope.late)
     }

@@ -1,6 +1,6 @@
-//! Slots for operations in flight. A slot is the context of its operation: libfabric returns it
-//! with the completion, and many providers use its memory meanwhile (`FI_CONTEXT`, `FI_CONTEXT2`).
-//! Slots therefore do not move, and their number is fixed.
+//! Slots for operations in flight. A slot is the context of its operation: libfabric returns the
+//! context with the completion, and many providers use its memory meanwhile (`FI_CONTEXT`,
+//! `FI_CONTEXT2`). Slots therefore do not move, and their number is fixed.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -17,13 +17,13 @@ pub(crate) enum Operation {
     Free,
     /// A receive into this buffer.
     Receive(u32),
-    /// A frame in a buffer of this pool.
+    /// A frame in a buffer of the large or the small pool.
     Frame {
         peer: Rank,
         large: bool,
         buffer: u32,
     },
-    /// A frame sent from the user's memory; its header is in a buffer of the small pool.
+    /// A frame sent from the user's memory. Its header is in a buffer of the small pool.
     Pieces { peer: Rank, token: u64, buffer: u32 },
     /// An atomic whose operands are in a buffer of the small pool.
     Atomic {
@@ -33,7 +33,7 @@ pub(crate) enum Operation {
         /// Whether the operands have 64 bits.
         is_wide: bool,
     },
-    /// A direct access. `own` is set if its local memory was registered for this access alone.
+    /// A direct access. `own` is set if the local memory was registered for this access alone.
     Direct {
         peer: Rank,
         token: u64,
@@ -41,8 +41,8 @@ pub(crate) enum Operation {
     },
 }
 
-/// A slot, which libfabric sees as a context. Its size is a power of two, so that its index is
-/// computed without a division.
+/// A slot, whose beginning is the context that libfabric sees. Its size is a power of two, so that
+/// a slot's index is computed without a division.
 #[repr(C, align(128))]
 struct Slot {
     context: UnsafeCell<fi_context2>,
@@ -57,8 +57,8 @@ pub(crate) struct Slots {
     free: Vec<u32>,
 }
 
-// SAFETY: the pointers in a context belong to the library, whose objects any one thread at a time
-// may use.
+// SAFETY: the pointers in a context belong to the library, whose objects may be used by any thread,
+// but only by one at a time.
 unsafe impl Send for Slots {}
 
 impl Slots {
@@ -107,8 +107,8 @@ impl Slots {
         }
     }
 
-    /// Returns the slot of a context that libfabric returned, and its operation. Returns `None` if
-    /// the context is not one of these slots.
+    /// Returns the slot of a context that libfabric returned, and the slot's operation. Returns
+    /// `None` if the context is not that of a slot in use.
     #[inline]
     pub(crate) fn find(&self, context: *mut c_void) -> Option<(u32, &Operation)> {
         let begin = self.slots.as_ptr().addr();
@@ -116,7 +116,7 @@ impl Slots {
         let at = offset / size_of::<Slot>();
         let slot = self.slots.get(at)?;
         let is_begin = offset.is_multiple_of(size_of::<Slot>());
-        // The cast is lossless: this is the index of a slot.
+        // The cast is lossless, because the value is the index of a slot.
         (is_begin && slot.operation != Operation::Free).then_some((at as u32, &slot.operation))
     }
 }

@@ -1,4 +1,4 @@
-//! Sleeping until something arrives.
+//! Sleeps until something arrives.
 
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,18 +23,19 @@ const NONE: libc::pollfd = libc::pollfd {
     revents: 0,
 };
 
-/// Returns the descriptors to sleep on, one of which becomes readable when the queue has a
+/// Returns the descriptors to sleep on. One of them becomes readable when the queue has a
 /// completion. The list is empty if the queue has no descriptors.
 ///
 /// # Safety
 ///
-/// The queue must be open with this kind of wait, and an endpoint bound to it must be enabled, so
-/// that the library's list is complete. No operation may have completed.
+/// The queue must be open with this kind of wait. An endpoint bound to it must be enabled, so that
+/// the library's list is complete. No operation may have completed.
 pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     match kind {
         // SAFETY: the caller guarantees that the queue is open with this kind of wait.
         FI_WAIT_FD => unsafe { one(queue) },
-        // SAFETY: the caller guarantees the same, and that nothing has completed.
+        // SAFETY: the caller guarantees that the queue is open with this kind of wait and that
+        // nothing has completed.
         FI_WAIT_POLLFD => unsafe { several(queue) },
         _ => Vec::new(),
     }
@@ -45,7 +46,8 @@ pub(crate) unsafe fn descriptors(queue: *mut fid_cq, kind: fi_wait_obj) -> Vec<l
 /// The queue must be open with `FI_WAIT_FD`.
 unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
     let mut found = NONE;
-    // SAFETY: the caller guarantees that the queue is open; this command returns one descriptor.
+    // SAFETY: the caller guarantees that the queue is open with `FI_WAIT_FD`, so the command writes
+    // one descriptor, for which `found.fd` has room.
     let result = unsafe {
         let place = (&raw mut found.fd).cast();
         fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
@@ -60,12 +62,12 @@ unsafe fn one(queue: *mut fid_cq) -> Vec<libc::pollfd> {
 ///
 /// The queue must be open with `FI_WAIT_POLLFD`, and nothing may have completed.
 unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
-    /// The number of descriptors that there is room for; three and four were observed.
+    /// The number of descriptors for which there is room. Three and four were observed.
     const PLACES: usize = 16;
     /// The number of waits for the queue.
     const WAITS: u32 = 10;
-    /// The length of each wait in milliseconds. A shorter wait may end at once, because the
-    /// library rounds.
+    /// The length of each wait in milliseconds. A shorter wait may return immediately, because the
+    /// library rounds the time.
     const WAIT: c_int = 2;
     for _ in 0..WAITS {
         let mut entry = fi_cq_data_entry::default();
@@ -75,15 +77,15 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
             nfds: PLACES,
             fd: found.as_mut_ptr(),
         };
-        // SAFETY: the caller guarantees that the queue is open; there is room for one completion,
-        // and for the stated number of descriptors.
+        // SAFETY: the caller guarantees that the queue is open. `entry` has room for one
+        // completion, and `found` for the stated number of descriptors.
         let result = unsafe {
             // The library defers additions to its list until a thread waits for the queue.
             fi_cq_sread(queue, (&raw mut entry).cast(), 1, ptr::null(), WAIT);
             let place = (&raw mut answer).cast();
             fi_control(&raw mut (*queue).fid, FI_GETWAIT, place)
         };
-        // The first descriptor is the list's own, which signals deferred additions.
+        // The first descriptor is that of the list itself, which signals deferred additions.
         if result == 0 && answer.nfds > 1 {
             let is_open = |found: &libc::pollfd| found.fd >= 0;
             return found.into_iter().filter(is_open).collect();
@@ -95,8 +97,8 @@ unsafe fn several(queue: *mut fid_cq) -> Vec<libc::pollfd> {
 /// A means to wait for a completion queue without borrowing it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
-    /// The library's descriptors. They stay open as long as the endpoint, which outlives every
-    /// wait: only threads of the network's owner wait.
+    /// The library's descriptors. They are open as long as the endpoint. The endpoint outlives
+    /// every wait, because only threads of the network's owner wait.
     descriptors: Box<[libc::pollfd]>,
 }
 
@@ -111,7 +113,7 @@ impl Waiter {
 impl Wait for Waiter {
     fn wait(&self, also: Option<&OwnedFd>, limit: Option<Duration>) -> bool {
         let queue = self.descriptors.iter().map(|found| {
-            // SAFETY: the descriptor is open during the wait (see the field).
+            // SAFETY: the descriptor is open during the wait (see the field `descriptors`).
             let descriptor = unsafe { BorrowedFd::borrow_raw(found.fd) };
             // Both types have the same number of bits, with the same meaning.
             let events = PollFlags::from_bits_retain(found.events as _);
@@ -124,10 +126,10 @@ impl Wait for Waiter {
             true => Some(limit.map_or(LOOK, |limit| limit.min(LOOK))),
         };
         let limit = limit.map(timespec);
-        // An interrupted wait counts as a short one.
+        // A wait that was interrupted counts as a short one.
         let ended = rustix::event::poll(&mut descriptors, limit.as_ref());
         let mut queue = descriptors[..self.descriptors.len()].iter();
-        // Without descriptors it is unknown whether something has arrived.
+        // Without descriptors, it is unknown whether something has arrived.
         queue.len() == 0 || ended.is_ok() && queue.any(|found| !found.revents().is_empty())
     }
 }
@@ -138,7 +140,7 @@ mod tests {
     use crate::testing::libraries;
     use crate::wire::objects::Objects;
 
-    /// Without descriptors a sleeping rank would poll every 100 µs.
+    /// Without descriptors, a sleeping rank would poll every 100 µs.
     #[test]
     fn queues_of_tcp_have_descriptors() {
         for which in libraries() {
@@ -150,7 +152,7 @@ mod tests {
             };
             let offer = choose(&library, &hints).map_err(|(reason, _)| reason);
             let objects = Objects::open(offer.expect("tcp"), 1 << 14).expect("an endpoint");
-            // The list's own descriptor, and those of the sockets.
+            // The descriptors are that of the list itself and those of the sockets.
             assert!(objects.descriptors.len() > 1, "{:?}", objects.descriptors);
             assert!(objects.may_wait());
         }

@@ -1,11 +1,11 @@
 //! A watchdog for library calls that hang.
 //!
 //! A provider that shares memory between processes (`shm`) keeps locks there, and a rank that is
-//! killed may leave a lock held. The next rank to take that lock hangs inside the library, and the
-//! rank's other threads, including the progress thread, wait for its call. Another thread, which
-//! never calls the library, therefore samples the current call, and ends the process if the call
-//! stays the same for half of the dead time. The other half leaves time for this rank's last
-//! message, because after the dead time the peers report the rank as dead without knowing why.
+//! killed may leave a lock held. The next rank that takes the lock hangs inside the library, and
+//! the rank's other threads, including the progress thread, wait for its call to return. Therefore
+//! another thread, which never calls the library, samples the current call. It ends the process if
+//! the call does not change for half of the dead time. The other half leaves time for this rank's
+//! last message: after the dead time, the peers would report the rank as dead without knowing why.
 
 use std::io;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const LOOKS: u32 = 8;
 /// The purpose of a library call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Call {
-    /// The call sends to a peer or accesses its memory.
+    /// The call sends to a peer or accesses the peer's memory.
     Peer(Rank),
     /// The call reads the completion queue or posts receives.
     Queue,
@@ -36,8 +36,9 @@ pub(crate) enum Call {
 }
 
 impl Call {
-    /// Returns the number of consecutive samples in which a call may be seen. Closing gets more of
-    /// them, because it releases all registered memory, which may take seconds.
+    /// Returns the number of consecutive samples after which a call hangs. A call that closes the
+    /// endpoint gets more samples, because it releases all registered memory, which may take
+    /// seconds.
     fn patience(self) -> u32 {
         match self {
             Self::Peer(_) | Self::Queue => LOOKS,
@@ -48,16 +49,20 @@ impl Call {
 
 /// The library call in progress.
 ///
-/// The upper half counts calls, and the lower half is the code of the current call, or 0. The
-/// caller writes it while it holds the portals' lock; the watchdog only reads it.
+/// The upper half counts calls. The lower half is the code of the current call, or 0 if there is
+/// none. The caller writes the value while it holds the portals' lock, and the watchdog only reads
+/// it.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(AtomicU64);
 
 impl Calls {
-    /// The codes of calls that concern no peer, and the first code of those that concern one.
+    /// The code of calls that read the completion queue or post receives.
     const QUEUE: u64 = 1;
+    /// The code of the call that closes the endpoint.
     const CLOSE: u64 = 2;
+    /// The code of calls that concern rank 0. Those of the other ranks follow.
     const PEERS: u64 = 3;
+    /// The mask of the code.
     const CODE: u64 = u32::MAX as u64;
 
     /// Records the beginning of a call.
@@ -66,7 +71,7 @@ impl Calls {
         let code = match call {
             Call::Queue => Self::QUEUE,
             Call::Close => Self::CLOSE,
-            // The mask affects only ranks larger than any job's.
+            // The mask has an effect only on ranks beyond the size of any job.
             Call::Peer(rank) => (Self::PEERS + u64::from(rank)) & Self::CODE,
         };
         let count = (self.0.load(Relaxed) | Self::CODE).wrapping_add(1);
@@ -93,7 +98,7 @@ impl Calls {
             0 => None,
             Self::QUEUE => Some(Call::Queue),
             Self::CLOSE => Some(Call::Close),
-            // The cast is lossless: the code has 32 bits.
+            // The cast is lossless, because the code has 32 bits.
             code => Some(Call::Peer((code - Self::PEERS) as Rank)),
         }
     }
@@ -114,7 +119,7 @@ impl Watched {
         self.dead_time / 2 / LOOKS
     }
 
-    /// Returns the message that states why this rank ends.
+    /// Returns the message that says why this rank ends.
     fn message(&self, call: Call) -> String {
         let what = match call {
             Call::Peer(peer) => format!("to rank {peer}"),
@@ -135,9 +140,9 @@ impl Watched {
 #[derive(Debug)]
 pub(crate) struct Watch {
     thread: Option<JoinHandle<()>>,
-    /// The process that has the thread. A forked child process does not have it.
+    /// The process that has the thread. A forked child process has no such thread.
     process: u32,
-    /// The channel whose closing on drop ends the thread.
+    /// The channel that is closed when this handle is dropped, which ends the thread.
     end: Option<Sender<()>>,
 }
 
@@ -159,7 +164,8 @@ impl Watch {
                     if let Some(call) = looks.look(calls.0.load(Relaxed)) {
                         stderr::write_line(watched.message(call));
                         // SAFETY: the call ends the process at once and accesses no memory. A
-                        // normal exit would run handlers, which may wait for the same lock.
+                        // normal exit would run exit handlers, which may wait for the lock that the
+                        // hanging call holds.
                         unsafe { libc::_exit(1) };
                     }
                 }
@@ -191,7 +197,7 @@ struct Looks {
 }
 
 impl Looks {
-    /// Evaluates a sample. Returns the call if it hangs.
+    /// Evaluates a sample. Returns the call if the call hangs.
     fn look(&mut self, word: u64) -> Option<Call> {
         let call = Calls::under_way(word)?;
         match self.seen == word {

@@ -1,5 +1,5 @@
-//! Prints each provider's offers of reliable endpoints: with the vendored library, and with the
-//! system's or the one named by LIBFABRIC.
+//! Prints each provider's offers of reliable endpoints. Uses the vendored library, and then the
+//! system's library or the one that LIBFABRIC names.
 //!
 //! `cargo run -p pgas-libfabric-sys --example providers [provider...]`
 
@@ -24,7 +24,7 @@ fn main() {
         println!("# {name}\n");
         for wanted in &wanted {
             match Offers::ask(&library, Some(wanted), BASE, |_| ()) {
-                // SAFETY: an offer of this library.
+                // SAFETY: `offers.first` is an offer of this library, and `offers` owns it.
                 Ok(offers) => unsafe { describe(&library, wanted, offers.first) },
                 Err(error) => println!("## {wanted}\n\nno offer: {}\n", library.strerror(error)),
             }
@@ -38,7 +38,8 @@ fn main() {
 ///
 /// `info` must be an offer of this library.
 unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
-    // SAFETY: offers have all attributes.
+    // SAFETY: the caller guarantees that `info` is an offer of this library, and offers have all
+    // attributes.
     let (tx, rx, ep, domain) = unsafe {
         (
             *(*info).tx_attr,
@@ -47,13 +48,13 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
             *(*info).domain_attr,
         )
     };
-    // SAFETY: `info` is a valid offer of the library.
+    // SAFETY: the caller guarantees that `info` is an offer of this library.
     println!("## {wanted}, which is {}\n", provider(unsafe { &*info }));
     let text = |value: *const c_void, kind| {
-        // SAFETY: values of the stated types.
+        // SAFETY: each call below passes a pointer to a value of the type that `kind` states.
         unsafe { library.tostr(value, kind) }.replace("FI_", "")
     };
-    // SAFETY: `info` is a valid offer of the library.
+    // SAFETY: the caller guarantees that `info` is an offer of this library.
     let (caps, mode) = unsafe { ((*info).caps, (*info).mode) };
     let lines = [
         ("caps", text((&raw const caps).cast(), FI_TYPE_CAPS)),
@@ -109,7 +110,7 @@ unsafe fn describe(library: &Library, wanted: &str, info: *mut fi_info) {
             "cq_cnt, ep_cnt, mr_cnt",
             format!("{}, {}, {}", domain.cq_cnt, domain.ep_cnt, domain.mr_cnt),
         ),
-        // SAFETY: `info` is a valid offer of the library.
+        // SAFETY: the caller guarantees that `info` is an offer of this library.
         ("addr_format", unsafe { (*info).addr_format }.to_string()),
     ];
     for (name, value) in lines {
@@ -130,7 +131,8 @@ macro_rules! hints {
     };
 }
 
-/// Hints that a provider may accept or not: a name, capabilities, and further requirements.
+/// The hints that a provider may accept or refuse. Each has a name, capabilities, and further
+/// requirements.
 const HINTS: &[Hint] = hints! { |hints|
     "TAGGED": FI_TAGGED, {}
     "ATOMIC": FI_ATOMIC, {}
@@ -184,7 +186,7 @@ fn refused(library: &Library, wanted: &str) -> Vec<&'static str> {
     hints.map(|hint| hint.0).collect()
 }
 
-/// Prints which objects can be waited on.
+/// Prints the objects on which a thread can wait for a queue.
 fn waits(library: &Library, info: *mut fi_info) {
     for (name, object) in [
         ("WAIT_NONE", FI_WAIT_NONE),
@@ -197,7 +199,8 @@ fn waits(library: &Library, info: *mut fi_info) {
             Ok(rank) => {
                 let mut fid: *mut fid = rank.cq.cast();
                 let mut descriptor: c_int = -1;
-                // SAFETY: open objects; the result of FI_GETWAIT is an int for FI_WAIT_FD.
+                // SAFETY: the fabric and the queue are open. For FI_WAIT_FD, the command FI_GETWAIT
+                // writes an int, for which `descriptor` has room.
                 unsafe {
                     let wait = match object {
                         FI_WAIT_FD => fi_control(fid, FI_GETWAIT, (&raw mut descriptor).cast()),
@@ -223,7 +226,8 @@ fn waits(library: &Library, info: *mut fi_info) {
     }
 }
 
-/// Prints which operations on which types are valid: without result, fetching, comparing.
+/// Prints which operations on which types are valid: those without a result, the fetching ones, and
+/// the comparing ones.
 fn atomics(library: &Library, wanted: &str) {
     let Ok(offers) = Offers::ask(library, Some(wanted), BASE | FI_ATOMIC, |_| ()) else {
         println!("{:26}none", "atomics");
@@ -246,7 +250,7 @@ fn atomics(library: &Library, wanted: &str) {
         let mut most = 0;
         for op in FI_MIN..=FI_MSWAP {
             let mut count = [0; 3];
-            // SAFETY: the endpoint is open.
+            // SAFETY: the endpoint is open, and the counts are valid for writes.
             let valid = unsafe {
                 [
                     fi_atomicvalid(rank.ep, datatype, op, &mut count[0]),
@@ -254,7 +258,7 @@ fn atomics(library: &Library, wanted: &str) {
                     fi_compare_atomicvalid(rank.ep, datatype, op, &mut count[2]),
                 ]
             };
-            // SAFETY: an operation.
+            // SAFETY: `op` is an atomic operation, as the type states.
             let text = unsafe { library.tostr((&raw const op).cast(), FI_TYPE_ATOMIC_OP) };
             let text = text.trim_start_matches("FI_").trim_start_matches("ATOMIC_");
             for ((answer, valid), count) in answers.iter_mut().zip(valid).zip(count) {

@@ -155,8 +155,8 @@ calls! {
     fn fi_atomicmsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize
         = fi_ops_atomic in (*ep).atomic => writemsg(ep, msg, flags);
 
-    /// Performs an atomic operation without a result or completion; the buffer may be reused on
-    /// return.
+    /// Performs an atomic operation without a result and without a completion. The buffer may be
+    /// reused when the function returns.
     fn fi_inject_atomic(ep: *mut fid_ep, buf: *const c_void, count: usize, dest_addr: fi_addr_t, addr: u64,
         key: u64, datatype: fi_datatype, op: fi_op) -> isize
         = fi_ops_atomic in (*ep).atomic => inject(ep, buf, count, dest_addr, addr, key, datatype, op);
@@ -203,22 +203,22 @@ calls! {
         = fi_ops_atomic in (*ep).atomic => compwritemsg(ep, msg, comparev, compare_desc, compare_count,
             resultv, result_desc, result_count, flags);
 
-    /// Queries whether an endpoint supports an operation without a result: returns 0 if so, and
+    /// Queries whether an endpoint supports an operation without a result. If so, returns 0 and
     /// stores the maximum number of elements in `count`.
     fn fi_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => writevalid(ep, datatype, op, count);
 
-    /// Queries whether an endpoint supports a fetching operation: returns 0 if so, and stores the
+    /// Queries whether an endpoint supports a fetching operation. If so, returns 0 and stores the
     /// maximum number of elements in `count`.
     fn fi_fetch_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => readwritevalid(ep, datatype, op, count);
 
-    /// Queries whether an endpoint supports a comparing operation: returns 0 if so, and stores the
+    /// Queries whether an endpoint supports a comparing operation. If so, returns 0 and stores the
     /// maximum number of elements in `count`.
     fn fi_compare_atomicvalid(ep: *mut fid_ep, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int
         = fi_ops_atomic in (*ep).atomic => compwritevalid(ep, datatype, op, count);
 
-    /// Performs the three queries above on a domain: `flags` is 0, `FI_FETCH_ATOMIC` or
+    /// Performs one of the three queries above on a domain. `flags` must be 0, `FI_FETCH_ATOMIC` or
     /// `FI_COMPARE_ATOMIC`.
     fn fi_query_atomic(domain: *mut fid_domain, datatype: fi_datatype, op: fi_op, attr: *mut fi_atomic_attr,
         flags: u64) -> c_int

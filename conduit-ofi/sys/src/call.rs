@@ -1,4 +1,5 @@
-//! Macros for the functions of the headers, which call through the objects' tables of operations.
+//! Macros that declare the functions of the headers, which call through the objects' tables of
+//! operations.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -7,7 +8,7 @@ use crate::FI_ENOSYS;
 
 /// The result of a function whose operation is missing in the object's table.
 pub trait Absent {
-    /// The value `-FI_ENOSYS`, or null for pointers, or 0 for counts.
+    /// The value, which is `-FI_ENOSYS` for results, null for pointers, and 0 for counts.
     const ABSENT: Self;
 }
 
@@ -27,8 +28,8 @@ impl Absent for *const c_char {
     const ABSENT: Self = ptr::null();
 }
 
-/// Declares tables of operations. Each table begins with its size in bytes, which determines how
-/// many entries it has.
+/// Declares tables of operations. Each table begins with its size in bytes, which determines the
+/// number of its entries.
 macro_rules! tables {
     ($(
         $(#[$meta:meta])*
@@ -58,13 +59,13 @@ macro_rules! calls {
         ///
         /// # Safety
         ///
-        /// The object must have been opened by a [`Library`](crate::Library) and not be closed. The
-        /// other arguments must satisfy the man page, and memory passed to the operation must be
-        /// valid until the operation has completed.
+        /// The object must have been opened by a [`Library`](crate::Library) and must not be
+        /// closed. The other arguments must satisfy the manual page, and memory passed to the
+        /// operation must be valid until the operation has completed.
         #[inline]
         pub unsafe fn $name($($arg: $type),*) -> $ret {
             // SAFETY: the caller guarantees that the object is open and that the arguments satisfy
-            // the man page. An entry is read only if the table's own size covers it.
+            // the manual page. An entry is read only if the table's own size covers it.
             unsafe {
                 let table: *const $ops = $table;
                 if table.is_null() || (*table).size <= std::mem::offset_of!($ops, $op) {

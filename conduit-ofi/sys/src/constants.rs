@@ -1,4 +1,4 @@
-//! Capabilities, flags, modes and the other numbers of fabric.h. See fi_getinfo(3).
+//! The capabilities, flags, modes and other numbers of fabric.h. See fi_getinfo(3).
 
 use std::ffi::{c_int, c_uint};
 
@@ -59,7 +59,7 @@ pub const FI_UNIVERSE: u64 = 1 << 57;
 pub const FI_FETCH_ATOMIC: u64 = 1 << 58;
 pub const FI_COMPARE_ATOMIC: u64 = 1 << 59;
 
-// Mode bits: what a provider requires of its user.
+// Mode bits, which say what a provider requires of its user.
 pub const FI_CONTEXT: u64 = 1 << 59;
 pub const FI_MSG_PREFIX: u64 = 1 << 58;
 pub const FI_ASYNC_IOV: u64 = 1 << 57;
@@ -67,7 +67,7 @@ pub const FI_RX_CQ_DATA: u64 = 1 << 56;
 pub const FI_LOCAL_MR: u64 = 1 << 55;
 pub const FI_CONTEXT2: u64 = 1 << 52;
 
-// `mr_mode`: what a provider requires for the registration of memory.
+// Bits of `mr_mode`, which say what a provider requires for the registration of memory.
 pub const FI_MR_LOCAL: c_int = 1 << 2;
 pub const FI_MR_RAW: c_int = 1 << 3;
 pub const FI_MR_VIRT_ADDR: c_int = 1 << 4;
@@ -83,7 +83,7 @@ pub const FI_MR_UNSPEC: c_int = 0;
 pub const FI_MR_BASIC: c_int = 1;
 pub const FI_MR_SCALABLE: c_int = 2;
 
-// Order of messages.
+// Orders of messages.
 pub const FI_ORDER_NONE: u64 = 0;
 pub const FI_ORDER_RAR: u64 = 1 << 0;
 pub const FI_ORDER_RAW: u64 = 1 << 1;
@@ -111,13 +111,14 @@ pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;
 pub const FI_SHARED_CONTEXT: usize = usize::MAX;
 
-/// The type of the handles of addresses.
+/// The type of the handles in an address vector.
 pub type fi_av_type = c_uint;
 pub const FI_AV_UNSPEC: fi_av_type = 0;
 pub const FI_AV_MAP: fi_av_type = 1;
 pub const FI_AV_TABLE: fi_av_type = 2;
 
-/// How progress is made: by the library on its own, or when the user reads queues.
+/// The way in which progress is made, which is either by the library on its own or when the user
+/// reads queues.
 pub type fi_progress = c_uint;
 pub const FI_PROGRESS_UNSPEC: fi_progress = 0;
 pub const FI_PROGRESS_AUTO: fi_progress = 1;
@@ -132,7 +133,7 @@ pub const FI_THREAD_DOMAIN: fi_threading = 3;
 pub const FI_THREAD_COMPLETION: fi_threading = 4;
 pub const FI_THREAD_ENDPOINT: fi_threading = 5;
 
-/// Whether the library guards against overrun queues.
+/// Whether the library prevents queues from being overrun.
 pub type fi_resource_mgmt = c_uint;
 pub const FI_RM_UNSPEC: fi_resource_mgmt = 0;
 pub const FI_RM_DISABLED: fi_resource_mgmt = 1;

@@ -51,9 +51,9 @@ pub struct fi_cq_tagged_entry {
     pub tag: u64,
 }
 
-/// A failed operation. `err` is a positive error number, and `olen` is the number of bytes that did
-/// not fit. `err_data_size` must be set before each read; 0 requests the provider's own buffer,
-/// which is valid until the next read of the queue.
+/// The completion of a failed operation. `err` is a positive error number, and `olen` is the number
+/// of bytes that did not fit. `err_data_size` must be set before each read. If it is 0, the
+/// provider's own buffer is returned, which is valid until the next read of the queue.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_cq_err_entry {
@@ -126,11 +126,11 @@ calls! {
         = fi_ops_domain in (*domain).ops => cq_open(domain, attr, cq, context);
 
     /// Reads up to `count` completions in the queue's format. Returns `-FI_EAGAIN` if there are
-    /// none, and `-FI_EAVAIL` if the next one is that of a failed operation.
+    /// none, and `-FI_EAVAIL` if the next completion is that of a failed operation.
     fn fi_cq_read(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize
         = fi_ops_cq in (*cq).ops => read(cq, buf, count);
 
-    /// Like `fi_cq_read`, but also returns the sources' handles (`FI_SOURCE`).
+    /// Does the same as `fi_cq_read`, but also returns the sources' handles (`FI_SOURCE`).
     fn fi_cq_readfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t) -> isize
         = fi_ops_cq in (*cq).ops => readfrom(cq, buf, count, src_addr);
 
@@ -143,12 +143,12 @@ calls! {
         -> isize
         = fi_ops_cq in (*cq).ops => sread(cq, buf, count, cond, timeout);
 
-    /// Like `fi_cq_sread`, but also returns the sources' handles.
+    /// Does the same as `fi_cq_sread`, but also returns the sources' handles.
     fn fi_cq_sreadfrom(cq: *mut fid_cq, buf: *mut c_void, count: usize, src_addr: *mut fi_addr_t,
         cond: *const c_void, timeout: c_int) -> isize
         = fi_ops_cq in (*cq).ops => sreadfrom(cq, buf, count, src_addr, cond, timeout);
 
-    /// Wakes a thread in `fi_cq_sread`.
+    /// Wakes a thread that waits in `fi_cq_sread`.
     fn fi_cq_signal(cq: *mut fid_cq) -> c_int
         = fi_ops_cq in (*cq).ops => signal(cq);
 

@@ -35,7 +35,7 @@ tables! {
             flags: u64) -> c_int;
     }
 
-    /// Registration of memory in a domain.
+    /// Operations that register memory in a domain.
     struct fi_ops_mr {
         reg(fid: *mut fid, buf: *const c_void, len: usize, access: u64, offset: u64, requested_key: u64,
             flags: u64, mr: *mut *mut fid_mr, context: *mut c_void) -> c_int;
@@ -63,7 +63,7 @@ pub struct fid_mr {
     pub key: u64,
 }
 
-/// The kind of memory to register: the system's memory, or that of a kind of device.
+/// The kind of memory to register, which is the system's memory or that of a kind of device.
 pub type fi_hmem_iface = c_uint;
 pub const FI_HMEM_SYSTEM: fi_hmem_iface = 0;
 pub const FI_HMEM_CUDA: fi_hmem_iface = 1;
@@ -102,8 +102,9 @@ calls! {
     fn fi_domain_bind(domain: *mut fid_domain, fid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*domain).fid.ops => bind(&raw mut (*domain).fid, fid, flags);
 
-    /// Registers `len` bytes at `buf` for `acs` (`FI_SEND`, `FI_REMOTE_WRITE`, ...).
-    /// `requested_key` is ignored if the provider chooses keys itself (`FI_MR_PROV_KEY`).
+    /// Registers `len` bytes at `buf` for the kinds of access `acs` (`FI_SEND`, `FI_REMOTE_WRITE`
+    /// and others). `requested_key` is ignored if the provider chooses keys itself
+    /// (`FI_MR_PROV_KEY`).
     fn fi_mr_reg(domain: *mut fid_domain, buf: *const c_void, len: usize, acs: u64, offset: u64,
         requested_key: u64, flags: u64, mr: *mut *mut fid_mr, context: *mut c_void) -> c_int
         = fi_ops_mr in (*domain).mr => reg(&raw mut (*domain).fid, buf, len, acs, offset, requested_key,

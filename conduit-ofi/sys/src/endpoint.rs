@@ -23,7 +23,7 @@ tables! {
         tx_size_left(ep: *mut fid_ep) -> isize;
     }
 
-    /// Operations of connection management. Unconnected endpoints only use those for their
+    /// Operations of connection management. Unconnected endpoints use only the operations for their
     /// addresses.
     struct fi_ops_cm {
         setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int;
@@ -77,12 +77,13 @@ calls! {
     fn fi_listen(pep: *mut fid_pep) -> c_int
         = fi_ops_cm in (*pep).cm => listen(pep);
 
-    /// Requests a connection and sends `param` along. An `FI_CONNECTED` event or an error follows.
+    /// Requests a connection and sends `param` with the request. An `FI_CONNECTED` event or an
+    /// error follows.
     fn fi_connect(ep: *mut fid_ep, addr: *const c_void, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*ep).cm => connect(ep, addr, param, paramlen);
 
-    /// Accepts the request from whose offer the endpoint was opened, and sends `param` along. An
-    /// `FI_CONNECTED` event follows.
+    /// Accepts the request from whose offer the endpoint was opened, and sends `param` with the
+    /// answer. An `FI_CONNECTED` event follows.
     fn fi_accept(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int
         = fi_ops_cm in (*ep).cm => accept(ep, param, paramlen);
 
@@ -103,8 +104,7 @@ calls! {
     fn fi_ep_bind(ep: *mut fid_ep, bfid: *mut fid, flags: u64) -> c_int
         = fi_ops in (*ep).fid.ops => bind(&raw mut (*ep).fid, bfid, flags);
 
-    /// Enables an endpoint. Its queues and its address vector must have been bound to it before the
-    /// call.
+    /// Enables an endpoint. The endpoint's queues and address vector must already be bound to it.
     fn fi_enable(ep: *mut fid_ep) -> c_int
         = fi_ops in (*ep).fid.ops => control(&raw mut (*ep).fid, FI_ENABLE, ptr::null_mut());
 
@@ -129,7 +129,7 @@ calls! {
     fn fi_getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => getname(fid, addr, addrlen);
 
-    /// Sets the own address of an endpoint that is not enabled yet. `fid` must be that of an
+    /// Sets the own address of an endpoint that has not been enabled. `fid` must be that of an
     /// endpoint.
     fn fi_setname(fid: *mut fid, addr: *mut c_void, addrlen: usize) -> c_int
         = fi_ops_cm in (*fid.cast::<fid_ep>()).cm => setname(fid, addr, addrlen);

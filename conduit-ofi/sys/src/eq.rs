@@ -45,8 +45,9 @@ pub struct fi_eq_entry {
     pub data: u64,
 }
 
-/// A connection event. `FI_CONNREQ` carries an offer (`info`) that the user must free. The data
-/// that the peer sent along follows the structure, as far as there is room.
+/// A connection event. `FI_CONNREQ` carries an offer (`info`) that the user must free. The
+/// structure is followed by the data that the peer sent with its request or answer, as far as there
+/// is room.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_eq_cm_entry {

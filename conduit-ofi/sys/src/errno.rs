@@ -1,4 +1,5 @@
-//! Error numbers. Functions return them negated; completions hold them positive. See fi_errno(3).
+//! Error numbers. Functions return them negated, and completions contain them as positive numbers.
+//! See fi_errno(3).
 
 use std::ffi::c_int;
 

@@ -1,4 +1,4 @@
-//! Objects, offers (`fi_info`) with their attributes, and fabrics. See fabric(7), fi_getinfo(3),
+//! Objects, fabrics, and offers (`fi_info`) with their attributes. See fabric(7), fi_getinfo(3),
 //! fi_fabric(3).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -33,15 +33,16 @@ tables! {
 }
 
 calls! {
-    /// Closes an object. Returns `-FI_EBUSY` while other objects are bound to it or open from it.
+    /// Closes an object. Returns `-FI_EBUSY` while other objects are bound to it or were opened
+    /// from it and are not closed.
     fn fi_close(fid: *mut fid) -> c_int
         = fi_ops in (*fid).ops => close(fid);
 
-    /// Executes a control command (`FI_GETWAIT`, `FI_ENABLE`, ...).
+    /// Executes a control command, such as `FI_GETWAIT` or `FI_ENABLE`.
     fn fi_control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int
         = fi_ops in (*fid).ops => control(fid, command, arg);
 
-    /// Opens a provider's own table of operations of an object by name.
+    /// Opens the table of an object's operations that has this name and is the provider's own.
     fn fi_open_ops(fid: *mut fid, name: *const c_char, flags: u64, ops: *mut *mut c_void,
         context: *mut c_void) -> c_int
         = fi_ops in (*fid).ops => ops_open(fid, name, flags, ops, context);
@@ -128,7 +129,7 @@ pub struct fi_domain_attr {
     pub tclass: u32,
 }
 
-/// The fabric and the provider, with its version and the requested API version.
+/// The fabric and the provider, with the provider's version and the requested API version.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_fabric_attr {
@@ -139,7 +140,7 @@ pub struct fi_fabric_attr {
     pub api_version: u32,
 }
 
-/// An offer of a provider, an element of a list. Only the library allocates offers
+/// A provider's offer, which is an element of a list. Only the library allocates offers
 /// (`Library::getinfo`, `allocinfo`, `dupinfo`), because the library's own structures may be longer
 /// than the part described here.
 #[repr(C)]
@@ -162,7 +163,7 @@ pub struct fi_info {
     pub nic: *mut fid_nic,
 }
 
-/// The kind of bus that a device is on.
+/// The kind of bus to which a device is connected.
 pub type fi_bus_type = c_uint;
 pub const FI_BUS_UNSPEC: fi_bus_type = 0;
 pub const FI_BUS_UNKNOWN: fi_bus_type = 0;
@@ -184,7 +185,7 @@ pub const FI_LINK_UNKNOWN: fi_link_state = 0;
 pub const FI_LINK_DOWN: fi_link_state = 1;
 pub const FI_LINK_UP: fi_link_state = 2;
 
-/// The bus of a device. `pci` is the only kind.
+/// The bus of a device. The only kind described here is `pci`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_bus_attr {

@@ -1,36 +1,37 @@
-//! Raw bindings to libfabric's API version 1.15, and loading of the library.
+//! Raw bindings to libfabric's API version 1.15, and functions that load the library.
 //!
 //! Building this crate requires no libfabric: [`Library::load`] loads `libfabric.so.1` at run time,
 //! in any version from 1.15 to 2.x. A program may also contain its own libfabric, for example from
 //! the crate `libfabric-vendored`, which passes its functions to [`Library::provide_vendored`].
 //!
 //! libfabric exports about a dozen functions. All others are inline functions of its headers, which
-//! call through tables of operations in the objects; this crate provides these functions under the
-//! same names. If a table is missing, or too short for an operation because the library is older,
-//! the functions return `-FI_ENOSYS` (functions without an error result document what they return).
+//! call through tables of operations in the objects. This crate provides these functions under the
+//! same names. If a table is missing, or is too short for an operation because the library is
+//! older, the functions return `-FI_ENOSYS`. Functions without an error result document what they
+//! return in this case.
 //!
 //! `PROVIDERS.md` beside this crate describes the observed behaviour of providers and their
 //! pitfalls.
 //!
 //! # One version of the API
 //!
-//! Later versions of libfabric extend structures but never change them: a field keeps its place
-//! (the test `layout` compares them with C headers). This crate therefore always requests
-//! [`API_VERSION`], reads no newer field, and follows three rules:
+//! Later versions of libfabric extend structures but never change them, so that a field keeps its
+//! place. (The test `layout` compares the structures with C headers.) This crate therefore always
+//! requests [`API_VERSION`], reads no newer field, and follows three rules:
 //!
-//! - only the library allocates `fi_info` and its attributes ([`Library::allocinfo`],
-//!   [`Library::getinfo`], [`Library::dupinfo`]), because its own may be longer;
-//! - structures allocated by a user end in room for later additions (`later`), which must be zero;
-//! - objects (`fid_ep` and so on) are only used behind pointers.
+//! - Only the library allocates `fi_info` and its attributes ([`Library::allocinfo`],
+//!   [`Library::getinfo`], [`Library::dupinfo`]), because its own structures may be longer.
+//! - Structures allocated by a user end in room for later additions (`later`), which must be zero.
+//! - Objects (`fid_ep` and others) are used only behind pointers.
 //!
 //! # Safety
 //!
-//! This crate is the raw interface: the caller is responsible for everything behind a pointer. It
-//! holds no policy and no state. Types and constants have libfabric's names, and libfabric's man
-//! pages document them.
+//! This crate is the raw interface, in which the caller is responsible for everything behind a
+//! pointer. It holds no policy and no state. Types and constants have libfabric's names, and
+//! libfabric's manual pages document them.
 
 #![allow(non_camel_case_types)]
-// The man pages document fields and constants under the same names.
+// The manual pages document fields and constants under the same names.
 #![allow(missing_docs)]
 // The signatures are libfabric's.
 #![allow(clippy::too_many_arguments)]
@@ -73,17 +74,17 @@ pub use tagged::*;
 /// A peer's handle in an address vector.
 pub type fi_addr_t = u64;
 
-/// Returns a version number in libfabric's format: `FI_VERSION`.
+/// Returns a version number in libfabric's format (`FI_VERSION`).
 pub const fn fi_version(major: u16, minor: u16) -> u32 {
     (major as u32) << 16 | minor as u32
 }
 
-/// Returns the major part of a version number: `FI_MAJOR`.
+/// Returns the major part of a version number (`FI_MAJOR`).
 pub const fn fi_major(version: u32) -> u16 {
     (version >> 16) as u16
 }
 
-/// Returns the minor part of a version number: `FI_MINOR`.
+/// Returns the minor part of a version number (`FI_MINOR`).
 pub const fn fi_minor(version: u32) -> u16 {
     version as u16
 }
@@ -91,8 +92,8 @@ pub const fn fi_minor(version: u32) -> u16 {
 /// The API version of these bindings, which must be passed to [`Library::getinfo`].
 pub const API_VERSION: u32 = fi_version(1, 15);
 
-/// Returns the handle of a receive context, if a node's address reserves bits for them. See
-/// fi_av(3).
+/// Returns the handle of a receive context. The node's address must reserve bits for receive
+/// contexts. See fi_av(3).
 pub const fn fi_rx_addr(fi_addr: fi_addr_t, rx_index: u64, rx_ctx_bits: u32) -> fi_addr_t {
     rx_index << (64 - rx_ctx_bits) | fi_addr
 }

@@ -1,4 +1,4 @@
-//! Loading libfabric at run time.
+//! Loads libfabric at run time.
 
 use std::error::Error as _;
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
@@ -14,10 +14,10 @@ use libloading::os::unix;
 
 use crate::{API_VERSION, fi_fabric_attr, fi_info, fi_major, fi_minor, fi_type, fid_fabric};
 
-/// The library loaded by default: all versions from 1.0 to 2.x have this name.
+/// The library that is loaded by default. All versions from 1.0 to 2.x have this name.
 const SONAME: &str = "libfabric.so.1";
 
-/// The functions that libfabric exports and this crate uses, as documented in their man pages.
+/// The functions that libfabric exports and this crate uses. Their manual pages document them.
 #[derive(Clone, Copy)]
 pub struct Functions {
     pub version: unsafe extern "C" fn() -> u32,
@@ -68,9 +68,9 @@ pub enum LoadError {
     TooOld {
         /// The loaded file.
         library: String,
-        /// The major part of its version.
+        /// The major part of the library's version.
         major: u16,
-        /// The minor part of its version.
+        /// The minor part of the library's version.
         minor: u16,
     },
 }
@@ -98,8 +98,8 @@ impl fmt::Debug for Library {
 }
 
 impl Library {
-    /// Loads libfabric. `path` is a file, or a name that the system's loader looks up. `None`
-    /// stands for `libfabric.so.1`.
+    /// Loads libfabric. `path` is a file, or a name that the system's loader looks up. If `path` is
+    /// `None`, the name is `libfabric.so.1`.
     pub fn load(path: Option<&Path>) -> Result<Self, LoadError> {
         let path = path.unwrap_or(Path::new(SONAME));
         let handle = Handle::open(path)?;
@@ -130,18 +130,18 @@ impl Library {
         self.path.as_deref()
     }
 
-    /// Returns the library's version: `fi_version`.
+    /// Returns the library's version (`fi_version`).
     pub fn version(&self) -> u32 {
         // SAFETY: the function has no arguments and no preconditions.
         unsafe { (self.functions.version)() }
     }
 
-    /// Requests the providers' offers: `fi_getinfo`. The list at `info` must be
-    /// freed with [`Library::freeinfo`].
+    /// Requests the providers' offers (`fi_getinfo`). The list at `info` must be freed with
+    /// [`Library::freeinfo`].
     ///
     /// # Safety
     ///
-    /// The arguments must satisfy fi_getinfo(3); `hints` must be null or come from
+    /// The arguments must satisfy fi_getinfo(3). `hints` must be null or come from
     /// [`Library::allocinfo`], [`Library::dupinfo`] or this function of the same library.
     pub unsafe fn getinfo(
         &self,
@@ -156,7 +156,7 @@ impl Library {
         unsafe { (self.functions.getinfo)(version, node, service, flags, hints, info) }
     }
 
-    /// Frees a list of offers: `fi_freeinfo`.
+    /// Frees a list of offers (`fi_freeinfo`).
     ///
     /// # Safety
     ///
@@ -167,29 +167,29 @@ impl Library {
         unsafe { (self.functions.freeinfo)(info) }
     }
 
-    /// Copies the first offer of a list: `fi_dupinfo`. Returns null if memory is exhausted.
+    /// Copies the first offer of a list (`fi_dupinfo`). Returns null if memory is exhausted.
     ///
     /// # Safety
     ///
-    /// `info` must be null, which gives an empty offer, or come from this library.
+    /// `info` must be null, in which case the result is an empty offer, or come from this library.
     pub unsafe fn dupinfo(&self, info: *const fi_info) -> *mut fi_info {
         // SAFETY: the caller guarantees that `info` is null or comes from this library.
         unsafe { (self.functions.dupinfo)(info) }
     }
 
-    /// Returns an empty offer to fill in as hints: `fi_allocinfo`. Returns null if memory is
-    /// exhausted. Strings stored in it must come from C's `malloc`, because [`Library::freeinfo`]
-    /// frees them.
+    /// Returns an empty offer that can be filled in as hints (`fi_allocinfo`). Returns null if
+    /// memory is exhausted. Strings stored in the offer must come from C's `malloc`, because
+    /// [`Library::freeinfo`] frees them.
     pub fn allocinfo(&self) -> *mut fi_info {
         // SAFETY: null is the documented way to request an empty offer.
         unsafe { (self.functions.dupinfo)(ptr::null()) }
     }
 
-    /// Opens a fabric: `fi_fabric`.
+    /// Opens a fabric (`fi_fabric`).
     ///
     /// # Safety
     ///
-    /// The arguments must satisfy fi_fabric(3); `attr` must be part of an offer of this library.
+    /// The arguments must satisfy fi_fabric(3). `attr` must be part of an offer of this library.
     pub unsafe fn fabric(
         &self,
         attr: *mut fi_fabric_attr,
@@ -200,14 +200,14 @@ impl Library {
         unsafe { (self.functions.fabric)(attr, fabric, context) }
     }
 
-    /// Returns the text of an error number, possibly negated: `fi_strerror`.
+    /// Returns the text of an error number, which may be negated (`fi_strerror`).
     pub fn strerror(&self, errnum: c_int) -> String {
         // SAFETY: any number is valid, and the result is a string that is valid until this thread's
         // next call.
         unsafe { text((self.functions.strerror)(errnum.saturating_abs())) }
     }
 
-    /// Returns an object as text: `fi_tostr`.
+    /// Returns an object as text (`fi_tostr`).
     ///
     /// # Safety
     ///
@@ -228,15 +228,15 @@ unsafe fn text(text: *const c_char) -> String {
     if text.is_null() {
         return String::new();
     }
-    // SAFETY: the caller guarantees that `text` is a valid string.
+    // SAFETY: the caller guarantees that `text` is null or ends in a zero byte, and it is not null.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// The process's signal dispositions, restored on drop. libinfinipath, which Debian's libfabric
-/// loads, takes over SIGTERM and others in its constructor, even if they are ignored, and ends the
-/// process with `exit(1)` on such a signal.
+/// The process's signal dispositions, which are restored on drop. libinfinipath, which Debian's
+/// libfabric loads, takes over SIGTERM and other signals in its constructor, even if they are
+/// ignored, and ends the process with `exit(1)` on such a signal.
 struct Dispositions(Vec<(c_int, libc::sigaction)>);
 
 impl Dispositions {
@@ -270,10 +270,10 @@ fn disposition(signal: c_int) -> Option<libc::sigaction> {
     }
 }
 
-/// A loaded library, which is unloaded unless it is forgotten.
+/// A loaded library, which is unloaded on drop.
 struct Handle<'a> {
     library: unix::Library,
-    /// The handle for `dlvsym`.
+    /// The handle to pass to `dlvsym`.
     raw: *mut c_void,
     path: &'a Path,
 }
@@ -281,8 +281,8 @@ struct Handle<'a> {
 impl<'a> Handle<'a> {
     fn open(path: &'a Path) -> Result<Self, LoadError> {
         let _restored = Dispositions::of_now();
-        // SAFETY: the library's constructors are trusted, as with every linked library. Nothing of
-        // the library is in use when it is unloaded.
+        // SAFETY: the library's constructors are trusted, in the same way as those of every linked
+        // library. When the library is unloaded, nothing of it is in use.
         let opened = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) };
         let raw = opened
             .map_err(|error| LoadError::NotLoaded {
@@ -293,21 +293,21 @@ impl<'a> Handle<'a> {
                 },
             })?
             .into_raw();
-        // SAFETY: the handle was just opened, and only the value made here closes it.
+        // SAFETY: the handle has just been opened, and only the value made here closes it.
         let library = unsafe { unix::Library::from_raw(raw) };
         Ok(Self { library, raw, path })
     }
 
     /// Returns the functions in the versions that a program linked with libfabric 1.15 gets. Newer
-    /// libraries still have these versions, which accept hints as short as those of 1.15. A library
-    /// without symbol versions has only one version of each function.
+    /// libraries still contain these versions, which accept hints as short as those of 1.15. A
+    /// library without symbol versions has only one version of each function.
     fn functions(&self) -> Result<Functions, LoadError> {
         /// Looks up a function and casts it to the expected type.
         macro_rules! function {
             ($name:literal, $version:literal) => {{
                 let symbol = self.symbol($name, $version)?;
-                // SAFETY: this is the function of that name, which fabric.h declares with this
-                // type.
+                // SAFETY: the symbol is the function of this name, which fabric.h declares with the
+                // type of this field.
                 #[allow(clippy::missing_transmute_annotations)]
                 unsafe {
                     std::mem::transmute(symbol)
@@ -330,7 +330,7 @@ impl<'a> Handle<'a> {
 
     fn check_version(&self, version: unsafe extern "C" fn() -> u32) -> Result<(), LoadError> {
         let file = file_of(version);
-        // SAFETY: `fi_version` has no arguments and needs no preparation.
+        // SAFETY: `fi_version` has no arguments and no preconditions.
         let version = unsafe { version() };
         if version >= API_VERSION {
             return Ok(());
@@ -342,8 +342,8 @@ impl<'a> Handle<'a> {
         })
     }
 
-    /// Returns the function `name` in this version, or in the library's only version. The pointer
-    /// is never null.
+    /// Returns the function `name` in this version, or in the library's only version. The returned
+    /// pointer is never null.
     fn symbol(&self, name: &'static CStr, version: &CStr) -> Result<*mut c_void, LoadError> {
         let mut symbol = self.versioned(name, version);
         if symbol.is_null() {
@@ -377,12 +377,13 @@ impl<'a> Handle<'a> {
 fn file_of(function: unsafe extern "C" fn() -> u32) -> Option<PathBuf> {
     // SAFETY: the type has only integers and pointers, for which zeros are valid.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be queried.
+    // SAFETY: any address may be queried, and `found` is valid for writes.
     let known = unsafe { libc::dladdr(function as *const c_void, &mut found) } != 0;
     if !known || found.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: the loader owns the text, which is valid as long as the library is loaded.
+    // SAFETY: the loader owns the text, which ends in a zero byte and is valid as long as the
+    // library is loaded.
     let name = unsafe { CStr::from_ptr(found.dli_fname) };
     Some(PathBuf::from(OsStr::from_bytes(name.to_bytes())))
 }

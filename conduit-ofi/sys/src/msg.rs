@@ -19,7 +19,7 @@ pub struct fi_msg {
 }
 
 tables! {
-    /// Messages.
+    /// Operations that send and receive messages.
     struct fi_ops_msg {
         recv(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t,
             context: *mut c_void) -> isize;
@@ -49,7 +49,7 @@ calls! {
         context: *mut c_void) -> isize
         = fi_ops_msg in (*ep).msg => recvv(ep, iov, desc, count, src_addr, context);
 
-    /// Posts a receive with explicit flags (`FI_MULTI_RECV`).
+    /// Posts a receive with explicit flags, such as `FI_MULTI_RECV`.
     fn fi_recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize
         = fi_ops_msg in (*ep).msg => recvmsg(ep, msg, flags);
 
@@ -63,12 +63,12 @@ calls! {
         dest_addr: fi_addr_t, context: *mut c_void) -> isize
         = fi_ops_msg in (*ep).msg => sendv(ep, iov, desc, count, dest_addr, context);
 
-    /// Sends a message with explicit flags (`FI_DELIVERY_COMPLETE`, ...).
+    /// Sends a message with explicit flags, such as `FI_DELIVERY_COMPLETE`.
     fn fi_sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize
         = fi_ops_msg in (*ep).msg => sendmsg(ep, msg, flags);
 
-    /// Sends a message of at most `inject_size` bytes, without a completion; the buffer may be
-    /// reused on return.
+    /// Sends a message of at most `inject_size` bytes without a completion. The buffer may be
+    /// reused when the function returns.
     fn fi_inject(ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t) -> isize
         = fi_ops_msg in (*ep).msg => inject(ep, buf, len, dest_addr);
 
@@ -77,7 +77,7 @@ calls! {
         dest_addr: fi_addr_t, context: *mut c_void) -> isize
         = fi_ops_msg in (*ep).msg => senddata(ep, buf, len, desc, data, dest_addr, context);
 
-    /// Like `fi_inject`, but with remote completion data.
+    /// Does the same as `fi_inject`, but with remote completion data.
     fn fi_injectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t)
         -> isize
         = fi_ops_msg in (*ep).msg => injectdata(ep, buf, len, data, dest_addr);

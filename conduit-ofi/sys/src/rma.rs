@@ -24,7 +24,7 @@ pub struct fi_rma_ioc {
     pub key: u64,
 }
 
-/// A transfer between pieces of local memory and of a peer's memory.
+/// A transfer between pieces of local memory and pieces of a peer's memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct fi_msg_rma {
@@ -39,7 +39,7 @@ pub struct fi_msg_rma {
 }
 
 tables! {
-    /// Reads and writes of a peer's registered memory.
+    /// Operations that read and write a peer's registered memory.
     struct fi_ops_rma {
         read(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t, addr: u64,
             key: u64, context: *mut c_void) -> isize;
@@ -86,12 +86,12 @@ calls! {
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writev(ep, iov, desc, count, dest_addr, addr, key, context);
 
-    /// Writes a peer's memory with explicit flags (`FI_DELIVERY_COMPLETE`, ...).
+    /// Writes a peer's memory with explicit flags, such as `FI_DELIVERY_COMPLETE`.
     fn fi_writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize
         = fi_ops_rma in (*ep).rma => writemsg(ep, msg, flags);
 
-    /// Writes at most `inject_size` bytes, without a completion; the buffer may be reused on
-    /// return.
+    /// Writes at most `inject_size` bytes without a completion. The buffer may be reused when the
+    /// function returns.
     fn fi_inject_write(ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t, addr: u64,
         key: u64) -> isize
         = fi_ops_rma in (*ep).rma => inject(ep, buf, len, dest_addr, addr, key);
@@ -101,7 +101,7 @@ calls! {
         dest_addr: fi_addr_t, addr: u64, key: u64, context: *mut c_void) -> isize
         = fi_ops_rma in (*ep).rma => writedata(ep, buf, len, desc, data, dest_addr, addr, key, context);
 
-    /// Like `fi_inject_write`, but with remote completion data.
+    /// Does the same as `fi_inject_write`, but with remote completion data.
     fn fi_inject_writedata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t,
         addr: u64, key: u64) -> isize
         = fi_ops_rma in (*ep).rma => injectdata(ep, buf, len, data, dest_addr, addr, key);

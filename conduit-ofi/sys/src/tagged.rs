@@ -21,7 +21,7 @@ pub struct fi_msg_tagged {
 }
 
 tables! {
-    /// Tagged messages.
+    /// Operations that send and receive tagged messages.
     struct fi_ops_tagged {
         recv(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t, tag: u64,
             ignore: u64, context: *mut c_void) -> isize;
@@ -42,7 +42,7 @@ tables! {
 }
 
 calls! {
-    /// Posts a tagged receive, ignoring the bits of `tag` that are set in `ignore`.
+    /// Posts a tagged receive, which ignores the bits of `tag` that are set in `ignore`.
     fn fi_trecv(ep: *mut fid_ep, buf: *mut c_void, len: usize, desc: *mut c_void, src_addr: fi_addr_t,
         tag: u64, ignore: u64, context: *mut c_void) -> isize
         = fi_ops_tagged in (*ep).tagged => recv(ep, buf, len, desc, src_addr, tag, ignore, context);
@@ -52,7 +52,7 @@ calls! {
         src_addr: fi_addr_t, tag: u64, ignore: u64, context: *mut c_void) -> isize
         = fi_ops_tagged in (*ep).tagged => recvv(ep, iov, desc, count, src_addr, tag, ignore, context);
 
-    /// Posts a tagged receive with explicit flags (`FI_PEEK`, `FI_CLAIM`, ...).
+    /// Posts a tagged receive with explicit flags, such as `FI_PEEK` or `FI_CLAIM`.
     fn fi_trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize
         = fi_ops_tagged in (*ep).tagged => recvmsg(ep, msg, flags);
 
@@ -70,8 +70,8 @@ calls! {
     fn fi_tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize
         = fi_ops_tagged in (*ep).tagged => sendmsg(ep, msg, flags);
 
-    /// Sends a tagged message of at most `inject_size` bytes, without a completion; the buffer may
-    /// be reused on return.
+    /// Sends a tagged message of at most `inject_size` bytes without a completion. The buffer may
+    /// be reused when the function returns.
     fn fi_tinject(ep: *mut fid_ep, buf: *const c_void, len: usize, dest_addr: fi_addr_t, tag: u64) -> isize
         = fi_ops_tagged in (*ep).tagged => inject(ep, buf, len, dest_addr, tag);
 
@@ -80,7 +80,7 @@ calls! {
         dest_addr: fi_addr_t, tag: u64, context: *mut c_void) -> isize
         = fi_ops_tagged in (*ep).tagged => senddata(ep, buf, len, desc, data, dest_addr, tag, context);
 
-    /// Like `fi_tinject`, but with remote completion data.
+    /// Does the same as `fi_tinject`, but with remote completion data.
     fn fi_tinjectdata(ep: *mut fid_ep, buf: *const c_void, len: usize, data: u64, dest_addr: fi_addr_t,
         tag: u64) -> isize
         = fi_ops_tagged in (*ep).tagged => injectdata(ep, buf, len, data, dest_addr, tag);

@@ -1,5 +1,6 @@
-//! Compares structures and constants with libfabric's headers: those of the vendored sources, and
-//! the installed ones, if any. A C program compiled with the headers prints their values.
+//! Compares structures and constants with libfabric's headers, both those of the vendored sources
+//! and the installed ones, if any. A C program that is compiled with the headers prints their
+//! values.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,10 +10,11 @@ use std::process::Command;
 
 use libfabric_sys::*;
 
-/// A structure: its name, size, and the offsets of its fields.
+/// A structure, given by its name, its size, and the offsets of its fields.
 type Layout = (&'static str, usize, Vec<(&'static str, usize)>);
 
-/// Structures extended by later versions of libfabric: the library's are at least as long as ours.
+/// The structures that later versions of libfabric extend. The library's structures are at least as
+/// long as those of this crate.
 const GROWN: [&str; 2] = ["fi_domain_attr", "fi_ep_attr"];
 
 /// Constants that are neither macros nor enumerators of the headers.
@@ -123,8 +125,8 @@ fn declared<'a>(line: &'a str, start: &str) -> Option<&'a str> {
         .next()
 }
 
-/// Returns the structures that the sources declare, with their fields; the macro `tables!` uses no
-/// `pub`.
+/// Returns the structures that the sources declare, with their fields. In the macro `tables!`,
+/// structures are declared without `pub`.
 fn declared_structures() -> BTreeMap<String, Vec<String>> {
     let mut structures = BTreeMap::new();
     let text = sources();
@@ -155,7 +157,7 @@ fn declared_structures() -> BTreeMap<String, Vec<String>> {
     structures
 }
 
-/// Returns the constants that the sources declare, with C text for their values.
+/// Returns the constants that the sources declare, each with its value as C text.
 fn declared_constants() -> Vec<(String, String)> {
     let text = sources();
     let statements = text.split("pub const ").skip(1);
@@ -173,7 +175,8 @@ fn declared_constants() -> Vec<(String, String)> {
     constants.collect()
 }
 
-/// Returns a program that prints the headers' layouts, and the constants that differ.
+/// Returns a program that prints the layouts of the headers' structures, and the constants whose
+/// values differ.
 fn program() -> String {
     let mut c = String::from("#include <stdio.h>\n#include <stddef.h>\n#include <stdint.h>\n");
     for header in [
@@ -214,7 +217,7 @@ fn program() -> String {
     c
 }
 
-/// Returns the header's name of a field.
+/// Returns the name of a field in the header.
 fn c_field<'a>(structure: &str, field: &'a str) -> &'a str {
     match (structure, field) {
         ("fi_bus_attr", "pci") => "attr",

@@ -1,4 +1,4 @@
-//! Loading: existing, missing and wrong libraries.
+//! Tests of loading, with existing, missing and wrong libraries.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,7 +56,8 @@ fn another_library_is_refused() {
     );
 }
 
-/// Like libinfinipath, which Debian's libfabric loads.
+/// The constructor behaves in the same way as that of libinfinipath, which Debian's libfabric
+/// loads.
 #[test]
 fn a_constructor_takes_no_signal_over() {
     let taking = build(
@@ -66,7 +67,7 @@ fn a_constructor_takes_no_signal_over() {
          __attribute__((constructor)) static void take(void) { signal(SIGUSR2, taken); }",
     );
     Library::load(Some(&taking)).unwrap_err();
-    // SAFETY: reads and sets in one call; the tests use no signals.
+    // SAFETY: the call sets the disposition and reads the previous one. No other test uses signals.
     let before = unsafe { libc::signal(libc::SIGUSR2, libc::SIG_DFL) };
     assert_eq!(before, libc::SIG_DFL);
 }
@@ -120,7 +121,7 @@ fn libraries_answer() {
         assert!(!library.strerror(FI_EAGAIN).is_empty());
         assert_eq!(library.strerror(-FI_ENOAV), library.strerror(FI_ENOAV));
         let kind = FI_EP_RDM;
-        // SAFETY: a value of the stated type.
+        // SAFETY: the value has the stated type.
         let text = unsafe { library.tostr((&raw const kind).cast(), FI_TYPE_EP_TYPE) };
         assert_eq!(text, "FI_EP_RDM", "{name}");
         let offers = Offers::ask(&library, None, FI_MSG, |_| ()).expect("offers");
@@ -130,7 +131,7 @@ fn libraries_answer() {
             assert_eq!(kind, FI_EP_RDM, "{name}");
             assert_eq!(api, API_VERSION, "{name}: {}", provider(info));
             assert_ne!(info.caps & FI_MSG, 0);
-            // SAFETY: from this library, which also frees the copy.
+            // SAFETY: the offer is from this library, which also frees the copy.
             unsafe {
                 let copy = library.dupinfo(info);
                 assert_eq!((*copy).caps, info.caps);

@@ -1,4 +1,4 @@
-//! Tests of the bindings against the headers, and in use.
+//! Tests that compare the bindings with the headers, and tests that use the bindings.
 
 mod layout;
 mod load;

@@ -1,5 +1,5 @@
-//! Two ranks in one process: a message, a write, a read and an atomic, over each provider without
-//! hardware, with each available library.
+//! Tests with two ranks in one process. They perform a message, a write, a read and an atomic over
+//! each provider without hardware, with each available library.
 
 use std::ptr;
 
@@ -24,11 +24,11 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     let mut at_a = Memory::register(&a, 64, 17).expect("registration");
     let mut at_b = Memory::register(&b, 64, 18).expect("registration");
 
-    // A message of one word, with remote data.
+    // Send a message of one word, with remote data.
     at_a.bytes[0] = 0x0123_4567_89ab_cdef;
     let (received, sent) = (b.context(), a.context());
     submit(&[&a, &b], || {
-        // SAFETY: registered memory, which stays.
+        // SAFETY: the endpoint is open, and the memory is registered until the test ends.
         unsafe {
             fi_recv(
                 b.ep,
@@ -41,7 +41,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
         }
     });
     submit(&[&a, &b], || {
-        // SAFETY: registered memory, which stays.
+        // SAFETY: the endpoint is open, and the memory is registered until the test ends.
         unsafe { fi_senddata(a.ep, at_a.pointer(0), 8, at_a.desc(), 77, to_b, sent) }
     });
     let entries = complete([&a, &b], [1, 1]);
@@ -52,7 +52,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     assert!(entries.iter().any(|entry| entry.op_context == sent));
     assert_eq!(at_b.bytes[1], at_a.bytes[0]);
 
-    // A write that completes once it is in the peer's memory.
+    // Write, with a completion once the data are in the peer's memory.
     at_a.bytes[8..16].fill(0x5555_aaaa_0f0f_f0f0);
     let iov = iovec {
         iov_base: at_a.pointer(8),
@@ -75,18 +75,18 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
         data: 0,
     };
     let flags = FI_DELIVERY_COMPLETE | FI_COMPLETION;
-    // SAFETY: registered memory, which stays.
+    // SAFETY: the endpoint is open, and the memory is registered until the test ends.
     submit(&[&a, &b], || unsafe { fi_writemsg(a.ep, &write, flags) });
     complete([&a, &b], [1, 0]);
     assert_eq!(at_b.bytes[32..40], at_a.bytes[8..16]);
     assert_eq!((at_b.bytes[31], at_b.bytes[40]), (0, 0));
 
-    // A read.
+    // Read from the peer's memory.
     at_b.bytes[50] = 0x00c0_ffee_00c0_ffee;
     let (addr, key) = (at_b.remote(50), at_b.key());
     let context = a.context();
     submit(&[&a, &b], || {
-        // SAFETY: registered memory, which stays.
+        // SAFETY: the endpoint is open, and the memory is registered until the test ends.
         unsafe {
             fi_read(
                 a.ep,
@@ -105,7 +105,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
 
     // Fetch and add.
     let mut count = 0;
-    // SAFETY: the endpoint is open.
+    // SAFETY: the endpoint is open, and `count` is valid for writes.
     let valid =
         unsafe { fi_fetch_atomicvalid(a.ep, FI_UINT64, FI_SUM, &mut count) } == 0 && count > 0;
     if !(atomics && valid) {
@@ -116,7 +116,7 @@ fn round_trip(library: &Library, provider: &str) -> Option<String> {
     let (addr, key) = (at_b.remote(60), at_b.key());
     let (operand, result, context) = (at_a.pointer(30), at_a.pointer(31), a.context());
     submit(&[&a, &b], || {
-        // SAFETY: registered memory, which stays.
+        // SAFETY: the endpoint is open, and the memory is registered until the test ends.
         unsafe {
             fi_fetch_atomic(
                 a.ep,
@@ -169,7 +169,7 @@ fn udp() {
     over("udp;ofi_rxd");
 }
 
-/// Returns the descriptors to sleep on of a queue with this kind of wait.
+/// Returns the descriptors on which to sleep for a queue with this kind of wait.
 fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     let queue: *mut fid = rank.cq.cast();
     let none = libc::pollfd {
@@ -179,7 +179,8 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
     };
     let mut found = vec![none; 16];
     if kind == FI_WAIT_FD {
-        // SAFETY: an open queue with FI_WAIT_FD returns an int.
+        // SAFETY: the queue is open with FI_WAIT_FD, so the command writes an int, for which there
+        // is room.
         let result = unsafe { fi_control(queue, FI_GETWAIT, (&raw mut found[0].fd).cast()) };
         assert_eq!(result, 0);
         found.truncate(1);
@@ -193,8 +194,9 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
         patiently("the list of descriptors stays incomplete", || {
             answer.nfds = found.len();
             answer.fd = found.as_mut_ptr();
-            // SAFETY: an open queue with FI_WAIT_POLLFD returns at most as many descriptors as
-            // there is room for; nothing has been received that the wait could take.
+            // SAFETY: the queue is open with FI_WAIT_POLLFD, so the command writes at most the
+            // number of descriptors for which there is room. Nothing has been received that the
+            // wait could take.
             let result = unsafe {
                 fi_cq_sread(rank.cq, (&raw mut entry).cast(), 1, ptr::null(), 2);
                 fi_control(queue, FI_GETWAIT, (&raw mut answer).cast())
@@ -209,16 +211,16 @@ fn descriptors(rank: &Rank, kind: fi_wait_obj) -> Vec<libc::pollfd> {
 }
 
 /// Sleeps on the descriptors of the rank's queue until there is a completion. Returns the number of
-/// sleeps.
+/// times that it slept.
 fn wait(rank: &Rank, descriptors: &mut [libc::pollfd]) -> usize {
     let mut queue: *mut fid = rank.cq.cast();
     let mut slept = 0;
     while rank.poll().is_none() {
-        // SAFETY: open objects.
+        // SAFETY: the fabric and the queue are open.
         match unsafe { fi_trywait(rank.fabric, &mut queue, 1) } {
             0 => {
                 let count = descriptors.len() as libc::nfds_t;
-                // SAFETY: the stated number of descriptors.
+                // SAFETY: `descriptors` has the number of descriptors that is passed.
                 let ready = unsafe { libc::poll(descriptors.as_mut_ptr(), count, 30_000) };
                 assert!(ready > 0, "nothing has arrived");
                 slept += 1;
@@ -249,7 +251,7 @@ fn sleeps(kind: fi_wait_obj) {
         let mut word = 0u64;
         let received = b.context();
         submit(&[&a, &b], || {
-            // SAFETY: the word stays until the receive has completed.
+            // SAFETY: the endpoint is open, and the word lives until the receive has completed.
             unsafe {
                 fi_recv(
                     b.ep,
@@ -265,7 +267,7 @@ fn sleeps(kind: fi_wait_obj) {
             let sleeper = scope.spawn(move || (wait(&b, &mut found), b));
             let (bytes, sent) = (7u64, a.context());
             submit(&[&a], || {
-                // SAFETY: the word stays until the send has completed.
+                // SAFETY: the endpoint is open, and the word lives until the send has completed.
                 unsafe {
                     fi_send(
                         a.ep,
@@ -289,14 +291,15 @@ fn sleeps(kind: fi_wait_obj) {
 fn an_absent_table_is_an_error() {
     let mut table = fi_ops_msg {
         size: std::mem::offset_of!(fi_ops_msg, send),
-        // SAFETY: a size and no functions.
+        // SAFETY: the table consists of a size and of functions that may be absent, for which zeros
+        // are valid.
         ..unsafe { std::mem::zeroed() }
     };
-    // SAFETY: null everywhere.
+    // SAFETY: the endpoint consists of pointers, for which null is valid, and of integers.
     let mut ep: fid_ep = unsafe { std::mem::zeroed() };
     let absent = -(FI_ENOSYS as isize);
     let send = |ep: &mut fid_ep| {
-        // SAFETY: there is no operation, so nothing is called.
+        // SAFETY: the table has either no such operation or `seven`, which uses no argument.
         unsafe { fi_send(ep, ptr::null(), 0, ptr::null_mut(), 0, ptr::null_mut()) }
     };
     assert_eq!(send(&mut ep), absent, "no table");

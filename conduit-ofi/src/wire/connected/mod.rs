@@ -1,19 +1,19 @@
-//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), beside an [`OfiEndpoint`]:
-//! `conduit-portals` uses them as lanes ([`Connect`]).
+//! Connections over libfabric's connected endpoints (`FI_EP_MSG`), which a rank has beside an
+//! [`OfiEndpoint`]. `conduit-portals` uses them as lanes ([`Connect`]).
 //!
 //! A rank has a passive endpoint, whose address all ranks learn at job start. The initiator of a
 //! connection sends a CONNECT frame with its request, and receives a CONNECT frame with the answer.
-//! The frame contains rank, job, the connection's number, and the number of the first frame.
-//! Requests without a correct CONNECT frame are refused. If the job seals frames, CONNECT frames
-//! and all frames of the connection are sealed too.
+//! The frame contains the rank, the job, the connection's number, and the number of the first
+//! frame. Requests without a correct CONNECT frame are refused. If the job seals frames, CONNECT
+//! frames and all frames of the connection are sealed, too.
 //!
-//! Frames have the wire's format and arrive in the order in which they were sent. They stay in the
-//! receive buffers until the layer above takes them, so a sender has one credit per buffer. The
-//! receiver reports taken frames when half of the credits are used. A peer that asks for reports,
-//! because it wants to leave or to end the connection, gets them without delay.
+//! Frames have the wire's format and arrive in the order in which they were sent. They are kept in
+//! the receive buffers until the layer above takes them, so a sender has one credit per buffer. The
+//! receiver reports taken frames when half of the credits are used. If a peer asks for reports,
+//! because it wants to leave or to end the connection, it gets them without delay.
 //!
-//! If a connection ends before the peer has reported all frames as taken, data is lost, and this
-//! rank gives up the peer. A silent peer is detected by the wire, whose pings it must answer.
+//! If a connection ends before the peer has reported all frames as taken, data are lost, and this
+//! rank gives up the peer. A silent peer is detected by the wire, whose pings the peer must answer.
 
 mod end;
 mod endpoints;
@@ -53,23 +53,25 @@ use super::{Addresses, OfiEndpoint, SMALL};
 use end::{CREDITS, End, RECEIVES, Stage};
 use endpoints::{Data, Endpoints, Event, MOST_DATA, Request};
 
-/// Bits that distinguish the numbers with which frames are sealed: the first marks frames of a
-/// connection, the second CONNECT frames. Numbers without them are the wire's.
+/// The bit that marks the numbers with which frames of a connection are sealed. Numbers with
+/// neither this bit nor `CONNECT` are the wire's.
 const CONNECTED: u64 = 1 << 63;
+/// The bit that marks the numbers with which CONNECT frames are sealed.
 const CONNECT: u64 = 1 << 62;
-/// The length of a CONNECT frame without its tag: the number of the first frame follows the header.
+/// The length of a CONNECT frame without its tag. The number of the first frame follows the header.
 const GREETING: usize = LONG_HEADER + 8;
 const _: () = assert!(GREETING + TAG <= MOST_DATA);
-/// The numbers of send buffers.
+/// The number of small send buffers.
 const SMALL_BUFFERS: u32 = 128;
+/// The number of large send buffers.
 const LARGE_BUFFERS: u32 = 32;
 /// The number of receives between checks for events if no events are expected.
 const EVENTS: u32 = 64;
-/// The longest sleep while something waits for room in the library, or while the library has no
-/// means to wake this rank.
+/// The longest sleep while a frame or a receive waits for room in the library, or while the library
+/// has no means to wake this rank.
 const RETRY: Duration = Duration::from_millis(1);
 
-/// The listening side of a rank, before it knows the other ranks.
+/// The listening side of a rank, before the rank knows the other ranks.
 pub struct Listening {
     endpoints: Endpoints,
     connections: u16,
@@ -121,7 +123,8 @@ pub struct ConnectionCounters {
 
 /// An [`OfiEndpoint`] with connections. See the [module](self).
 pub struct Connected {
-    // The endpoints are closed before the buffers, which they may access until then.
+    // The endpoints are declared before the buffers, so that they are closed first. Until then,
+    // they may access the buffers.
     endpoints: Endpoints,
     receives: Buffers,
     small: Buffers,
@@ -131,7 +134,7 @@ pub struct Connected {
     /// The addresses of the passive endpoints.
     addresses: Addresses,
     ends: Box<[Option<End>]>,
-    /// The number of the next frame to each peer that had a connection.
+    /// The number of the next frame to each peer with which there was a connection.
     numbers: BTreeMap<Rank, u64>,
     /// The maximum length of a frame with its tag.
     frame: usize,
@@ -139,7 +142,7 @@ pub struct Connected {
     inject: usize,
     /// The number of receives until the next check for events.
     until_events: Cell<u32>,
-    /// Whether the library's queues failed. No connections exist after that.
+    /// Whether the library's queues have failed. After that, there are no connections.
     is_broken: bool,
     waiter: Arc<Waiter>,
     can_wake: bool,
@@ -168,7 +171,7 @@ impl Connected {
         let can_wake = !objects.descriptors.is_empty() && endpoints.descriptor.is_some();
         descriptors.extend(endpoints.descriptor);
         if wire.objects.descriptors.is_empty() {
-            // The wire must be polled, so there is nothing to sleep on.
+            // The wire must be polled, so sleeping on descriptors is not possible.
             descriptors.clear();
         }
         Ok(Self {
@@ -244,7 +247,8 @@ impl Connected {
         let frame = Frame {
             kind: FrameKind::Connect,
             header: 0,
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, which suffice here because `length` holds the whole
+            // number.
             number: number as u16,
             rank,
             job,
@@ -261,8 +265,8 @@ impl Connected {
         (bytes, length)
     }
 
-    /// Returns the number of the peer's first frame if these bytes begin with the peer's CONNECT
-    /// frame for this connection. Providers may append zeros.
+    /// Returns the number of the peer's first frame, if `bytes` begins with the peer's CONNECT
+    /// frame for this connection. Providers may append zeros to the frame.
     fn greeted(&mut self, peer: Rank, number: u32, bytes: &mut [u8]) -> Option<u64> {
         let bytes = bytes.get_mut(..GREETING + self.wire.tag)?;
         if let Some(seal) = &mut self.wire.seal
@@ -275,7 +279,7 @@ impl Connected {
             && frame.header == 0
             && frame.rank == peer
             && self.wire.scope.is_job(frame.job)
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, as in `greeting`.
             && frame.number == number as u16
             && frame.length == u64::from(number);
         let first = u64::from_le_bytes(first.try_into().ok()?);
@@ -284,7 +288,7 @@ impl Connected {
 
     /// Posts all receives of an end whose endpoint is open.
     fn post_all(&mut self, place: usize) {
-        // The cast is lossless: there are few places.
+        // The cast is lossless, because there are few places.
         let first = place as u32 * RECEIVES;
         for buffer in first..first + RECEIVES {
             self.post(place, buffer);
@@ -301,8 +305,8 @@ impl Connected {
         let Some((slot, context)) = self.slots.take(Operation::Receive(buffer)) else {
             return end.unposted.push(buffer);
         };
-        // SAFETY: the endpoint is open; the library uses the buffer until the completion, or until
-        // the endpoint is closed.
+        // SAFETY: the endpoint is open. The library uses the buffer until the completion, or until
+        // the endpoint is closed, and `receives` outlives the endpoint.
         let result = unsafe {
             fi_recv(
                 ep,
@@ -319,7 +323,7 @@ impl Connected {
         }
     }
 
-    /// Requests a connection from the peer.
+    /// Requests a connection from the peer of this end.
     fn ask(&mut self, place: usize) -> Result<(), Refusal> {
         let Some((peer, number, next)) = self.ends[place]
             .as_ref()
@@ -343,8 +347,8 @@ impl Connected {
         self.endpoints.connect(ep, address, &greeting[..length])
     }
 
-    /// Handles a request for a connection. Grants it only to an expected peer that proves its
-    /// identity.
+    /// Handles a request for a connection. Grants the request only to an expected peer that proves
+    /// its identity.
     fn on_request(&mut self, request: Request, bytes: &mut [u8]) {
         let frame = Frame::read_begin(bytes);
         let expected = frame.and_then(|frame| {
@@ -398,14 +402,14 @@ impl Connected {
                 end.stage = Stage::Up;
                 end.next_in = first;
             }
-            // The answer is not from the peer that was asked.
+            // The answer did not come from the peer to which the request was sent.
             (Stage::Asked(_), None) => return self.over(place),
             _ => return,
         }
         self.counters.made += 1;
     }
 
-    /// Marks a connection as over: no more frames use it.
+    /// Marks a connection as over, so that no more frames are sent on it.
     fn over(&mut self, place: usize) {
         if let Some(end) = &mut self.ends[place] {
             end.stage = match end.stage {
@@ -433,8 +437,8 @@ impl Connected {
                     self.on_connected(ep, &mut bytes[..length]);
                 }
                 Ok(Some(Event::Ended(ep))) => {
-                    // Frames that arrived before the end still count: a leaving rank announces its
-                    // exit last.
+                    // Frames that arrived before the end are still handled, because a leaving rank
+                    // announces its exit in its last frame.
                     while self.poll() {}
                     if let Some(place) = self.of(ep) {
                         self.over(place);
@@ -451,13 +455,13 @@ impl Connected {
         (0..self.ends.len()).for_each(|place| self.over(place));
     }
 
-    /// Closes an endpoint, and frees the resources of its operations in flight.
+    /// Closes the endpoint of an end, and frees the resources of its operations in flight.
     fn close(&mut self, place: usize) {
         let Some(ep) = self.ends[place].as_mut().and_then(|end| end.ep.take()) else {
             return;
         };
         self.endpoints.close(ep);
-        // Collects the remaining completions.
+        // Collect the remaining completions.
         while self.poll() {}
         let Self {
             slots,
@@ -488,7 +492,7 @@ impl Connected {
 
     // ---- arrivals -------------------------------------------------------------------------------
 
-    /// Reads completions. Returns whether there were any.
+    /// Reads completions. Returns whether there were any completions.
     fn poll(&mut self) -> bool {
         const AGAIN: isize = -(FI_EAGAIN as isize);
         const FAILED: isize = -(FI_EAVAIL as isize);
@@ -496,7 +500,7 @@ impl Connected {
             return false;
         }
         let mut entries = [const { MaybeUninit::<fi_cq_data_entry>::uninit() }; BATCH];
-        // SAFETY: the queue is open, and `entries` has its format and room for this many entries.
+        // SAFETY: the queue is open, and `entries` has its format and room for `BATCH` entries.
         let count = unsafe {
             fi_cq_read(
                 self.endpoints.objects.cq,
@@ -508,7 +512,7 @@ impl Connected {
             0 | AGAIN => return false,
             FAILED => {
                 let mut entry = fi_cq_err_entry::default();
-                // SAFETY: the queue is open.
+                // SAFETY: the queue is open, and `entry` is valid for writes.
                 let count = unsafe { fi_cq_readerr(self.endpoints.objects.cq, &mut entry, 0) };
                 if count > 0 {
                     self.completed(entry.op_context, None);
@@ -522,14 +526,14 @@ impl Connected {
             _ => {}
         }
         for entry in entries.iter().take(count.unsigned_abs()) {
-            // SAFETY: the library has written this many entries.
+            // SAFETY: the library has initialised the first `count` entries.
             let entry = unsafe { entry.assume_init_ref() };
             self.completed(entry.op_context, Some(entry));
         }
         true
     }
 
-    /// Handles the end of an operation. Without an entry, the operation failed.
+    /// Handles the end of an operation. If `entry` is `None`, the operation failed.
     fn completed(&mut self, context: *mut std::ffi::c_void, entry: Option<&fi_cq_data_entry>) {
         let Some((slot, &operation)) = self.slots.find(context) else {
             return;
@@ -564,7 +568,7 @@ impl Connected {
         }
     }
 
-    /// Handles an arrived frame.
+    /// Handles a frame that has arrived.
     fn arrived(&mut self, place: usize, buffer: u32, length: usize) {
         let is_well = self.sort(place, buffer, length);
         match is_well {
@@ -577,8 +581,8 @@ impl Connected {
         }
     }
 
-    /// Sorts a frame by its kind. Returns `Some(true)` if its buffer is free again, and `None` if
-    /// the peer must not send this frame.
+    /// Sorts a frame by its kind. Returns `Some(true)` if the frame's buffer is free again, and
+    /// `None` if the peer must not send this frame.
     fn sort(&mut self, place: usize, buffer: u32, length: usize) -> Option<bool> {
         let end = self.ends[place].as_mut()?;
         if !matches!(end.stage, Stage::Up | Stage::Accepted) {
@@ -589,7 +593,7 @@ impl Connected {
         let frame = Frame::read_begin(bytes)?;
         let is_next = frame.rank == end.peer
             && self.wire.scope.is_job(frame.job)
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, which are the ones transmitted.
             && frame.number == end.next_in as u16;
         if !is_next {
             return None;
@@ -624,8 +628,8 @@ impl Connected {
         Some(false)
     }
 
-    /// Closes ended connections, gives up peers whose connection lost data, and retries what waited
-    /// for room.
+    /// Closes connections that have ended, gives up peers whose connection lost data, and retries
+    /// operations that waited for room.
     fn tend(&mut self) {
         for place in 0..self.ends.len() {
             let Some(end) = &mut self.ends[place] else {
@@ -670,7 +674,7 @@ impl Connected {
 
 impl Connect for Connected {
     fn connections(&self) -> u16 {
-        // The cast is lossless: the setting has 16 bits.
+        // The cast is lossless, because the setting has 16 bits.
         self.ends.len() as u16
     }
 
@@ -813,7 +817,7 @@ impl Transport for Connected {
 
     fn settle(&mut self, peer: Rank) {
         self.leave(peer);
-        // The peer may also wait for a report.
+        // The peer may be waiting for a report, too.
         if let Some(place) = self.place(peer)
             && let Some(end) = &mut self.ends[place]
         {

@@ -1,4 +1,4 @@
-//! Sending on connections.
+//! Sends frames on connections.
 
 use conduit_core::ni::Rank;
 use conduit_portals::transport::fragment::{Fragment, FragmentHandler, Payload, Refused};
@@ -18,8 +18,8 @@ use super::{CONNECTED, Connected};
 /// The maximum number of fragments queued for one peer.
 const QUEUED: usize = 256;
 
-/// Seals a frame if the job seals frames. The frame's number may be reused as long as no frame with
-/// it was passed to the library.
+/// Seals a frame if the job seals frames. A frame's number may be reused if no frame with this
+/// number has been passed to the library.
 fn seal(wire: &mut OfiEndpoint, end: &End, frame: &mut [u8]) {
     if let Some(seal) = &mut wire.seal {
         seal_frame(&mut **seal, end.peer, CONNECTED | end.next_out, frame);
@@ -30,7 +30,7 @@ impl Connected {
     /// Accepts a fragment for a connection.
     #[inline]
     pub(super) fn send_by(&mut self, peer: Rank, fragment: &Fragment<'_>) -> Result<(), Refused> {
-        // The wire checks whether the peer is alive.
+        // The wire checks that the peer is alive.
         let link = self.wire.open(peer)?;
         link.liveness.sent();
         let is_abandoned = link.abandoned;
@@ -61,7 +61,7 @@ impl Connected {
                     frame[length..length + piece.len()].copy_from_slice(piece);
                     length += piece.len();
                 }
-                // The cast is lossless: a header has at most `MAX_HEADER` bytes.
+                // The cast is lossless, because a header has at most `MAX_HEADER` bytes.
                 let header = fragment.header.len() as u8;
                 self.send_small(place, FrameKind::Tiny, header, 0, &mut frame, length)?;
                 if let Some(end) = &mut self.ends[place] {
@@ -82,7 +82,7 @@ impl Connected {
         Ok(())
     }
 
-    /// Sends a frame that is complete except for the frame's own header and its tag.
+    /// Sends a frame that is complete except for its own header and its tag.
     pub(super) fn send_small(
         &mut self,
         place: usize,
@@ -107,7 +107,7 @@ impl Connected {
         Frame {
             kind,
             header,
-            // The cast keeps the lower bits.
+            // The cast keeps the lower bits, which are the ones transmitted.
             number: number as u16,
             rank,
             job,
@@ -137,7 +137,7 @@ impl Connected {
         let ep = self.ends[place].as_ref().and_then(|end| end.ep);
         let ep = ep.ok_or(NotSent::Again)?;
         if bytes.len() <= self.inject {
-            // SAFETY: the endpoint is open; the library copies the bytes.
+            // SAFETY: the endpoint is open, and the library copies the bytes during the call.
             let result =
                 unsafe { fi_inject(ep, bytes.as_ptr().cast(), bytes.len(), FI_ADDR_UNSPEC) };
             return result_of("fi_inject", result);
@@ -157,7 +157,7 @@ impl Connected {
         length: usize,
     ) -> Result<(), NotSent> {
         let operation = Operation::Frame {
-            // The cast is lossless: there are few places.
+            // The cast is lossless, because there are few places.
             peer: place as u32,
             large,
             buffer,
@@ -171,8 +171,8 @@ impl Connected {
         };
         let sent = match (ep, taken) {
             (Some(ep), Some((slot, context))) => {
-                // SAFETY: the endpoint is open; the library uses the buffer until the completion,
-                // or until the endpoint is closed.
+                // SAFETY: the endpoint is open. The library uses the buffer until the completion,
+                // or until the endpoint is closed, and the pool outlives the endpoint.
                 let result = unsafe {
                     fi_send(
                         ep,
@@ -253,7 +253,7 @@ impl Connected {
             let Some(buffer) = self.large.take() else {
                 return;
             };
-            // The cast is lossless: a header has at most `MAX_HEADER` bytes.
+            // The cast is lossless, because a header has at most `MAX_HEADER` bytes.
             let header_length = header.len() as u8;
             let memory = &mut self.large.bytes(buffer)[..whole];
             memory[kind.header()..begin].copy_from_slice(header);

@@ -1,5 +1,6 @@
-//! Connections over the `tcp` provider of every available libfabric: the traffic on them,
-//! protection against intruders, and connections that are not established.
+//! Tests of connections over the `tcp` provider of every available libfabric. They cover the
+//! traffic on connections, the protection against intruders, and connections that are not
+//! established.
 
 use std::net::TcpListener;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use crate::testing::libraries;
 
 use super::*;
 
-/// A time limit well above any test's duration.
+/// A time limit far above the duration of any test.
 const HANG: Duration = Duration::from_secs(120);
 /// The number of the connection between ranks 0 and 1.
 const NUMBER: u32 = 0x0102_0304;
@@ -26,7 +27,7 @@ struct Above {
     begun: Vec<Vec<u8>>,
     sent: Vec<u64>,
     failed: Vec<(Rank, String)>,
-    /// Whether to refuse everything.
+    /// Whether to refuse all fragments.
     is_full: bool,
 }
 
@@ -99,7 +100,7 @@ fn config(which: &Which, protection: Option<Protection>) -> OfiConfig {
     config
 }
 
-/// Runs a test with each available library, with plain and with sealed frames.
+/// Runs a test with each available library, first with plain frames and then with sealed ones.
 fn each(run: impl Fn(OfiConfig)) {
     for which in libraries() {
         for protection in [
@@ -141,7 +142,7 @@ impl Job {
         }
     }
 
-    /// Returns whether rank 0 gets the connection that it requests.
+    /// Returns whether rank 0 gets a connection when it requests one.
     #[track_caller]
     fn connect(&mut self) -> bool {
         self.ranks[0].connect(1, NUMBER);
@@ -162,7 +163,7 @@ impl Job {
         job
     }
 
-    /// Sends a fragment on the connection: a tiny one, or one of this length.
+    /// Sends a fragment on the connection. The fragment is tiny if `length` is `None`.
     #[track_caller]
     fn send(&mut self, from: usize, number: u8, length: Option<u32>) {
         let header = [u8::from(length.is_some()), number];
@@ -189,8 +190,8 @@ impl Job {
 const LENGTHS: [u32; 6] = [0, 1, 3000, 16 << 10, 100_000, 1_000_000];
 
 /// Each fragment on a connection arrives once, whole and in order on its channel, even if the
-/// receiver has no room for a while. The sender learns that the fragment was taken. The same holds
-/// on a second connection.
+/// receiver has no room for a while. The sender learns that the fragment was taken. All this is
+/// also true of a second connection.
 #[test]
 fn what_goes_by_a_connection_comes() {
     each(|config| {
@@ -199,7 +200,7 @@ fn what_goes_by_a_connection_comes() {
             for from in [0, 1] {
                 let to = 1 - from;
                 job.above[to].is_full = true;
-                // More fragments than there are credits.
+                // This is more than the number of credits.
                 for number in 0..8 {
                     job.send(from, number, Some(LENGTHS[usize::from(number) % 6]));
                 }
@@ -252,9 +253,9 @@ fn what_goes_by_a_connection_comes() {
     });
 }
 
-/// The failure of a connection is detected in bounded time, whatever the reason: nothing listens,
-/// the peer expects no connection, the peer expects a connection with another number or another
-/// peer, or the peer does not answer.
+/// The failure to connect is detected in bounded time, whatever its reason: nothing listens, the
+/// peer expects no connection, the peer expects a connection with another number or another peer,
+/// or the peer does not answer.
 #[test]
 fn a_connection_that_does_not_come_up_is_known() {
     each(|config| {
@@ -297,7 +298,7 @@ fn a_connection_that_does_not_come_up_is_known() {
     });
 }
 
-/// The last fragment of a peer arrives even if the peer's end is already gone.
+/// The last fragment of a peer arrives even if the peer's end no longer exists.
 #[test]
 fn what_came_before_the_end_counts() {
     each(|config| {
@@ -309,7 +310,7 @@ fn what_came_before_the_end_counts() {
                 .flatten()
                 .all(|end| end.stage == Stage::Up)
         });
-        // Rank 1 does not poll meanwhile.
+        // Meanwhile, rank 1 does not poll.
         for number in 0..20 {
             let fragment = Fragment {
                 header: &[0, number],
@@ -334,8 +335,8 @@ fn what_came_before_the_end_counts() {
     });
 }
 
-/// If an end disappears with operations in flight, the peer is reported as failed. Otherwise, the
-/// peer is only reported once a send uses the connection.
+/// If an end disappears with operations in flight, the peer is reported as failed. If there are
+/// none, the peer is reported only once a send uses the connection.
 #[test]
 fn a_connection_that_ends_early_is_noticed() {
     each(|config| {
@@ -343,7 +344,7 @@ fn a_connection_that_ends_early_is_noticed() {
         job.send(1, 0, None);
         job.until(|job| !job.above[0].came[0].is_empty());
         job.ranks[0].disconnect(1);
-        // The receiver has not reported the fragments, because no report was requested.
+        // No reports were requested, so the receiver has not reported the fragments.
         job.until(|job| !job.above[1].failed.is_empty());
         let (peer, reason) = &job.above[1].failed[0];
         assert!(*peer == 0 && reason.contains("connection"), "{reason}");
@@ -368,7 +369,7 @@ fn a_connection_that_ends_early_is_noticed() {
     });
 }
 
-/// The intruder is not a rank. It knows the passive endpoint's address and all contents of a
+/// The intruder is not a rank. It knows the address of the passive endpoint and all contents of a
 /// CONNECT frame, but no key.
 #[test]
 fn an_intruder_is_not_taken_for_a_rank() {
@@ -389,11 +390,12 @@ fn an_intruder_is_not_taken_for_a_rank() {
             Vec::new(),
             vec![0; length],
             vec![0xff; MOST_DATA],
-            // As much data as `tcp` accepts.
+            // This is the amount of data that `tcp` accepts.
             vec![0; 256],
             right[..length - 1].to_vec(),
         ];
-        // Every field is checked: kind, number, rank and job; in a sealed frame, every byte.
+        // Each field is checked: the kind, the number, the rank and the job. In a sealed frame,
+        // each byte is checked.
         let bytes = if is_sealed { length } else { LONG_HEADER };
         for at in 0..bytes {
             right[at] ^= 1;
@@ -401,7 +403,7 @@ fn an_intruder_is_not_taken_for_a_rank() {
             right[at] ^= 1;
         }
         if is_sealed {
-            // This frame was made for another peer, and is hence sealed with another key.
+            // This frame was made for another peer, so it was sealed with another key.
             let (other, length) = job.ranks[0].greeting(2, NUMBER, 0);
             greetings.push(other[..length].to_vec());
         }
@@ -429,7 +431,8 @@ fn an_intruder_is_not_taken_for_a_rank() {
     });
 }
 
-/// Frames that no honest rank sends on a connection end it, without a panic.
+/// If a peer sends frames on a connection that no honest rank sends, the connection ends without a
+/// panic.
 #[test]
 fn what_a_bad_rank_sends_ends_the_connection() {
     for (number, kind, bits) in [

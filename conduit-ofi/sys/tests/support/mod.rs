@@ -1,5 +1,5 @@
-//! An endpoint with all its objects, for tests and examples: opened for one provider, closed when
-//! dropped.
+//! An endpoint with all its objects, for tests and examples. It is opened for one provider, and
+//! closed when it is dropped.
 
 #![allow(dead_code)]
 
@@ -17,8 +17,8 @@ pub(crate) const MR_MODES: c_int =
 /// The time after which a waiting test fails.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Returns the available libraries, with a name for messages: the vendored one, and the system's if
-/// there is one. If LIBFABRIC names a library, it must exist.
+/// Returns the available libraries, each with a name for messages. They are the vendored library
+/// and, if there is one, the system's. If LIBFABRIC names a library, it must exist.
 pub(crate) fn libraries() -> Vec<(String, Library)> {
     let mut libraries = Vec::new();
     libfabric_vendored::provide();
@@ -46,11 +46,11 @@ pub(crate) fn libraries() -> Vec<(String, Library)> {
 /// Returns a string that the library may free.
 fn c_string(text: &str) -> *mut std::ffi::c_char {
     let text = CString::new(text).expect("no zero byte");
-    // SAFETY: a string.
+    // SAFETY: `text` is a string that ends in a zero byte.
     unsafe { libc::strdup(text.as_ptr()) }
 }
 
-/// Hints other than capabilities.
+/// The hints other than the capabilities.
 pub(crate) struct Hints<'a> {
     pub(crate) mode: &'a mut u64,
     pub(crate) tx: &'a mut fi_tx_attr,
@@ -74,8 +74,8 @@ impl<'a> Offers<'a> {
     ) -> Result<Self, c_int> {
         let hints = library.allocinfo();
         assert!(!hints.is_null());
-        // SAFETY: an empty offer has all its attributes; strings come from malloc. The hints are
-        // freed here, the result in `drop`.
+        // SAFETY: an empty offer has all its attributes, and its strings come from `malloc`. The
+        // hints are freed here, and the result in `drop`.
         unsafe {
             let info = &mut *hints;
             info.caps = caps;
@@ -108,7 +108,7 @@ impl<'a> Offers<'a> {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &fi_info> {
-        // SAFETY: a list of the library, which lives as long as `self`.
+        // SAFETY: the list is from the library and lives as long as `self`.
         std::iter::successors(unsafe { self.first.as_ref() }, |info| unsafe {
             info.next.as_ref()
         })
@@ -117,20 +117,20 @@ impl<'a> Offers<'a> {
 
 impl Drop for Offers<'_> {
     fn drop(&mut self) {
-        // SAFETY: from this library.
+        // SAFETY: the list is from this library and is not used any more.
         unsafe { self.library.freeinfo(self.first) }
     }
 }
 
 /// Returns the provider's name.
 pub(crate) fn provider(info: &fi_info) -> String {
-    // SAFETY: offers have a fabric's attributes with a name.
+    // SAFETY: offers have fabric attributes with a name.
     unsafe { CStr::from_ptr((*info.fabric_attr).prov_name) }
         .to_string_lossy()
         .into_owned()
 }
 
-/// The separate objects of a rank.
+/// The objects of one rank.
 pub(crate) struct Rank {
     pub(crate) fabric: *mut fid_fabric,
     pub(crate) domain: *mut fid_domain,
@@ -138,7 +138,7 @@ pub(crate) struct Rank {
     pub(crate) cq: *mut fid_cq,
     pub(crate) ep: *mut fid_ep,
     pub(crate) mr_mode: c_int,
-    /// Space for providers that use some during operations.
+    /// Space for the contexts of operations, which some providers use during the operations.
     contexts: Box<[fi_context2; 8]>,
     used: usize,
 }
@@ -163,8 +163,8 @@ impl Rank {
         info: *mut fi_info,
         wait_obj: fi_wait_obj,
     ) -> Result<Self, String> {
-        // SAFETY: the offer is from this library; each object is opened from earlier ones, and
-        // `drop` closes them.
+        // SAFETY: the offer is from this library. Each object is opened from objects opened
+        // earlier, and `drop` closes the objects.
         unsafe {
             let mut rank = Self {
                 fabric: ptr::null_mut(),
@@ -238,7 +238,7 @@ impl Rank {
     /// Inserts a peer's address.
     pub(crate) fn insert(&self, name: &[u8]) -> fi_addr_t {
         let mut handle = FI_ADDR_UNSPEC;
-        // SAFETY: the vector is open, and `name` is an address of its provider.
+        // SAFETY: the vector is open, and `name` is an address of the same provider.
         let count = unsafe {
             fi_av_insert(
                 self.av,
@@ -259,10 +259,10 @@ impl Rank {
         (&raw mut self.contexts[self.used]).cast()
     }
 
-    /// Returns the next completion, if any.
+    /// Returns the next completion, if there is one.
     pub(crate) fn poll(&self) -> Option<fi_cq_data_entry> {
         let mut entry = fi_cq_data_entry::default();
-        // SAFETY: the queue is open and has this format.
+        // SAFETY: the queue is open, and `entry` has its format.
         let count = unsafe { fi_cq_read(self.cq, (&raw mut entry).cast(), 1) };
         match count {
             1 => Some(entry),
@@ -274,7 +274,7 @@ impl Rank {
     /// Returns the text of a failure.
     pub(crate) fn failure(&self) -> String {
         let mut entry = fi_cq_err_entry::default();
-        // SAFETY: the queue is open; the text is the provider's.
+        // SAFETY: the queue is open, `entry` is valid for writes, and the text is the provider's.
         unsafe {
             let count = fi_cq_readerr(self.cq, &mut entry, 0);
             let text = fi_cq_strerror(
@@ -303,14 +303,14 @@ impl Drop for Rank {
             self.fabric.cast(),
         ];
         for object in objects.into_iter().filter(|object| !object.is_null()) {
-            // SAFETY: each is open, and its dependents are closed.
+            // SAFETY: each object is open, and the objects that depend on it are closed.
             let result = unsafe { fi_close(object) };
             assert_eq!(result, 0, "fi_close");
         }
     }
 }
 
-/// Polls until there is a result, or the time limit is exceeded.
+/// Calls `look` until it returns a result. Panics if the time limit is exceeded.
 pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
@@ -321,7 +321,7 @@ pub(crate) fn patiently<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T
     }
 }
 
-/// Submits an operation, making progress on these ranks as long as it is refused.
+/// Submits an operation. Makes progress on these ranks as long as the operation is refused.
 pub(crate) fn submit(ranks: &[&Rank], mut operation: impl FnMut() -> isize) {
     patiently("an operation stays refused", || match operation() {
         0 => Some(()),
@@ -335,7 +335,7 @@ pub(crate) fn submit(ranks: &[&Rank], mut operation: impl FnMut() -> isize) {
     });
 }
 
-/// Waits for this number of completions of each rank, making progress on both.
+/// Waits for these numbers of completions of the two ranks. Makes progress on both ranks.
 pub(crate) fn complete(ranks: [&Rank; 2], mut wanted: [usize; 2]) -> Vec<fi_cq_data_entry> {
     let mut entries = Vec::new();
     patiently("no completion", || {
@@ -365,7 +365,8 @@ impl Memory {
             virt_addr: rank.mr_mode & FI_MR_VIRT_ADDR != 0,
         };
         let access = FI_SEND | FI_RECV | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-        // SAFETY: the memory stays as long as the registration: `drop` closes it first.
+        // SAFETY: the memory lives longer than the registration, because `drop` closes the
+        // registration first.
         unsafe {
             check!(fi_mr_reg(
                 rank.domain,
@@ -396,7 +397,7 @@ impl Memory {
         unsafe { fi_mr_desc(self.mr) }
     }
 
-    /// Returns the address by which peers name the word `index`.
+    /// Returns the address by which peers name the word with this index.
     pub(crate) fn remote(&self, index: usize) -> u64 {
         let base = match self.virt_addr {
             true => self.bytes.as_ptr() as u64,
@@ -413,7 +414,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if !self.mr.is_null() {
-            // SAFETY: the registration is open, and no operation uses it.
+            // SAFETY: the registration is open, and no operation uses it any more.
             unsafe { fi_close(&raw mut (*self.mr).fid) };
         }
     }
