@@ -53,7 +53,7 @@ impl<S: Scope> OfiEndpoint<S> {
         let (ty, code) = (datatype(atomic.op, atomic.ty), op(atomic.op));
         self.calls.begin(Call::Peer(peer));
         // SAFETY: the endpoint is open. The library uses the buffer until the completion, and until
-        // then `small` does not give the buffer to anybody else. The operand, the comparand and the
+        // then the buffer is not given to another operation. The operand, the comparand and the
         // result do not overlap in the buffer.
         let result = unsafe {
             let (compare, result) = (place.byte_add(EACH), place.byte_add(RESULT));

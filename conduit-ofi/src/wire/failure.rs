@@ -26,7 +26,7 @@ pub(crate) fn is_own(error: i64) -> bool {
 }
 
 /// Returns a copy of a text that lives as long as the process. The number of different texts is
-/// bounded, because there are only so many library calls and error numbers.
+/// bounded, because the numbers of library calls and of error numbers are bounded.
 fn kept(text: String) -> &'static str {
     static TEXTS: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -363,7 +363,7 @@ impl<T: Copy + Default> Links<T> {
     /// Stores libfabric's handle of a peer with which there has been no traffic, as an idle link.
     pub(crate) fn note(&mut self, peer: Rank, handle: fi_addr_t) {
         self.add(OfiLink::new(peer, handle));
-        // If the handle is too large for an idle link, the link stays open.
+        // If the handle is too large for an idle link, the link is left open.
         self.make_idle(peer);
     }
 

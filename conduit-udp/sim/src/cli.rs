@@ -45,7 +45,7 @@ struct RunOptions {
     /// The scenario's seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// A range of seeds; only failing scenarios are shown
+    /// A range of seeds, of which only failing scenarios are shown
     #[arg(long, value_name = "A..B", conflicts_with = "seed", value_parser = sim::seeds)]
     seeds: Option<Range<u64>>,
     /// Show the scenario
@@ -61,7 +61,7 @@ struct RunOptions {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Changes to the seed's scenario")]
 struct Change {
-    /// Number of ranks; removes the scenario's timed faults
+    /// Number of ranks (also removes the scenario's timed faults)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=4096))]
     ranks: Option<u32>,
     /// Remove the scenario's timed faults
@@ -85,7 +85,7 @@ struct Change {
     /// Maximum additional latency, in µs
     #[arg(long, value_name = "US")]
     jitter: Option<u64>,
-    /// Bandwidth of every interface, in Gbit/s; 0: unlimited
+    /// Bandwidth of every interface, in Gbit/s, or 0 for no limit
     #[arg(long, value_name = "GBIT/S")]
     bandwidth: Option<f64>,
     /// UDP payload of a packet
@@ -246,7 +246,7 @@ struct FuzzOptions {
 /// Runs the command line. The exit code is 1 if there were violations.
 ///
 /// # Errors
-/// Returns an error if standard output can't be written.
+/// Returns an error if standard output cannot be written.
 pub fn main(cli: &Cli) -> anyhow::Result<ExitCode> {
     let mut out = io::stdout().lock();
     match &cli.command {

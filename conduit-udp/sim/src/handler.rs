@@ -16,7 +16,7 @@ const NUMBER: u32 = 40;
 pub(crate) struct State {
     model: scenario::FragmentHandler,
     random: Rng,
-    /// Number of bytes that the handler has not yet processed.
+    /// The number of bytes that the handler has not yet processed.
     held: usize,
     drained: Nanos,
     /// Whether the handler refuses everything.

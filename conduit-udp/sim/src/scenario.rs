@@ -40,21 +40,21 @@ pub struct Path {
     pub jitter: Nanos,
     /// The fraction of the packets that are delayed by up to `jitter`.
     pub jittered: f64,
-    /// Fraction of the packets that are lost.
+    /// The fraction of the packets that are lost.
     pub loss: f64,
     /// The mean number of packets lost in a row.
     pub burst: f64,
-    /// Fraction of the packets without a segment that are lost in addition to `loss`.
+    /// The fraction of the packets without a segment that are lost in addition to `loss`.
     pub ack_loss: f64,
-    /// Fraction of the packets that are duplicated.
+    /// The fraction of the packets that are duplicated.
     pub duplicate: f64,
-    /// Fraction of the packets in which some bits are changed.
+    /// The fraction of the packets in which some bits are changed.
     pub corrupt: f64,
     /// The fraction of the packets that an attacker replays, up to [`Path::replay_after`] later.
     pub replay: f64,
     /// The maximum delay of a replay.
     pub replay_after: Nanos,
-    /// Fraction of the packets for which an attacker also sends a forged one.
+    /// The fraction of the packets for which an attacker also sends a forged one.
     pub forge: f64,
     /// The directions that have these faults. The other directions have none.
     pub faulty: Directions,

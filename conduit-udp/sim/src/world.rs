@@ -439,8 +439,8 @@ impl<'a> World<'a> {
     }
 
     fn judge_idleness(&mut self) {
-        // A path with too small an MTU is probed for as long as opening it may take, whatever else
-        // happens.
+        // A path whose MTU is too small is probed for as long as its MTU may be validated, even if
+        // the link is otherwise idle.
         if self
             .scenario
             .faults

@@ -17,9 +17,9 @@ use crate::socket::{FaultConfig, Options, choose, default_source, interfaces};
 /// `options.address` and `host`.
 #[derive(Debug, Clone)]
 pub struct UdpConfig {
-    /// Options of this rank's socket.
+    /// The options of this rank's socket.
     pub options: Options,
-    /// Name of this rank's host, for error texts.
+    /// The name of this rank's host, for error texts.
     pub host: String,
     /// The protocol's limits and times. [`start`](crate::job::start) overwrites the rank, the size,
     /// the packet size and the socket buffer.

@@ -7,7 +7,7 @@
 //! | 2 | port (all integers are little-endian) |
 //! | 4 | bytes of the largest packet (UDP payload) that the interface takes |
 //! | 8 | incarnation |
-//! | 16 | IP address; an IPv4 address is followed by zeros |
+//! | 16 | IP address (an IPv4 address is followed by zeros) |
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -53,7 +53,7 @@ impl fmt::Display for Interface {
 /// Returns the addresses of this host, in the system's order.
 ///
 /// # Errors
-/// Returns the system's error if the addresses can't be listed.
+/// Returns the system's error if the addresses cannot be listed.
 pub fn interfaces() -> io::Result<Vec<Interface>> {
     Ok(if_addrs::get_if_addrs()?
         .into_iter()

@@ -388,8 +388,8 @@ impl<Inter: Ni, M: Mode> MultiHost<Inter, M> {
                 || matches!(linked.inter, EntryLink::Unlinking(_));
             match due {
                 Some((due, last)) => {
-                    // The place stays pending unless this was the entry's last event, because
-                    // another one may be due.
+                    // The place is left pending unless this was the entry's last event, because
+                    // another event may be due.
                     if last {
                         table.pending.remove(at);
                         table.vacate(place);

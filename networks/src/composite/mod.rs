@@ -38,7 +38,7 @@ use entries::Entries;
 use queues::Queues;
 use throttle::PollThrottle;
 
-/// The composite of two networks; see the [module](self).
+/// The composite of two networks. See the [module](self).
 pub struct Composite<Intra: Ni, Inter: Ni, M: Mode> {
     /// The inter-host network and its state, or `None` in a job of one host. This field precedes
     /// `intra`, so that it is dropped first: until the inter-host network is dropped, it may access

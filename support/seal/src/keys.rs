@@ -92,7 +92,7 @@ pub(super) struct LinkKeys {
     pub(super) send: Key,
     /// The key of packets from the peer.
     pub(super) receive: Key,
-    /// The peer's rank + 1; 0 if the entry is empty. In a forked child all entries are empty.
+    /// The peer's rank + 1, or 0 if the entry is empty. In a forked child, all entries are empty.
     owner: u32,
 }
 

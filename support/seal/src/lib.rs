@@ -43,11 +43,11 @@ pub const TAG: usize = 16;
 /// Seals and opens packets.
 ///
 /// A packet is `header | body | tag`. Its first `header` bytes are only authenticated (associated
-/// data); the body is authenticated and, if the job requests it, encrypted; the last [`TAG`] bytes
+/// data). The body is authenticated and, if the job requests it, encrypted. The last [`TAG`] bytes
 /// are the tag. The caller must never reuse a `number` for the same peer.
 pub trait Seal {
     /// Returns the number that identifies the sender in packets to `peer`. In a job, this is the
-    /// sender's rank, `own`; in an open network, it is the number that `peer` has assigned to the
+    /// sender's rank, `own`. In an open network, it is the number that `peer` has assigned to the
     /// sender.
     #[inline(always)]
     fn sender(&self, _peer: Rank, own: Rank) -> Rank {
@@ -63,7 +63,7 @@ pub trait Seal {
         None
     }
     /// Checks a packet from `peer` and decrypts its body in place. Returns `false` if the packet
-    /// was not sealed by this incarnation of `peer` for this incarnation of this rank; the packet's
+    /// was not sealed by this incarnation of `peer` for this incarnation of this rank. The packet's
     /// contents are then undefined.
     fn open(&mut self, peer: Rank, number: u64, packet: &mut [u8], header: usize) -> bool;
 }

@@ -63,7 +63,7 @@ impl Secret {
             error => error.to_string(),
         })?;
         let mut file = fs::File::from(file);
-        // Use the metadata of the open file, not of whatever file has that name now.
+        // The metadata are those of the open file, because another file may have its name now.
         let found = file.metadata().map_err(|error| error.to_string())?;
         let user = geteuid().as_raw();
         if !found.is_file() {

@@ -100,7 +100,7 @@ impl fmt::Debug for SessionKeys {
 #[derive(FromZeros)]
 #[repr(C)]
 struct Own {
-    /// The private key of the exchange; zeros in a forked child.
+    /// The private key of the exchange, or zeros in a forked child.
     private: [u8; 32],
     cookies: [u8; 32],
     nonces: [u8; 32],
@@ -256,7 +256,7 @@ impl SessionSealer {
         })
     }
 
-    /// Makes room for the keys of this many peers. If the table shrinks, the keys of peers beyond
+    /// Makes room for the keys of `peers` peers. If the table shrinks, the keys of peers beyond
     /// its end are forgotten.
     pub fn set_size(&mut self, peers: u32) {
         let wanted = (peers as usize).next_power_of_two();

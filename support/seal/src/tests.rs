@@ -65,8 +65,8 @@ fn no_bit_can_be_changed() {
 
 #[test]
 fn nothing_can_be_cut_off_or_added() {
-    // Truncation makes the longer packet a short one; extension makes the shorter packet a long
-    // one.
+    // If a byte is cut off, the longer packet becomes a short one. If a byte is added, the shorter
+    // packet becomes a long one.
     for (protection, body) in BOTH
         .into_iter()
         .flat_map(|protection| [(protection, 45), (protection, 223), (protection, 300)])

@@ -1,4 +1,4 @@
-//! Mutators: one that knows the packet format, and one that doesn't.
+//! Mutates packets. One mutator knows the packet format, and the other does not.
 //!
 //! The packet format is implemented a second time here, from the description in
 //! `conduit_udp::protocol`, so that an error in the protocol's own code is not repeated.
@@ -80,7 +80,7 @@ fn read24(packet: &[u8], at: usize) -> u64 {
     })
 }
 
-/// Mutates a packet; parts may be copied from `other`.
+/// Mutates a packet. Parts of it may be copied from `other`.
 pub(super) fn mutate(random: &mut Rng, packet: &mut Vec<u8>, other: &[u8], most: usize) {
     once(random, packet, other, most);
     while random.u8(..4) == 0 {
