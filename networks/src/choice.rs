@@ -56,7 +56,8 @@ pub(crate) enum Choice {
     Both(Vec<Rank>, NetworkKind),
 }
 
-/// Chooses among the networks that `CONDUIT_NETWORK` allows. All ranks choose the same kind of network.
+/// Chooses among the networks that `CONDUIT_NETWORK` allows. All ranks choose the same kind of
+/// network.
 ///
 /// # Errors
 /// Returns [`Error::NoNetwork`] if no allowed network can carry the job.

@@ -61,9 +61,9 @@ const MOST_CONFIRMS: u32 = 3;
 /// The effect of a received message.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// There is none, because the bytes are not a handshake message or the message is invalid.
+    /// There is no effect, because the bytes are not a handshake message or the message is invalid.
     Ignored,
-    /// There is none, because the message is a repetition.
+    /// There is no effect, because the message is a repetition.
     Known,
     /// A message to send in reply.
     Send(Outgoing),

@@ -1,4 +1,4 @@
-//! Keeps the books of peers, links and libfabric's handles.
+//! The bookkeeping of peers, links and libfabric's handles.
 
 use std::collections::HashMap;
 

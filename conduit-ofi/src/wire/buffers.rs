@@ -1,5 +1,6 @@
 //! Pools of buffers from which libfabric sends and into which it receives. A pool consists of
-//! pieces of one size in one allocation, which is registered if the provider requires it.
+//! pieces of one size in one allocation. The allocation is registered if the provider requires
+//! that.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ffi::c_void;

@@ -78,7 +78,7 @@ pub(super) fn find(
         Err(error) => Err(error.to_string()),
     };
     let within = |fit: &[Interface]| match subnet {
-        // The interface in this subnet is chosen.
+        // Only interfaces in this subnet are considered.
         Some(subnet) => chosen(subnet, fit),
         None => chosen("", fit),
     };

@@ -22,7 +22,7 @@ const BULK: usize = 16 << 10;
 const MAX_SENDS: u64 = 16;
 /// The time in nanoseconds before packets are offered again when the system had no room.
 const PAUSE: Nanos = 50_000;
-/// The limit of this time, which is doubled after each vain attempt.
+/// The maximum of this time, which is doubled after each attempt that finds no room.
 const MAX_PAUSE: Nanos = 1_000_000;
 
 /// The state machine that a wire drives.

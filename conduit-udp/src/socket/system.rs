@@ -481,7 +481,7 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
-/// Returns the driver's name of the interface with this name.
+/// Returns the name of the driver of the interface with this name.
 pub(super) fn driver(name: &str) -> io::Result<String> {
     const GET_DRIVER_INFO: u32 = 3;
     const SIOCETHTOOL: u32 = 0x8946;

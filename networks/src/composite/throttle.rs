@@ -21,8 +21,8 @@ const BUSY_INTERVAL: u32 = 64;
 /// The number of empty polls of the inter-host network after which it counts as having no traffic.
 const EMPTY_POLLS: u32 = 64;
 /// The weight of a poll that finds events, because handling them takes about as long as this
-/// number of empty polls. If each poll of the intra-host network finds events, the inter-host network is thus
-/// polled every 128th time, or every 8th time while it has traffic.
+/// number of empty polls. If each poll of the intra-host network finds events, the inter-host
+/// network is thus polled every 128th time, or every 8th time while it has traffic.
 const EVENT_WEIGHT: u32 = 8;
 
 /// The state of both networks' traffic. Threads that count at the same time may lose a count.

@@ -1,10 +1,10 @@
 //! An open network that is composed of a near one, among the processes of a host, and a far one.
 //!
 //! A peer's number in the pair is its number in one of the two networks, shifted left by one. The
-//! lowest bit says which of the networks that is. An address consists of the length of the near part
-//! in one byte, the near part and the far part. A peer's address determines which network reaches
-//! the peer: the near one if it can, and otherwise the far one. Both ends therefore choose the same
-//! network.
+//! lowest bit says which of the networks that is. An address consists of the length of the near
+//! part in one byte, the near part and the far part. A peer's address determines which network
+//! reaches the peer: the near one if it can, and otherwise the far one. Both ends therefore choose
+//! the same network.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

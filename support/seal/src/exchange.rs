@@ -148,7 +148,7 @@ impl Exchange {
         tag.update(b"words");
         tag.update(self.network);
         tag.update(rank.to_le_bytes());
-        // The cast is lossless: `of` takes the number of ranks as a `u32`.
+        // The cast is lossless, because `of` takes the number of ranks as a `u32`.
         tag.update((self.peers.len() as u32).to_le_bytes());
         tag.update(words);
         tag

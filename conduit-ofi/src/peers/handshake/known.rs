@@ -23,7 +23,7 @@ pub(in crate::peers) struct Established {
     pub(in crate::peers) number: u32,
     /// The number that the peer assigned to this process.
     pub(in crate::peers) theirs: u32,
-    /// Says whose session this session replaces, if it replaces one.
+    /// The relation to the peer of the session that this session replaces, if it replaces one.
     pub(in crate::peers) replaces: Option<Replaced>,
     /// The number of this process's own attempt that the session cancels, if any.
     pub(in crate::peers) cancelled: Option<u32>,

@@ -56,8 +56,8 @@ pub fn replay(seed: u64, session: u64) -> Outcome {
     }
 }
 
-/// Runs sessions until endpoints have received `inputs` inputs, half of them in sessions that accept
-/// every tag. `progress` counts inputs.
+/// Runs sessions until endpoints have received `inputs` inputs, half of them in sessions that
+/// accept every tag. `progress` counts inputs.
 pub fn run(inputs: u64, seed: u64, progress: &Progress) -> Outcome {
     progress.expect(inputs);
     let mut all = kind(inputs / 2, seed, 0, progress);

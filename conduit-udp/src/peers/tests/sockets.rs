@@ -170,8 +170,8 @@ fn a_process_that_starts_again_at_its_port_is_another_one() {
         drop(server);
         server = Process::start(process + 1, &fixed);
         assert_eq!(here.app.failures.len(), restarts);
-        // Packets for the old server reach the new one, and it reports that they belong to no
-        // session.
+        // Packets for the old server reach the new one. The new one reports that the packets belong
+        // to no session.
         let _ = here.send(to, COPIED, 5);
         let mut both = [&mut here, &mut server];
         until(&mut both, |both| both[0].app.failures.len() > restarts);

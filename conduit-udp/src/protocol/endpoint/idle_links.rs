@@ -172,8 +172,8 @@ mod tests {
                 match what {
                     0 | 1 => {
                         let peer = peers.next().unwrap_or(0);
-                        // A peer heard from long ago is due in this sweep, one heard from just now
-                        // in the next.
+                        // A peer that was last heard from long ago is due in this sweep. A peer
+                        // that has just been heard from is due in the next one.
                         let now = if which % 2 == 0 { TIME } else { TIME + config.dead_time };
                         let place = links.push(now, idle_link(peer), &config, |peer, place| {
                             entries.insert(peer, place);

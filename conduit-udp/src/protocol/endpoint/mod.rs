@@ -201,8 +201,8 @@ impl Endpoint {
         self.open_link(peer).is_none_or(UdpLink::is_flushed)
     }
 
-    /// Returns a measure of the unacknowledged data: the number of segments plus the number of
-    /// bytes of fragments that are not in segments. It decreases as the peer acknowledges.
+    /// Returns a measure of the unacknowledged data, which has no unit. It decreases as the peer
+    /// acknowledges segments.
     pub fn outstanding(&self, peer: Rank) -> usize {
         self.open_link(peer).map_or(0, UdpLink::unacknowledged)
     }

@@ -171,8 +171,9 @@ impl UdpLink {
         self.outbound[DATA].forget();
     }
 
-    /// Returns a measure of the unacknowledged data: the number of segments plus the number of
-    /// bytes of tiny fragments and of unacknowledged segments of other fragments.
+    /// Returns a measure of the unacknowledged data, which has no unit. It is the sum of the number
+    /// of outstanding segments, the number of bytes of tiny fragments held, the number of
+    /// unacknowledged segments of other fragments, and the number of these fragments.
     pub(super) fn unacknowledged(&self) -> usize {
         let segments: u32 = self.outbound.iter().map(Outbound::outstanding).sum();
         // A long fragment keeps the window full for a long time, but the number of its missing

@@ -136,7 +136,7 @@ pub(crate) struct Outbound {
     /// The number of bytes sent, not acknowledged and not lost.
     in_flight: u32,
     /// The start of the probe time-out. This is the latest of the times at which the first
-    /// outstanding segment was sent, a segment was acknowledged, and the last time-out expired.
+    /// outstanding segment was last sent, a segment was acknowledged, or a time-out expired.
     timed_from: Nanos,
 }
 
