@@ -380,7 +380,7 @@ impl OpenOfi {
                         if pending != NONE {
                             self.promote(peer, pending);
                         } else if attempt != NONE {
-                            // The attempt was a probe to find out whether the peer has been replaced.
+                            // The attempt was a probe to find out whether the peer was replaced.
                             self.handshake.cancel(attempt);
                             self.forget_attempt(attempt);
                             self.let_go(now, attempt, false);

@@ -72,8 +72,8 @@ impl Copy {
         /// are short and have multiples of four bytes. For such pieces, a call of `memcpy` would
         /// take longer, and wide loads would stall on data that have just been written in parts.
         const SHORT: usize = 64;
-        // SAFETY: the caller guarantees enough room for the piece, and `piece` is valid for reads of
-        // its length.
+        // SAFETY: the caller guarantees enough room for the piece, and `piece` is valid for reads
+        // of its length.
         unsafe {
             let to = self.0.as_mut_ptr().add(place).cast::<u8>();
             let (mut from, mut to) = (piece.as_ptr(), to);
