@@ -1,5 +1,7 @@
 //! A rank that has joined its job but has not attached yet.
 
+use std::time::Duration;
+
 use conduit_core::ni::Rank;
 use conduit_core::threads::{Mode, Seq};
 
@@ -125,7 +127,8 @@ impl<M: Mode> Job<M> {
     /// Ends the whole job with this exit code, like [`Conduit::exit`].
     pub fn exit(self, code: i32) -> ! {
         {
-            self.member.end(code, || ());
+            // The other ranks do not poll before they have attached, so they cannot answer.
+            self.member.end_within(code, Duration::ZERO, || ());
             std::process::exit(process_code(code))
         }
     }

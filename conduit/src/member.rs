@@ -279,10 +279,17 @@ impl<M: Mode> Member<M> {
     /// (`fork`) or after [`finish`](crate::Conduit::finish).
     pub fn end(&self, code: i32, prepare: impl FnOnce()) {
         let engine = &self.engine;
+        let patience = engine.job().settings().exit_wait(engine.size());
+        self.end_within(code, patience, prepare);
+    }
+
+    /// Does the same as [`end`](Self::end), but waits at most `patience` for the other ranks.
+    pub(crate) fn end_within(&self, code: i32, patience: Duration, prepare: impl FnOnce()) {
+        let engine = &self.engine;
         if engine.job().is_child() || matches!(engine.job().fault(), Some(EngineError::Finished)) {
             return;
         }
-        let all_know = engine.announce_exit(code, engine.job().settings().exit_wait(engine.size()));
+        let all_know = engine.announce_exit(code, patience);
         prepare();
         if let Some(mut launcher) = self.launcher_at_end() {
             if code == 0 && all_know {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod c_interface;
 mod engine_api;
+mod exits;
 mod faults;
 mod faults_ofi;
 mod hangs;

@@ -10,6 +10,7 @@ mod children;
 mod credits;
 mod crowd;
 mod ends;
+pub mod exits;
 mod hangs;
 mod histories;
 mod hot_pairs;
@@ -70,6 +71,7 @@ pub fn run(arguments: &[String]) -> Result<()> {
         "start_twice" => bad::start_twice(),
         "in_handlers" => bad::in_handlers(),
         "exit" => ends::exit(argument),
+        "exits" => exits::exits(rest.first().map_or("", String::as_str), argument),
         "exit_after_finish" => ends::exit_after_finish(argument),
         "exit_at_once" => ends::exit_at_once(argument),
         "exit_in_handler" => in_mode!(ends::exit_in_handler()),
