@@ -9,8 +9,9 @@ use clap::error::ErrorKind as ClapErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use conduit::stderr;
 
+use crate::host::plan::Bind;
+use crate::launch::Launch;
 use crate::settings::Report;
-use crate::{Bind, Launch};
 
 /// Starts the ranks of a job on this host and ends when they have ended.
 ///

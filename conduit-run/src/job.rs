@@ -1,278 +1,531 @@
-//! A running job.
+//! The decision how a job goes on and when and why it has to end: a state machine over the ranks of
+//! all hosts, without I/O and clock. It takes [`Event`]s and the time, and returns [`Action`]s.
 
-mod ending;
-mod turn;
+#[cfg(test)]
+mod tests;
 
-use std::collections::HashSet;
-use std::marker::PhantomData;
-use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::process::Stdio;
-use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
-use pmi::server::{Limits, Server};
-use rustix::process::{Pid, Signal, getpid, pidfd_send_signal};
+use crate::event::{Command, End, Event, Stuck};
+use crate::outcome::{How, Status, signal_text};
 
-use crate::agent::{self, Agent};
-use crate::guard::Guard;
-use crate::output::{Output, Stream};
-use crate::rank::{Plan, Rank, await_end, start};
-use crate::signals::Signals;
-use crate::terminal::Terminal;
-use crate::{Error, How, Launch, Outcome, Status, program, signals, strays};
-use ending::{Ending, Suspicion};
+/// What the launcher has to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Print a message.
+    Say(String),
+    /// Have all hosts carry out a command.
+    Do(Command),
+}
 
-/// A job whose ranks are running. Dropping a `RunningJob` kills the ranks.
-///
-/// A `RunningJob` cannot move to another thread, because the kernel kills the ranks when the thread
-/// that started them ends.
+/// The properties of a job that its end depends on.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Policy {
+    /// The time between `SIGTERM` and `SIGKILL`.
+    pub(crate) grace: Duration,
+    /// The time between a forwarded signal and `SIGKILL`.
+    pub(crate) signal_grace: Duration,
+    pub(crate) timeout: Option<Duration>,
+    /// Suppresses the message that names a failed rank.
+    pub(crate) quiet: bool,
+    /// Reports starts and ends of ranks.
+    pub(crate) verbose: bool,
+}
+
+/// A rank, as far as the launcher knows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rank {
+    pid: u32,
+    status: Option<Status>,
+}
+
+/// A job that is ending.
 #[derive(Debug)]
-#[must_use = "dropping a running job kills it"]
-pub struct RunningJob {
+struct Ending {
+    how: How,
+    /// The time at which the remaining ranks are killed; `None` once they have been.
+    kill_at: Option<Instant>,
+    /// The first rank that failed, if a signal to the launcher ends the job.
+    failed: Option<How>,
+    /// Whether ranks had to be killed at the end of their grace.
+    forced: bool,
+    /// The ranks that a signal has stopped, while hosts are being asked for them. The job ends once
+    /// all hosts have answered.
+    stopped: Option<Stopped>,
+}
+
+#[derive(Debug, Default)]
+struct Stopped {
+    ranks: BTreeSet<usize>,
+    /// The hosts that have not answered.
+    awaited: BTreeSet<usize>,
+}
+
+/// An event that ends the job after a delay. It is either the exit of a failed rank, after which
+/// the others have a grace period to end by themselves, or a suspicious event that usually follows
+/// from a failure that the launcher has yet to see.
+#[derive(Debug)]
+struct Suspicion {
+    how: How,
+    /// The time at which the event ends the job; `None` if the grace is too long for an `Instant`.
+    due: Option<Instant>,
+}
+
+/// The multiple of the grace period within which a rank must exit after it has closed its
+/// connection. The time is long because the rank may still write a lot, such as a backtrace, on a
+/// core that it shares with many others.
+const CLOSED: u32 = 30;
+/// The multiple of the grace period for which a barrier that cannot complete is tolerated. The time
+/// is long because a rank that ends the job waits some seconds until all ranks have heard of the
+/// end.
+const BARRIER: u32 = 10;
+
+/// The state of a job.
+#[derive(Debug)]
+pub(crate) struct Job {
+    policy: Policy,
     ranks: Vec<Rank>,
-    pidfds: Arc<Vec<OwnedFd>>,
-    server: Server,
-    output: Output,
-    terminal: Option<Terminal>,
-    signals: Option<Signals>,
-    guard: Guard,
-    /// The children that this process had before the job; `None` unless the launcher adopts
-    /// orphans.
-    spared: Option<HashSet<Pid>>,
+    /// The names of the hosts, each with its number of ranks. Hosts have the ranks in this order.
+    hosts: Vec<(String, usize)>,
+    /// The hosts that take part and are not lost.
+    present: BTreeSet<usize>,
     deadline: Option<Instant>,
     /// The reason why the job has to end, once it is known.
     ending: Option<Ending>,
     /// Suspicious events whose real cause may still show up.
     suspicions: Vec<Suspicion>,
-    launch: Launch,
-    /// The node's agent, which is ended after the ranks.
-    _agent: Option<Agent>,
-    /// Makes the type `!Send`, because the job must stay on the thread that started it.
-    _thread: PhantomData<*const ()>,
+    actions: Vec<Action>,
 }
 
-/// Signals ranks from any thread while their job runs. A `Killer` uses process descriptors, so it
-/// never signals an unrelated process that has been given an ended rank's pid.
-#[derive(Debug, Clone)]
-pub struct Killer(Arc<Vec<OwnedFd>>);
-
-impl Killer {
-    /// Sends a signal (by number, such as `libc::SIGKILL`) to a rank's process. Returns whether the
-    /// rank was still alive to receive it.
-    pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
-        match (self.0.get(rank), Signal::from_named_raw(signal)) {
-            (Some(pidfd), Some(signal)) => pidfd_send_signal(pidfd, signal).is_ok(),
-            _ => false,
-        }
-    }
-}
-
-impl RunningJob {
-    pub(crate) fn start(
-        mut launch: Launch,
-        file: &Path,
-        processors: &[usize],
-        output: Output,
-    ) -> Result<Self, Error> {
-        let job_id = job_id();
-        signals::keep_exit_codes();
-        // Start the agent before listing the children to spare, so that the agent is one of them.
-        let agent = match &launch.agent {
-            Some(program) => {
-                let path = std::env::var_os("PATH");
-                let program = program::find(program, path.as_deref())?;
-                let name = format!("job-{job_id}");
-                let agent = Agent::start(&program, &name)?;
-                launch.env.push((agent::VARIABLE.into(), name.into()));
-                Some(agent)
-            }
-            None => None,
-        };
-        let mut spared = None;
-        if launch.own_process {
-            rustix::process::set_child_subreaper(Some(getpid()))
-                .map_err(Error::system("becoming the reaper of all descendants"))?;
-            spared = Some(strays::children());
-        }
-        // Start the guard before installing the signal handlers, so that the guard does not inherit
-        // them.
-        let guard = Guard::start(launch.ranks).map_err(Error::system("starting the guard"))?;
-        let signals = match launch.own_process {
-            true => Some(Signals::catch().map_err(Error::system("catching signals"))?),
-            false => None,
-        };
-        if let Some(spared) = &mut spared {
-            spared.insert(guard.pid());
-        }
-        let mut terminal = None;
-        let mut stdin = if launch.inherit_stdin {
-            Stdio::inherit()
-        } else {
-            Stdio::null()
-        };
-        if launch.inherit_stdin {
-            let pump = Terminal::new().map_err(Error::system("reading from the terminal"))?;
-            if let Some((pump, read)) = pump {
-                terminal = Some(pump);
-                stdin = Stdio::from(read);
-            }
-        }
-
-        let mut server = Server::new(launch.ranks, &format!("kvs_{job_id}"), Limits::default());
-        // MPI libraries read the placement of ranks from this key: all ranks are on this node.
-        server.preset(
-            "PMI_process_mapping",
-            &format!("(vector,(0,1,{}))", launch.ranks),
-        );
-        let mut job = RunningJob {
-            ranks: Vec::with_capacity(launch.ranks),
-            pidfds: Arc::default(),
-            server,
-            output,
-            terminal,
-            signals,
-            guard,
-            spared,
+impl Job {
+    /// Creates a job on these hosts, each given by its name and number of ranks. Hosts have the
+    /// ranks in this order. Messages name the host of a rank only if there are several.
+    pub(crate) fn new(hosts: Vec<(String, usize)>, policy: Policy) -> Self {
+        let size = hosts.iter().map(|(_, count)| count).sum();
+        Job {
+            policy,
+            ranks: vec![Rank::default(); size],
+            present: (0..hosts.len()).collect(),
+            hosts,
             deadline: None,
             ending: None,
             suspicions: Vec::new(),
-            launch,
-            _agent: agent,
-            _thread: PhantomData,
-        };
-        let mut pidfds = Vec::with_capacity(job.launch.ranks);
-        for number in 0..job.launch.ranks {
-            let piped = job.output.piped();
-            let plan = Plan {
-                launch: &job.launch,
-                file,
-                processors,
-                job_id: &job_id,
-                piped,
-                guard: job.guard.socket(),
-            };
-            // On an error, `job` is dropped, which kills the ranks started so far.
-            let (rank, pidfd) = start(&plan, number, std::mem::replace(&mut stdin, Stdio::null()))?;
-            if job.launch.verbose {
-                job.output
-                    .message(&format!("rank {number} is pid {}", rank.pid.as_raw_pid()));
-            }
-            job.ranks.push(rank);
-            pidfds.push(pidfd);
-        }
-        job.pidfds = Arc::new(pidfds);
-        job.deadline = job
-            .launch
-            .timeout
-            .and_then(|limit| Instant::now().checked_add(limit));
-        Ok(job)
-    }
-
-    /// Returns the ranks' process ids, by rank. The id of a rank that has ended may belong to
-    /// another process, so use [`kill_rank`](Self::kill_rank) to signal a rank.
-    pub fn pids(&self) -> Vec<u32> {
-        self.ranks
-            .iter()
-            .map(|rank| rank.pid.as_raw_pid().cast_unsigned())
-            .collect()
-    }
-
-    /// Sends a signal (by number) to a rank's process. Returns whether the rank was still alive to
-    /// receive it.
-    pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
-        self.killer().kill_rank(rank, signal)
-    }
-
-    /// Returns a [`Killer`] for other threads and for the output function.
-    pub fn killer(&self) -> Killer {
-        Killer(Arc::clone(&self.pidfds))
-    }
-
-    /// Does the launcher's work for at most `time`. Returns whether all ranks have ended; if so,
-    /// [`wait`](Self::wait) does not wait for any rank.
-    ///
-    /// # Errors
-    /// The system refuses to wait.
-    pub fn wait_for(&mut self, time: Duration) -> Result<bool, Error> {
-        let until = Instant::now().checked_add(time);
-        loop {
-            if self.all_ended() {
-                return Ok(true);
-            }
-            if until.is_some_and(|until| until <= Instant::now()) {
-                return Ok(false);
-            }
-            self.turn(until)?;
+            actions: Vec::new(),
         }
     }
 
-    /// Does the launcher's work until the job has ended and all its processes are reaped.
-    ///
-    /// # Errors
-    /// The system refuses to wait; the ranks are then killed.
-    pub fn wait(mut self) -> Result<Outcome, Error> {
-        while !self.all_ended() {
-            self.turn(None)?;
-        }
-        if let Some(spared) = &self.spared {
-            strays::end_all(spared);
-        }
-        self.conclude();
-        self.finish_output()?;
-        let how = self
-            .ending
-            .as_ref()
-            .map_or(How::Completed, |ending| self.verdict(ending));
-        let ranks: Vec<Status> = self.ranks.iter().filter_map(|rank| rank.status).collect();
-        Ok(Outcome {
-            exit_code: how.exit_code(),
-            failed_rank: how.failed_rank(),
-            how,
-            ranks,
-        })
+    /// Returns the actions since the last call.
+    pub(crate) fn take_actions(&mut self) -> Vec<Action> {
+        std::mem::take(&mut self.actions)
     }
 
-    fn all_ended(&self) -> bool {
+    /// Starts the time limit.
+    pub(crate) fn start_limit(&mut self, now: Instant) {
+        let limit = self.policy.timeout;
+        self.deadline = limit.and_then(|limit| now.checked_add(limit));
+    }
+
+    /// Returns the processes of the ranks, by rank.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        self.ranks.iter().map(|rank| rank.pid).collect()
+    }
+
+    /// Returns how the ranks have ended, by rank, except those that have not.
+    pub(crate) fn statuses(&self) -> Vec<Status> {
+        self.ranks.iter().filter_map(|rank| rank.status).collect()
+    }
+
+    /// Returns whether all ranks have ended.
+    pub(crate) fn all_ended(&self) -> bool {
         self.ranks.iter().all(|rank| rank.status.is_some())
     }
 
-    /// Forwards what is left in the ranks' pipes and waits until the readers of the output have
-    /// taken it.
-    fn finish_output(&mut self) -> Result<(), Error> {
-        for rank in 0..self.ranks.len() {
-            for stream in Stream::BOTH {
-                while self.read_output(rank, stream) {}
-                self.close_output(rank, stream);
+    /// Returns the time at which [`on_time`](Self::on_time) must be called.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match &self.ending {
+            Some(ending) => ending.kill_at,
+            None => {
+                let due = self.suspicions.iter().filter_map(|suspicion| suspicion.due);
+                due.chain(self.deadline).min()
             }
         }
+    }
+
+    /// Handles an event of a host.
+    pub(crate) fn on_event(&mut self, host: usize, event: Event, now: Instant) {
+        match event {
+            Event::Started { rank, pid } => self.on_started(rank, pid),
+            Event::Closed { rank, replaced } => self.on_closed(rank, replaced, now),
+            Event::Broken { rank, what } => {
+                let how = self.protocol(rank, &what);
+                self.end(how, now);
+            }
+            Event::Aborted {
+                rank,
+                code,
+                message,
+            } => {
+                let how = How::Aborted {
+                    rank,
+                    pid: self.pid(rank),
+                    code,
+                    message,
+                };
+                self.end(how, now);
+            }
+            Event::Stuck(stuck) => self.suspect_barrier(&stuck, now),
+            Event::Ended(ends) => self.judge(ends, now),
+            Event::Stopped(ranks) => self.on_stopped(host, ranks),
+        }
+    }
+
+    fn on_started(&mut self, rank: usize, pid: u32) {
+        let Some(started) = self.ranks.get_mut(rank) else {
+            return;
+        };
+        started.pid = pid;
+        if self.policy.verbose {
+            let on = self.on_host(rank);
+            self.say(format!("rank {rank}{on} is pid {pid}"));
+        }
+    }
+
+    /// Handles expired deadlines.
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        if let Some(ending) = &mut self.ending {
+            if ending.kill_at.is_some_and(|when| when <= now) {
+                ending.kill_at = None;
+                ending.forced = true;
+                if ending.stopped.is_some() {
+                    self.tell_ranks_to_end();
+                }
+                self.kill_remaining();
+            }
+            return;
+        }
+        let due = |suspicion: &Suspicion| suspicion.due.is_some_and(|when| when <= now);
+        if let Some(at) = self.suspicions.iter().position(due)
+            && !self.all_ended()
+        {
+            let suspicion = self.suspicions.remove(at);
+            self.end(suspicion.how, now);
+        } else if self.deadline.is_some_and(|when| when <= now) && !self.all_ended() {
+            let limit = self.policy.timeout.unwrap_or_default();
+            self.end(How::TimedOut { limit }, now);
+        }
+    }
+
+    fn kill_remaining(&mut self) {
+        let ranks = self.ranks.iter().enumerate();
+        let alive = ranks.filter(|(_, rank)| rank.status.is_none());
+        let alive: Vec<String> = alive.map(|(number, _)| number.to_string()).collect();
+        self.actions.push(Action::Do(Command::Kill));
+        if self.policy.verbose && !alive.is_empty() {
+            self.say(format!(
+                "killing the ranks that have not ended: {}",
+                alive.join(", ")
+            ));
+        }
+    }
+
+    /// Suspects a rank that closed its connection between `init` and `finalize` of having failed.
+    /// It is probably about to report a reason and exit, which says more than the closed
+    /// connection.
+    fn on_closed(&mut self, rank: usize, replaced: bool, now: Instant) {
+        if replaced {
+            let how = self.protocol(
+                rank,
+                "it executed another program before it called finalize",
+            );
+            return self.suspect(how, self.policy.grace, now);
+        }
+        let how = self.protocol(rank, "it closed its connection before it called finalize");
+        self.suspect(how, self.policy.grace.saturating_mul(CLOSED), now);
+    }
+
+    /// Handles a barrier in which a rank waits for another that will never arrive.
+    fn suspect_barrier(&mut self, stuck: &Stuck, now: Instant) {
+        if let Some(missing) = stuck.never_joined {
+            return self.suspect_left(missing, now);
+        }
+        let how = self.protocol(stuck.waiting, &stuck.what);
+        self.suspect(how, self.policy.grace.saturating_mul(BARRIER), now);
+    }
+
+    /// Handles a rank that exited with 0 before the others. If the other ranks do the same within
+    /// the grace period, they need not be ended.
+    fn suspect_left(&mut self, rank: usize, now: Instant) {
+        let how = How::Left {
+            rank,
+            pid: self.pid(rank),
+            cut_off: true,
+        };
+        self.suspect(how, self.policy.grace, now);
+    }
+
+    /// Returns the first suspicion that is a rank's exit with a code other than 0. The other ranks
+    /// have their grace period meanwhile.
+    fn failed(&self) -> Option<&How> {
+        let mut suspected = self.suspicions.iter().map(|suspicion| &suspicion.how);
+        suspected.find(|how| matches!(how, How::Exited { .. }))
+    }
+
+    /// Drops the suspicions that a rank has broken the protocol, because its exit status says more.
+    fn clear_protocol(&mut self, ended: usize) {
+        let of_ended = |how: &How| matches!(how, How::Protocol { rank, .. } if *rank == ended);
+        self.suspicions
+            .retain(|suspicion| !of_ended(&suspicion.how));
+    }
+
+    fn protocol(&self, rank: usize, what: &str) -> How {
+        How::Protocol {
+            rank,
+            pid: self.pid(rank),
+            what: what.to_owned(),
+        }
+    }
+
+    fn suspect(&mut self, how: How, patience: Duration, now: Instant) {
+        let due = now.checked_add(patience);
+        self.suspicions.push(Suspicion { how, due });
+    }
+
+    /// Decides the outcome when all ranks have ended, and returns it. Reports it if nothing has
+    /// ended the job before.
+    pub(crate) fn conclude(&mut self) -> How {
         self.deadline = None;
-        while self.output.drains().iter().any(|drain| !drain.is_empty()) {
-            self.turn(None)?;
+        if self.ending.as_ref().is_some_and(|e| e.stopped.is_some()) {
+            self.tell_ranks_to_end();
         }
-        Ok(())
+        let failed = self.failed().cloned();
+        let first = std::mem::take(&mut self.suspicions).into_iter().next();
+        if let Some(ending) = &self.ending {
+            return ending.verdict();
+        }
+        let Some(mut how) = failed.or_else(|| first.map(|suspicion| suspicion.how)) else {
+            return How::Completed;
+        };
+        if let How::Left { cut_off, .. } = &mut how {
+            *cut_off = false;
+        }
+        // If all ranks exit with the same code, the program chose it, so it is not reported.
+        let is_common = matches!(how, How::Exited { code, .. }
+            if self.ranks.iter().all(|rank| rank.status == Some(Status::Exited(code))));
+        if !self.policy.quiet && !is_common {
+            let text = self.named(&how);
+            self.say(text);
+        }
+        how
+    }
+
+    fn pid(&self, rank: usize) -> u32 {
+        self.ranks.get(rank).map_or(0, |rank| rank.pid)
+    }
+
+    /// Reacts to the ranks that ended at the same time.
+    fn judge(&mut self, ended: Vec<End>, now: Instant) {
+        let mut causes = Vec::new();
+        for end in &ended {
+            self.clear_protocol(end.rank);
+            if let Some(rank) = self.ranks.get_mut(end.rank) {
+                rank.status = Some(end.status);
+            }
+        }
+        for end in ended {
+            let (rank, pid) = (end.rank, self.pid(end.rank));
+            if self.policy.verbose {
+                let how = match end.status {
+                    Status::Exited(code) => format!("has exited with code {code}"),
+                    Status::Killed { signal, .. } => {
+                        format!("was killed by {}", signal_text(signal))
+                    }
+                };
+                let on = self.on_host(rank);
+                self.say(format!("rank {rank}{on} (pid {pid}) {how}"));
+            }
+            let cause = match end.status {
+                Status::Killed { signal, core } => How::Killed {
+                    rank,
+                    pid,
+                    signal,
+                    core,
+                },
+                Status::Exited(0) => {
+                    if end.active && self.ranks.len() > 1 {
+                        self.suspect_left(rank, now);
+                    } else if let Some(stuck) = &end.stuck {
+                        self.suspect_barrier(stuck, now);
+                    }
+                    continue;
+                }
+                Status::Exited(code) => How::Exited { rank, pid, code },
+            };
+            causes.push(cause);
+        }
+        causes.sort_by_key(precedence);
+        for how in causes {
+            match how {
+                // The other ranks may be about to exit too, and may have output that they have not
+                // written yet.
+                How::Exited { .. } if self.ending.is_none() => {
+                    self.suspect(how, self.policy.grace, now);
+                }
+                how => self.end(how, now),
+            }
+        }
+    }
+
+    /// Ends the job with the reason `how`, unless the job is ending already. If a rank has exited
+    /// with an error before, that exit is the reason instead, unless `how` is a kill: a killed rank
+    /// more likely caused the other's failure.
+    fn end(&mut self, how: How, now: Instant) {
+        let how = match self.failed() {
+            Some(failed) if precedence(&how) > 0 => failed.clone(),
+            _ => how,
+        };
+        if let Some(ending) = &mut self.ending {
+            if how.failed_rank().is_some() && matches!(ending.how, How::Signalled { .. }) {
+                ending.failed.get_or_insert(how);
+            }
+            return;
+        }
+        let asks = matches!(how, How::Exited { .. }) && !self.policy.quiet;
+        let mut ending = Ending::new(how, self.policy.grace, now);
+        ending.stopped = Some(Stopped::default());
+        if asks {
+            // The failed rank may have waited for a rank that a signal has stopped.
+            ending.stopped = Some(Stopped {
+                ranks: BTreeSet::new(),
+                awaited: self.present.clone(),
+            });
+            self.actions.push(Action::Do(Command::Probe));
+        }
+        self.ending = Some(ending);
+        if !asks || self.present.is_empty() {
+            self.tell_ranks_to_end();
+        }
+    }
+
+    /// Handles a host's answer to [`Command::Probe`].
+    fn on_stopped(&mut self, host: usize, ranks: Vec<usize>) {
+        let Some(Ending {
+            stopped: Some(stopped),
+            ..
+        }) = &mut self.ending
+        else {
+            return;
+        };
+        stopped.awaited.remove(&host);
+        stopped.ranks.extend(ranks);
+        if stopped.awaited.is_empty() {
+            self.tell_ranks_to_end();
+        }
+    }
+
+    /// Reports the reason for the end, and ends the ranks.
+    fn tell_ranks_to_end(&mut self) {
+        let Some(ending) = &mut self.ending else {
+            return;
+        };
+        let stopped = ending.stopped.take().unwrap_or_default();
+        let how = ending.how.clone();
+        if !self.policy.quiet {
+            let mut text = self.named(&how);
+            for rank in stopped.ranks {
+                let (on, pid) = (self.on_host(rank), self.pid(rank));
+                text += &format!("; rank {rank}{on} (pid {pid}) is stopped");
+            }
+            self.say(format!("{text}; ending the job"));
+        }
+        let spare = match how {
+            How::Aborted { rank, .. } => Some(rank),
+            _ => None,
+        };
+        self.actions.push(Action::Do(Command::End { spare }));
+    }
+
+    /// Handles a `SIGINT` or `SIGTERM` that the launcher itself has received. The first such signal
+    /// starts the ranks' grace period, and a second one ends it.
+    pub(crate) fn on_end_signal(&mut self, signal: i32, now: Instant) {
+        self.actions.push(Action::Do(Command::Signal(signal)));
+        match &mut self.ending {
+            None => {
+                if self.policy.verbose {
+                    let signal = signal_text(signal);
+                    self.say(format!("received {signal}; waiting for the ranks"));
+                }
+                let how = How::Signalled { signal };
+                let mut ending = Ending::new(how, self.policy.signal_grace, now);
+                ending.failed = self.failed().cloned();
+                self.ending = Some(ending);
+                // A stopped rank receives the signal only once it is continued.
+                self.actions
+                    .push(Action::Do(Command::Signal(libc::SIGCONT)));
+            }
+            Some(ending) if matches!(ending.how, How::Signalled { .. }) => {
+                ending.kill_at = Some(now);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn say(&mut self, text: String) {
+        self.actions.push(Action::Say(text));
+    }
+
+    /// Returns ` on <host>` for a rank's host if there are several hosts.
+    fn on_host(&self, rank: usize) -> String {
+        self.host(rank)
+            .map_or_else(String::new, |host| format!(" on {host}"))
+    }
+
+    /// Returns the name of a rank's host if there are several hosts.
+    fn host(&self, rank: usize) -> Option<&str> {
+        let mut first = 0;
+        let mut hosts = self.hosts.iter().filter(|_| self.hosts.len() > 1);
+        let host = hosts.find(|(_, count)| {
+            first += count;
+            rank < first
+        });
+        host.map(|(name, _)| &**name)
+    }
+
+    /// Returns a message about an event, which names the rank's host if there are several.
+    fn named(&self, how: &How) -> String {
+        how.on_host(how.rank().and_then(|rank| self.host(rank)))
+            .to_string()
     }
 }
 
-impl Drop for RunningJob {
-    fn drop(&mut self) {
-        for rank in self.ranks.iter().filter(|rank| rank.status.is_none()) {
-            rank.kill_group(Signal::KILL);
-        }
-        for rank in self.ranks.iter().filter(|rank| rank.status.is_none()) {
-            self.guard.retire(rank.pid);
-            await_end(rank.pid);
-        }
-        if let Some(spared) = &self.spared {
-            strays::end_all(spared);
-        }
+/// Returns the sort key of a failure among those of one turn: the likelier it is the cause, the
+/// lower. It is unknown which process ended first, but a killed one more likely caused the other
+/// failures than the reverse.
+fn precedence(how: &How) -> u8 {
+    match how {
+        How::Killed { .. } => 0,
+        _ => 1,
     }
 }
 
-/// Returns a word that is unique among the jobs of this host, made of the process id and the time.
-fn job_id() -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    format!("{}-{:x}", getpid().as_raw_pid(), now.as_nanos())
+impl Ending {
+    fn new(how: How, grace: Duration, now: Instant) -> Self {
+        Ending {
+            how,
+            kill_at: now.checked_add(grace),
+            failed: None,
+            forced: false,
+            stopped: None,
+        }
+    }
+
+    /// Returns the event that ended the job. Call this once all ranks have ended.
+    fn verdict(&self) -> How {
+        match &self.how {
+            How::Signalled { .. } if self.forced => self.how.clone(),
+            // If all ranks ended within their grace period and none failed, the job is a success.
+            How::Signalled { .. } => self.failed.clone().unwrap_or(How::Completed),
+            how => how.clone(),
+        }
+    }
 }

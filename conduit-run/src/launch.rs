@@ -2,13 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::output::{LineSink, Output, Stream};
-use crate::{Error, Outcome, RunningJob, affinity, program};
+use crate::error::Error;
+use crate::host::plan::Bind;
+use crate::output::{LineSink, Stream};
 
 /// Variables that the launcher sets for each rank.
 const RESERVED: [&str; 5] = [
@@ -18,21 +16,6 @@ const RESERVED: [&str; 5] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
 ];
-
-/// Where ranks may run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub enum Bind {
-    /// Any processor that the launcher may use.
-    #[default]
-    None,
-    /// Rank i on the i-th processor that the launcher may use, wrapping around when there are more
-    /// ranks.
-    Core,
-    /// This many processors for each rank: rank 0 gets the first ones that the launcher may use,
-    /// rank 1 the next ones, wrapping around at the end.
-    Cores(NonZeroUsize),
-}
 
 /// A job to be started. See the [crate's documentation](crate) for a rank's environment and the
 /// ways a job ends.
@@ -52,8 +35,8 @@ pub struct Launch {
     pub(crate) inherit_stdin: bool,
     pub(crate) own_process: bool,
     pub(crate) agent: Option<OsString>,
-    prefix_output: bool,
-    sink: Option<LineSink>,
+    pub(crate) prefix_output: bool,
+    pub(crate) sink: Option<LineSink>,
 }
 
 impl fmt::Debug for Launch {
@@ -200,48 +183,8 @@ impl Launch {
         self
     }
 
-    /// Starts the job and waits for its end.
-    ///
-    /// # Errors
-    /// The job cannot be started: no ranks, too many ranks for this process, no such program, a
-    /// reserved variable, or the system refuses to create a process. No rank is left running. A job
-    /// that fails is not an error but an [`Outcome`].
-    pub fn run(self) -> Result<Outcome, Error> {
-        self.spawn()?.wait()
-    }
-
-    /// Starts the job. If this process ignores `SIGCHLD`, the call restores the signal's default
-    /// action, because otherwise the system would discard the ranks' exit codes. The launcher does
-    /// its work (PMI, output, noticing failures) only inside [`RunningJob::wait`] and
-    /// [`RunningJob::wait_for`].
-    ///
-    /// # Errors
-    /// The same as for [`run`](Self::run).
-    pub fn spawn(mut self) -> Result<RunningJob, Error> {
-        let output = match self.sink.take() {
-            Some(sink) => Output::Captured(sink),
-            None => Output::drained(self.prefix_output),
-        };
-        if self.own_process {
-            raise_descriptor_limit(self.ranks as u64);
-        }
-        self.check(output.piped().len())?;
-        let path = self
-            .env
-            .iter()
-            .rev()
-            .find(|(name, _)| name == "PATH")
-            .map(|(_, v)| v.clone());
-        let path = path.or_else(|| std::env::var_os("PATH"));
-        let file = program::find(&self.program, path.as_deref())?;
-        let processors = match self.bind {
-            Bind::None => Vec::new(),
-            Bind::Core | Bind::Cores(_) => affinity::allowed()?,
-        };
-        RunningJob::start(self, &file, &processors, output)
-    }
-
-    fn check(&self, pipes: usize) -> Result<(), Error> {
+    /// Checks the description as far as that is possible without the hosts.
+    pub(crate) fn check(&self) -> Result<(), Error> {
         if self.ranks == 0 {
             return Err(Error::NoRanks);
         }
@@ -251,36 +194,6 @@ impl Launch {
                 name: name.to_string_lossy().into_owned(),
             });
         }
-        // Each rank needs a descriptor for its socket, one for its pidfd and one for each pipe.
-        // Starting a rank needs a few more for a short time.
-        let open = std::fs::read_dir("/proc/self/fd").map_or(64, Iterator::count) as u64;
-        let each = 2 + pipes as u64;
-        let needed = (self.ranks as u64)
-            .saturating_mul(each)
-            .saturating_add(open + 32);
-        match getrlimit(Resource::Nofile).current {
-            Some(limit) if needed > limit => Err(Error::TooManyRanks {
-                ranks: self.ranks,
-                needed,
-                limit,
-            }),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Raises the limit of open descriptors to the hard limit if the ranks need that many.
-fn raise_descriptor_limit(ranks: u64) {
-    let limit = getrlimit(Resource::Nofile);
-    let needed = ranks.saturating_mul(4).saturating_add(128);
-    if limit.current.is_some_and(|current| current < needed) {
-        // Errors are ignored here: `Launch::check` reports a limit that is too low for the job.
-        let _ = setrlimit(
-            Resource::Nofile,
-            Rlimit {
-                current: limit.maximum,
-                ..limit
-            },
-        );
+        Ok(())
     }
 }

@@ -61,25 +61,22 @@
 
 pub mod cli;
 
-mod affinity;
-mod agent;
-mod control;
 mod error;
-mod guard;
+mod event;
+mod host;
+mod interest;
 mod job;
 mod launch;
 mod outcome;
 mod output;
-mod process;
-mod program;
-mod rank;
+mod running;
 mod settings;
 mod signals;
-mod strays;
 mod terminal;
 
 pub use error::Error;
-pub use job::{Killer, RunningJob};
-pub use launch::{Bind, Launch};
+pub use host::plan::Bind;
+pub use launch::Launch;
 pub use outcome::{How, Outcome, Status};
 pub use output::Stream;
+pub use running::{Killer, RunningJob};

@@ -4,9 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use rustix::process::WaitIdStatus;
+use serde::{Deserialize, Serialize};
 
 /// How a rank's process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Status {
     /// The process exited with this code.
@@ -121,6 +122,13 @@ impl How {
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
             How::Aborted { code: 0, .. } | How::Left { cut_off: false, .. } => None,
+            how => how.rank(),
+        }
+    }
+
+    /// Returns the rank of the event, if it is of a single rank.
+    pub(crate) fn rank(&self) -> Option<usize> {
+        match self {
             How::Left { rank, .. }
             | How::Exited { rank, .. }
             | How::Killed { rank, .. }
@@ -128,6 +136,11 @@ impl How {
             | How::Protocol { rank, .. } => Some(*rank),
             How::Completed | How::TimedOut { .. } | How::Signalled { .. } => None,
         }
+    }
+
+    /// Returns the event for a message that also names the rank's host.
+    pub(crate) fn on_host<'a>(&'a self, host: Option<&'a str>) -> OnHost<'a> {
+        OnHost { how: self, host }
     }
 
     /// Returns the job's exit code.
@@ -146,17 +159,32 @@ impl How {
 
 impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
+        self.on_host(None).fmt(f)
+    }
+}
+
+/// An event with the host of its rank, for a message of a job on several hosts.
+pub(crate) struct OnHost<'a> {
+    how: &'a How,
+    host: Option<&'a str>,
+}
+
+impl fmt::Display for OnHost<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = self
+            .host
+            .map_or_else(String::new, |host| format!(" on {host}"));
+        match self.how {
             How::Completed => write!(f, "all ranks have exited with 0"),
             How::Left { rank, pid, .. } => {
                 write!(
                     f,
-                    "rank {rank} (pid {pid}) exited with code 0 before it had finished the job \
+                    "rank {rank}{on} (pid {pid}) exited with code 0 before it had finished the job \
                      (Conduit::finish, gasnet_exit, PMI finalize)"
                 )
             }
             How::Exited { rank, pid, code } => {
-                write!(f, "rank {rank} (pid {pid}) exited with code {code}")
+                write!(f, "rank {rank}{on} (pid {pid}) exited with code {code}")
             }
             How::Killed {
                 rank,
@@ -166,7 +194,10 @@ impl fmt::Display for How {
             } => {
                 let core = if *core { ", core dumped" } else { "" };
                 let signal = signal_text(*signal);
-                write!(f, "rank {rank} (pid {pid}) was killed by {signal}{core}")
+                write!(
+                    f,
+                    "rank {rank}{on} (pid {pid}) was killed by {signal}{core}"
+                )
             }
             How::Aborted {
                 rank,
@@ -175,13 +206,19 @@ impl fmt::Display for How {
                 message,
             } => {
                 let verb = if *code == 0 { "ended" } else { "aborted" };
-                write!(f, "rank {rank} (pid {pid}) {verb} the job with code {code}")?;
+                write!(
+                    f,
+                    "rank {rank}{on} (pid {pid}) {verb} the job with code {code}"
+                )?;
                 message
                     .iter()
                     .try_for_each(|message| write!(f, ": {message}"))
             }
             How::Protocol { rank, pid, what } => {
-                write!(f, "rank {rank} (pid {pid}) broke the PMI protocol: {what}")
+                write!(
+                    f,
+                    "rank {rank}{on} (pid {pid}) broke the PMI protocol: {what}"
+                )
             }
             How::TimedOut { limit } => {
                 write!(f, "the job has not ended within {} s", limit.as_secs_f64())

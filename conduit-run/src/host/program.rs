@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Returns the file for `name`: the name itself if it has a slash, otherwise the first executable
 /// file of that name in the folders of `path`, which is the value of `PATH`.

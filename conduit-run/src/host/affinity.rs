@@ -2,7 +2,7 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-use crate::Error;
+use crate::error::Error;
 
 /// Returns the processors that this process may use, in ascending order.
 pub(crate) fn allowed() -> Result<Vec<usize>, Error> {

@@ -7,17 +7,22 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::io::{Errno, FdFlags, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process_group,
-    pidfd_open, set_parent_process_death_signal, waitid,
+    Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
 };
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::control::Control;
-use crate::output::{Source, Stream};
-use crate::{Bind, Error, Launch, Status, affinity, guard, program};
+use super::control::Control;
+use super::plan::{Bind, Plan};
+use super::process::await_end;
+use super::source::Source;
+use super::{affinity, guard, program};
+use crate::error::Error;
+use crate::outcome::Status;
+use crate::output::Stream;
 
 /// The variable and the value for the maximum number of packets that libfabric's `ofi_rxd` sends to
 /// a peer before it waits for an acknowledgement. A value that the user has set takes precedence.
@@ -26,7 +31,7 @@ use crate::{Bind, Error, Launch, Status, affinity, guard, program};
 /// the environment, which a rank cannot change safely once it has threads.
 const RXD_WINDOW: (&str, &str) = ("FI_OFI_RXD_MAX_UNACKED", "16");
 
-/// A rank from its launcher's point of view.
+/// A rank from the point of view of its host.
 #[derive(Debug)]
 pub(crate) struct Rank {
     pub(crate) pid: Pid,
@@ -40,12 +45,11 @@ pub(crate) struct Rank {
     pub(crate) status: Option<Status>,
 }
 
-/// The parameters that all ranks share.
-pub(crate) struct Plan<'a> {
-    pub(crate) launch: &'a Launch,
+/// The parameters that all ranks of the host share.
+pub(crate) struct Shared<'a> {
+    pub(crate) plan: &'a Plan,
     pub(crate) file: &'a Path,
     pub(crate) processors: &'a [usize],
-    pub(crate) job_id: &'a str,
     pub(crate) piped: &'a [Stream],
     /// The socket to the guard.
     pub(crate) guard: RawFd,
@@ -53,15 +57,19 @@ pub(crate) struct Plan<'a> {
 
 /// Starts a rank and returns it with its pidfd. The rank's process leads its own group and is
 /// killed when this thread ends.
-pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank, OwnedFd), Error> {
+pub(crate) fn start(
+    shared: &Shared<'_>,
+    rank: usize,
+    stdin: Stdio,
+) -> Result<(Rank, OwnedFd), Error> {
     let spawn_error = |source: io::Error| Error::Spawn { rank, source };
     let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
 
-    let launch = plan.launch;
-    let mut command = Command::new(plan.file);
+    let plan = shared.plan;
+    let mut command = Command::new(shared.file);
     command
-        .arg0(launch.arg0.as_ref().unwrap_or(&launch.program))
-        .args(&launch.args)
+        .arg0(plan.arg0.as_ref().unwrap_or(&plan.program))
+        .args(&plan.args)
         .stdin(stdin)
         .process_group(0);
     // An outer launcher may have set these variables for a job of its own, to which this rank does
@@ -72,16 +80,16 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
     if std::env::var_os(RXD_WINDOW.0).is_none() {
         command.env(RXD_WINDOW.0, RXD_WINDOW.1);
     }
-    command.envs(launch.env.iter().map(|(name, value)| (name, value)));
+    command.envs(plan.env.iter().map(|(name, value)| (name, value)));
     command
         .env("PMI_FD", theirs.as_raw_fd().to_string())
         .env("PMI_RANK", rank.to_string())
-        .env("PMI_SIZE", launch.ranks.to_string())
+        .env("PMI_SIZE", plan.size.to_string())
         .env("CONDUIT_LAUNCHER", "1")
-        .env("CONDUIT_JOB_ID", plan.job_id);
+        .env("CONDUIT_JOB_ID", &plan.job_id);
 
     let mut sources = [None, None];
-    for stream in plan.piped {
+    for stream in shared.piped {
         let (read, write) = pipe().map_err(spawn_error)?;
         sources[*stream as usize] = Some(Source::new(read));
         match stream {
@@ -90,25 +98,25 @@ pub(crate) fn start(plan: &Plan<'_>, rank: usize, stdin: Stdio) -> Result<(Rank,
         };
     }
 
-    let each = match launch.bind {
+    let each = match plan.bind {
         Bind::Cores(each) => each.get(),
         Bind::None | Bind::Core => 1,
     };
     let setup = Setup {
         launcher: getpid(),
         pmi: theirs.as_raw_fd(),
-        guard: plan.guard,
-        processors: affinity::of_rank(plan.processors, rank, each),
+        guard: shared.guard,
+        processors: affinity::of_rank(shared.processors, rank - plan.ranks.start, each),
     };
     // SAFETY: between fork and exec, `Setup::apply` only makes system calls. It neither allocates
     // nor takes locks.
     unsafe { command.pre_exec(move || setup.apply()) };
     let child = command.spawn().map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-            program::error(plan.file.to_owned(), source)
+            program::error(shared.file.to_owned(), source)
         }
         _ if source.raw_os_error() == Some(libc::ENOEXEC) => {
-            program::error(plan.file.to_owned(), source)
+            program::error(shared.file.to_owned(), source)
         }
         _ => spawn_error(source),
     })?;
@@ -139,14 +147,6 @@ impl Rank {
             let _ = kill_process_group(self.pid, signal);
         }
     }
-}
-
-/// Waits until a child ends, and reaps it.
-pub(crate) fn await_end(child: Pid) {
-    while matches!(
-        waitid(WaitId::Pid(child), WaitIdOptions::EXITED),
-        Err(Errno::INTR)
-    ) {}
 }
 
 /// Creates a pipe whose reading end does not block.

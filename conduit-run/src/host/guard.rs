@@ -14,6 +14,8 @@ use std::time::Duration;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+use super::process::await_end;
+
 /// The maximum time that sending a message to the guard may take when its socket is full.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -67,7 +69,7 @@ impl Drop for Guard {
         // Kill the guard before the socket closes: otherwise it would kill the groups. The guard
         // has not been reaped, so the pid is still its own.
         let _ = kill_process(self.pid, Signal::KILL);
-        crate::rank::await_end(self.pid);
+        await_end(self.pid);
     }
 }
 

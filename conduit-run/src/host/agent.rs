@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::Error;
+use crate::error::Error;
 
 /// The variable that tells clients the agent's name. The agent prints `VARIABLE=name` when it is
 /// ready.

@@ -1,0 +1,44 @@
+//! What to run on one host.
+
+use std::ffi::OsString;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+/// Where ranks may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Bind {
+    /// Any processor that the launcher may use.
+    #[default]
+    None,
+    /// Rank i on the i-th processor that the launcher may use, wrapping around when there are more
+    /// ranks.
+    Core,
+    /// This many processors for each rank: rank 0 gets the first ones that the launcher may use,
+    /// rank 1 the next ones, wrapping around at the end.
+    Cores(NonZeroUsize),
+}
+
+/// The ranks of one host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    /// The ranks of this host.
+    pub(crate) ranks: Range<usize>,
+    /// The number of ranks of the job.
+    pub(crate) size: usize,
+    pub(crate) job_id: String,
+    /// The placement of all ranks in the notation of `PMI_process_mapping`.
+    pub(crate) mapping: String,
+    pub(crate) program: OsString,
+    pub(crate) arg0: Option<OsString>,
+    pub(crate) args: Vec<OsString>,
+    /// Variables to set in addition to those of the host's own process.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    pub(crate) bind: Bind,
+    /// The program of the host's agent.
+    pub(crate) agent: Option<OsString>,
+    /// Whether this process may take over its descendants and its limits.
+    pub(crate) own_process: bool,
+}
