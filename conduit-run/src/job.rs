@@ -5,6 +5,7 @@
 mod tests;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use crate::event::{Command, End, Event, Stuck};
@@ -177,6 +178,35 @@ impl Job {
             Event::Stuck(stuck) => self.suspect_barrier(&stuck, now),
             Event::Ended(ends) => self.judge(ends, now),
             Event::Stopped(ranks) => self.on_stopped(host, ranks),
+        }
+    }
+
+    /// Handles the loss of hosts, of which `named` is the one that the launcher lost first. Their
+    /// ranks cannot be reached any more; what remains on the hosts kills them.
+    pub(crate) fn on_lost(
+        &mut self,
+        hosts: Range<usize>,
+        named: usize,
+        what: String,
+        now: Instant,
+    ) {
+        let mut first = 0;
+        for (host, (_, count)) in self.hosts.iter().enumerate() {
+            if hosts.contains(&host) && self.present.remove(&host) {
+                for rank in &mut self.ranks[first..first + count] {
+                    rank.status.get_or_insert(Status::Killed {
+                        signal: libc::SIGKILL,
+                        core: false,
+                    });
+                }
+            }
+            first += count;
+        }
+        let name = self.hosts.get(named).map(|(name, _)| name.clone());
+        let host = name.unwrap_or_default();
+        self.end(How::HostLost { host, what }, now);
+        for host in hosts {
+            self.on_stopped(host, Vec::new());
         }
     }
 
@@ -499,11 +529,11 @@ impl Job {
 }
 
 /// Returns the sort key of a failure among those of one turn: the likelier it is the cause, the
-/// lower. It is unknown which process ended first, but a killed one more likely caused the other
-/// failures than the reverse.
+/// lower. It is unknown which process ended first, but a killed one or a lost host more likely
+/// caused the other failures than the reverse.
 fn precedence(how: &How) -> u8 {
     match how {
-        How::Killed { .. } => 0,
+        How::Killed { .. } | How::HostLost { .. } => 0,
         _ => 1,
     }
 }

@@ -104,6 +104,13 @@ pub enum How {
         /// The violation.
         what: String,
     },
+    /// The launcher lost a host, and with it all ranks there.
+    HostLost {
+        /// The host's name.
+        host: String,
+        /// How the launcher lost it.
+        what: String,
+    },
     /// The time limit expired.
     TimedOut {
         /// The limit.
@@ -117,8 +124,8 @@ pub enum How {
 }
 
 impl How {
-    /// Returns the rank that failed; `None` if the job ended without a failure, by its time limit
-    /// or by a signal to the launcher.
+    /// Returns the rank that failed; `None` if the job ended without a failure, by the loss of a
+    /// host, by its time limit or by a signal to the launcher.
     pub fn failed_rank(&self) -> Option<usize> {
         match self {
             How::Aborted { code: 0, .. } | How::Left { cut_off: false, .. } => None,
@@ -134,7 +141,10 @@ impl How {
             | How::Killed { rank, .. }
             | How::Aborted { rank, .. }
             | How::Protocol { rank, .. } => Some(*rank),
-            How::Completed | How::TimedOut { .. } | How::Signalled { .. } => None,
+            How::Completed
+            | How::HostLost { .. }
+            | How::TimedOut { .. }
+            | How::Signalled { .. } => None,
         }
     }
 
@@ -151,7 +161,7 @@ impl How {
             How::Exited { code, .. } => *code,
             How::Killed { signal, .. } | How::Signalled { signal } => code_of_signal(*signal),
             How::Aborted { code, .. } => conduit::process_code(*code) as u8,
-            How::Protocol { .. } => 1,
+            How::Protocol { .. } | How::HostLost { .. } => 1,
             How::TimedOut { .. } => 124,
         }
     }
@@ -220,6 +230,7 @@ impl fmt::Display for OnHost<'_> {
                     "rank {rank}{on} (pid {pid}) broke the PMI protocol: {what}"
                 )
             }
+            How::HostLost { host, what } => write!(f, "host {host} is lost: {what}"),
             How::TimedOut { limit } => {
                 write!(f, "the job has not ended within {} s", limit.as_secs_f64())
             }
@@ -241,7 +252,7 @@ pub(crate) fn signal_text(signal: i32) -> String {
 #[non_exhaustive]
 pub struct Outcome {
     /// The job's exit code: 0 if all ranks exited with 0; 1 if other ranks had to be ended because
-    /// one [left](How::Left), or a rank broke the PMI protocol; 124 if the time limit expired;
+    /// one [left](How::Left), a rank broke the PMI protocol, or a host was lost; 124 if the time limit expired;
     /// 128 plus the signal if a signal to the launcher ended the job; otherwise the code of the
     /// first rank that failed, which is 128 plus the signal if that rank was killed.
     pub exit_code: u8,
