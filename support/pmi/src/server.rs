@@ -5,12 +5,24 @@
 //! line and carries out the [`Action`]s that the call returns. When a rank's process has ended, the
 //! launcher calls [`Server::on_end`]. An [`Error`] names the rank that broke the protocol or waits
 //! in vain; the job cannot continue after an error.
+//!
+//! # Several hosts
+//! In a job on several hosts, each host has a server for its own ranks ([`Server::of_host`]), and
+//! the launcher has a [`Root`]. Puts stay on their host until all ranks have entered a barrier:
+//! when all ranks of a host have, the host passes its new pairs to the root ([`Action::Fence`]);
+//! when all hosts have, each host gets the new pairs of all ([`Server::release`]). Gets never leave
+//! the host. Hosts also report the first rank that waits in a barrier ([`Action::Waiting`]) and each
+//! rank that finalizes ([`Action::Finalized`]) or ends, so that the root notices a barrier that
+//! cannot complete.
 
 mod error;
+mod root;
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 pub use error::{Departure, Error};
+pub use root::Root;
 
 use crate::wire::{Line, MAX_KEY, MAX_KVSNAME, MAX_VALUE, carries, format, quoted};
 
@@ -59,6 +71,17 @@ pub enum Action {
         /// The rank.
         rank: usize,
     },
+    /// The rank is the first of its host to wait in a barrier of a job on several hosts.
+    Waiting {
+        /// The rank.
+        rank: usize,
+    },
+    /// All ranks of this host wait in a barrier of a job on several hosts. Call [`Server::release`]
+    /// when the ranks of all hosts do.
+    Fence {
+        /// The pairs that the host's ranks have put since the last barrier, in this order.
+        pairs: Vec<(String, String)>,
+    },
     /// The rank requests the end of the whole job.
     Abort {
         /// The requesting rank.
@@ -86,13 +109,23 @@ pub enum RankState {
     Ended,
 }
 
-/// The state of one job.
+/// The state of one job, or of the part of a job that runs on one host.
 #[derive(Debug)]
 pub struct Server {
     kvsname: String,
     limits: Limits,
+    /// The number of ranks in the job.
+    size: usize,
+    /// The number of the first rank of this host.
+    first: usize,
+    /// The ranks of this host.
     ranks: Vec<RankState>,
+    /// The number of this host's ranks that wait in a barrier.
     in_barrier: usize,
+    /// Whether all ranks of this host wait for those of others.
+    fenced: bool,
+    /// The pairs put since the last barrier, if the job has other hosts.
+    fresh: Vec<(String, String)>,
     /// The first rank that has finalized or ended, if any. Once there is one, no barrier can
     /// complete.
     departed: Option<(usize, Departure)>,
@@ -104,6 +137,12 @@ impl Server {
     /// Creates a server for ranks `0..size` with a key-value space called `kvsname`. Characters
     /// that PMI cannot carry become `_`, and the name is truncated to [`MAX_KVSNAME`] bytes.
     pub fn new(size: usize, kvsname: &str, limits: Limits) -> Self {
+        Self::of_host(size, 0..size, kvsname, limits)
+    }
+
+    /// Creates a server for the ranks `local` of a job of `size` ranks; other hosts have the other
+    /// ranks.
+    pub fn of_host(size: usize, local: Range<usize>, kvsname: &str, limits: Limits) -> Self {
         let kvsname = kvsname
             .chars()
             .map(|c| if c.is_ascii_graphic() { c } else { '_' })
@@ -112,8 +151,12 @@ impl Server {
         Server {
             kvsname,
             limits,
-            ranks: vec![RankState::Started; size],
+            size,
+            first: local.start,
+            ranks: vec![RankState::Started; local.len()],
             in_barrier: 0,
+            fenced: false,
+            fresh: Vec::new(),
             departed: None,
             kvs: HashMap::new(),
             kvs_bytes: 0,
@@ -126,9 +169,22 @@ impl Server {
         self.store(key, value).is_ok()
     }
 
-    /// Returns a rank's state, or `None` if there is no such rank.
+    /// Returns a rank's state, or `None` if this server has no such rank.
     pub fn state(&self, rank: usize) -> Option<RankState> {
-        self.ranks.get(rank).copied()
+        let index = rank.checked_sub(self.first)?;
+        self.ranks.get(index).copied()
+    }
+
+    fn set_state(&mut self, rank: usize, state: RankState) {
+        let index = rank.checked_sub(self.first);
+        if let Some(known) = index.and_then(|index| self.ranks.get_mut(index)) {
+            *known = state;
+        }
+    }
+
+    /// Returns whether other hosts have ranks of the job.
+    fn is_part(&self) -> bool {
+        self.ranks.len() < self.size
     }
 
     /// Processes one line from `rank`, with or without its newline.
@@ -140,7 +196,7 @@ impl Server {
     pub fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
-            size: self.ranks.len(),
+            size: self.size,
         })?;
         let line = Line::parse(line).map_err(|source| Error::Line { rank, source })?;
         if line.command() == "abort" {
@@ -189,12 +245,12 @@ impl Server {
     pub fn on_end(&mut self, rank: usize) -> Result<(), Error> {
         let state = self.state(rank).ok_or(Error::NoSuchRank {
             rank,
-            size: self.ranks.len(),
+            size: self.size,
         })?;
         if state == RankState::InBarrier {
             self.in_barrier -= 1;
         }
-        self.ranks[rank] = RankState::Ended;
+        self.set_state(rank, RankState::Ended);
         let how = match state {
             RankState::Started => Departure::NeverJoined,
             _ => Departure::Ended,
@@ -215,12 +271,42 @@ impl Server {
             .position(|state| *state == RankState::InBarrier);
         match (waiting, self.departed) {
             (Some(waiting), Some((missing, how))) => Err(Error::BrokenBarrier {
-                waiting,
+                waiting: self.first + waiting,
                 missing,
                 how,
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Ends a barrier that the ranks of all hosts have entered: stores the new pairs of all hosts
+    /// and releases the ranks of this host. Has no effect unless all ranks of this host wait.
+    pub fn release(&mut self, pairs: impl IntoIterator<Item = (String, String)>) -> Vec<Action> {
+        if !std::mem::take(&mut self.fenced) {
+            return Vec::new();
+        }
+        for (key, value) in pairs {
+            // The root has checked the limits, and its pairs take precedence, so that all hosts
+            // have the same.
+            self.kvs_bytes += pair_bytes(&key, &value);
+            if let Some(own) = self.kvs.get(&key) {
+                self.kvs_bytes -= pair_bytes(&key, own);
+            }
+            self.kvs.insert(key, value);
+        }
+        self.in_barrier = 0;
+        let mut actions = Vec::with_capacity(self.ranks.len());
+        for (index, state) in self.ranks.iter_mut().enumerate() {
+            // A rank may have been killed while it waited.
+            if *state == RankState::InBarrier {
+                *state = RankState::Active;
+                actions.push(Action::Send {
+                    rank: self.first + index,
+                    line: "cmd=barrier_out\n".to_owned(),
+                });
+            }
+        }
+        actions
     }
 
     fn init(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
@@ -233,7 +319,7 @@ impl Server {
         // decide.
         let rc = if version == 1 { "0" } else { "-1" };
         if version == 1 {
-            self.ranks[rank] = RankState::Active;
+            self.set_state(rank, RankState::Active);
         }
         let fields = [("pmi_version", "1"), ("pmi_subversion", "1"), ("rc", rc)];
         answer(rank, "response_to_init", &fields)
@@ -280,11 +366,7 @@ impl Server {
     }
 
     fn universe_size(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
-        answer(
-            rank,
-            "universe_size",
-            &[("size", &self.ranks.len().to_string())],
-        )
+        answer(rank, "universe_size", &[("size", &self.size.to_string())])
     }
 
     fn put(&mut self, rank: usize, line: &Line<'_>) -> Result<Vec<Action>, Error> {
@@ -294,7 +376,12 @@ impl Server {
         };
         let (kvsname, key) = (field("kvsname")?, field("key")?);
         let stored = if kvsname == self.kvsname {
-            self.store(key, line.get("value").unwrap_or_default())
+            let value = line.get("value").unwrap_or_default();
+            let stored = self.store(key, value);
+            if stored.is_ok() && self.is_part() {
+                self.fresh.push((key.to_owned(), value.to_owned()));
+            }
+            stored
         } else {
             Err("unknown_kvsname")
         };
@@ -330,23 +417,27 @@ impl Server {
     }
 
     fn barrier_in(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
-        self.ranks[rank] = RankState::InBarrier;
+        self.set_state(rank, RankState::InBarrier);
         self.in_barrier += 1;
         self.check_barrier()?;
-        if self.in_barrier < self.ranks.len() {
-            return Ok(Vec::new());
+        let mut actions = Vec::new();
+        if self.is_part() && self.in_barrier == 1 {
+            actions.push(Action::Waiting { rank });
         }
-        self.in_barrier = 0;
-        self.ranks.fill(RankState::Active);
-        let release = |rank| Action::Send {
-            rank,
-            line: "cmd=barrier_out\n".to_owned(),
-        };
-        Ok((0..self.ranks.len()).map(release).collect())
+        if self.in_barrier == self.ranks.len() {
+            self.fenced = true;
+            if self.is_part() {
+                let pairs = std::mem::take(&mut self.fresh);
+                actions.push(Action::Fence { pairs });
+            } else {
+                actions = self.release([]);
+            }
+        }
+        Ok(actions)
     }
 
     fn finalize(&mut self, rank: usize, _line: &Line<'_>) -> Result<Vec<Action>, Error> {
-        self.ranks[rank] = RankState::Finalized;
+        self.set_state(rank, RankState::Finalized);
         self.departed.get_or_insert((rank, Departure::Finalized));
         let mut actions = answer(rank, "finalize_ack", &[("rc", "0")])?;
         actions.push(Action::Finalized { rank });
@@ -356,7 +447,7 @@ impl Server {
     /// Stores a pair. If that is impossible, returns the reason as a word that can be the value of
     /// `msg`.
     fn store(&mut self, key: &str, value: &str) -> Result<(), &'static str> {
-        let bytes = key.len() + value.len() + Limits::PAIR_OVERHEAD;
+        let bytes = pair_bytes(key, value);
         if key.is_empty() || !carries(key) || !carries(value) {
             Err("bad_key_or_value")
         } else if key.len() > MAX_KEY {
@@ -365,7 +456,7 @@ impl Server {
             Err("value_too_long")
         } else if self.kvs.contains_key(key) {
             Err("duplicate_key")
-        } else if self.limits.kvs_bytes - self.kvs_bytes < bytes {
+        } else if self.limits.kvs_bytes.saturating_sub(self.kvs_bytes) < bytes {
             Err("kvs_full")
         } else {
             self.kvs_bytes += bytes;
@@ -373,6 +464,11 @@ impl Server {
             Ok(())
         }
     }
+}
+
+/// Returns the number of bytes that a pair is charged with.
+fn pair_bytes(key: &str, value: &str) -> usize {
+    key.len() + value.len() + Limits::PAIR_OVERHEAD
 }
 
 type Handler = fn(&mut Server, usize, &Line<'_>) -> Result<Vec<Action>, Error>;

@@ -40,6 +40,17 @@ pub enum Error {
         /// Why the time is wrong.
         when: &'static str,
     },
+    /// The pairs of all hosts together exceed the limit.
+    #[error(
+        "the ranks of all hosts have put more than {limit} bytes into the PMI key-value space; \
+         rank {rank} is the first rank of the host that exceeded this"
+    )]
+    Full {
+        /// The first rank of the host whose pairs exceeded the limit.
+        rank: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A rank waits in a barrier that can no longer complete.
     #[error("rank {waiting} waits in a PMI barrier that rank {missing} cannot enter: it has {how}")]
     BrokenBarrier {
@@ -81,6 +92,7 @@ impl Error {
             | Error::Line { rank, .. }
             | Error::UnknownCommand { rank, .. }
             | Error::OutOfOrder { rank, .. }
+            | Error::Full { rank, .. }
             | Error::BrokenBarrier { waiting: rank, .. } => *rank,
         }
     }

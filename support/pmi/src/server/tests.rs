@@ -296,3 +296,209 @@ fn two_users_of_one_connection_join_and_leave_twice() {
     assert_eq!(server.on_line(0, "cmd=finalize").unwrap(), left[..1]);
     assert_eq!(server.state(0), Some(RankState::Finalized));
 }
+
+/// Servers of several hosts with their root, where each message arrives at once.
+struct Hosts {
+    servers: Vec<Server>,
+    root: Root,
+    host_of: Vec<usize>,
+}
+
+impl Hosts {
+    fn new(counts: &[usize]) -> Self {
+        let size = counts.iter().sum();
+        let (mut servers, mut firsts, mut host_of) = (Vec::new(), Vec::new(), Vec::new());
+        for (host, &count) in counts.iter().enumerate() {
+            let first = host_of.len();
+            let local = first..first + count;
+            servers.push(Server::of_host(size, local, "kvs", Limits::default()));
+            firsts.push(first);
+            host_of.extend(std::iter::repeat_n(host, count));
+        }
+        let root = Root::new(firsts, Limits::default());
+        Hosts {
+            servers,
+            root,
+            host_of,
+        }
+    }
+
+    fn on_line(&mut self, rank: usize, line: &str) -> Result<Vec<Action>, Error> {
+        let host = self.host_of[rank];
+        let mut all = Vec::new();
+        for action in self.servers[host].on_line(rank, line)? {
+            match action {
+                Action::Waiting { rank } => self.root.on_waiting(host, rank)?,
+                Action::Fence { pairs } => {
+                    // In two pieces.
+                    let (one, two) = pairs.split_at(pairs.len() / 2);
+                    self.root.on_pairs(host, one.to_vec())?;
+                    self.root.on_pairs(host, two.to_vec())?;
+                    if let Some(pairs) = self.root.on_fence(host) {
+                        for server in &mut self.servers {
+                            all.extend(server.release(pairs.clone()));
+                        }
+                    }
+                }
+                Action::Finalized { rank } => {
+                    all.push(Action::Finalized { rank });
+                    self.servers[host].check_barrier()?;
+                    self.root.on_departed(rank, Departure::Finalized)?;
+                }
+                other => all.push(other),
+            }
+        }
+        Ok(all)
+    }
+
+    fn on_end(&mut self, rank: usize) -> Result<(), Error> {
+        let server = &mut self.servers[self.host_of[rank]];
+        let how = match server.state(rank) {
+            Some(RankState::Started) => Departure::NeverJoined,
+            _ => Departure::Ended,
+        };
+        server.on_end(rank)?;
+        self.root.on_departed(rank, how)
+    }
+}
+
+#[test]
+fn pairs_reach_other_hosts_by_the_barrier() {
+    let mut hosts = Hosts::new(&[1, 2]);
+    for rank in 0..3 {
+        hosts.on_line(rank, INIT).unwrap();
+    }
+    let ask = |hosts: &mut Hosts, rank: usize, line: &str| match &hosts.on_line(rank, line).unwrap()
+        [..]
+    {
+        [Action::Send { line, .. }] => line.clone(),
+        other => panic!("{other:?}"),
+    };
+    ask(&mut hosts, 1, "cmd=put kvsname=kvs key=a value=x");
+    assert!(ask(&mut hosts, 2, "cmd=get kvsname=kvs key=a").contains("value=x"));
+    assert!(ask(&mut hosts, 0, "cmd=get kvsname=kvs key=a").contains("key_not_found"));
+    // The same key on two hosts: all hosts have the same value after the barrier.
+    ask(&mut hosts, 0, "cmd=put kvsname=kvs key=a value=y");
+    for rank in [2, 0] {
+        assert_eq!(hosts.on_line(rank, "cmd=barrier_in"), Ok(vec![]));
+    }
+    let out: Vec<_> = (0..3)
+        .map(|rank| sends(rank, "cmd=barrier_out\n"))
+        .collect();
+    assert_eq!(hosts.on_line(1, "cmd=barrier_in"), Ok(out));
+    for rank in 0..3 {
+        assert!(ask(&mut hosts, rank, "cmd=get kvsname=kvs key=a").contains("value=y"));
+    }
+    assert!(ask(&mut hosts, 1, "cmd=put kvsname=kvs key=a value=z").contains("duplicate_key"));
+    assert!(ask(&mut hosts, 1, "cmd=get_universe_size").contains("size=3"));
+}
+
+#[test]
+fn a_host_is_released_only_when_its_ranks_wait() {
+    let mut server = Server::of_host(2, 1..2, "kvs", Limits::default());
+    server.on_line(1, INIT).unwrap();
+    assert_eq!(server.release([("a".into(), "x".into())]), []);
+    assert!(ask(&mut server, 1, "cmd=get kvsname=kvs key=a").contains("key_not_found"));
+    assert!(matches!(
+        server.on_line(0, INIT),
+        Err(Error::NoSuchRank { rank: 0, size: 2 })
+    ));
+    // A rank that is killed while it waits gets no answer.
+    server.on_line(1, "cmd=barrier_in").unwrap();
+    server.on_end(1).unwrap();
+    assert_eq!(server.release([]), []);
+}
+
+#[test]
+fn the_limit_of_the_pairs_is_that_of_all_hosts() {
+    let mut root = Root::new([0, 3], Limits::default().with_kvs_bytes(132));
+    let pair = |key: &str| vec![(key.to_owned(), "v".to_owned())];
+    assert_eq!(root.on_pairs(0, pair("a")), Ok(()));
+    assert_eq!(root.on_pairs(1, pair("a")), Ok(()), "known");
+    assert_eq!(root.on_pairs(1, pair("b")), Ok(()), "exactly full");
+    let full = Error::Full {
+        rank: 3,
+        limit: 132,
+    };
+    assert_eq!(root.on_pairs(1, pair("c")), Err(full));
+}
+
+/// A step of a rank.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Put,
+    Barrier,
+    /// Gets the pair that a rank has put before the last barrier.
+    Get(usize),
+    Finalize,
+    End,
+}
+
+proptest! {
+    /// Servers of several hosts answer as one server for all ranks does.
+    #[test]
+    fn hosts_together_are_one_server(
+        counts in proptest::collection::vec(1usize..4, 1..5),
+        steps in proptest::collection::vec((any::<prop::sample::Index>(), prop_oneof![
+            6 => Just(Step::Put),
+            12 => Just(Step::Barrier),
+            6 => (0usize..12).prop_map(Step::Get),
+            1 => Just(Step::Finalize),
+            1 => Just(Step::End),
+        ]), 0..120),
+    ) {
+        let size: usize = counts.iter().sum();
+        let mut one = Server::new(size, "kvs", Limits::default());
+        let mut hosts = Hosts::new(&counts);
+        // The number of puts of each rank, now and at the last barrier.
+        let (mut puts, mut known) = (vec![0; size], vec![0; size]);
+        for rank in 0..size {
+            if rank % 5 != 4 {
+                prop_assert_eq!(one.on_line(rank, INIT), hosts.on_line(rank, INIT));
+            }
+        }
+        for (rank, step) in steps {
+            let rank = rank.index(size);
+            let state = one.state(rank);
+            if !matches!(state, Some(RankState::Active)) && !matches!(step, Step::End) {
+                continue;
+            }
+            let line = match step {
+                Step::Put => {
+                    puts[rank] += 1;
+                    format!("cmd=put kvsname=kvs key=k{rank}.{} value=v{rank}", puts[rank])
+                }
+                Step::Barrier => "cmd=barrier_in".to_owned(),
+                Step::Get(from) => {
+                    let from = from % size;
+                    format!("cmd=get kvsname=kvs key=k{from}.{}", known[from])
+                }
+                Step::Finalize => "cmd=finalize".to_owned(),
+                Step::End => {
+                    let (expected, got) = (one.on_end(rank), hosts.on_end(rank));
+                    prop_assert_eq!(expected.is_err(), got.is_err(), "{:?} {:?}", expected, got);
+                    if expected.is_err() {
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            let mut expected = one.on_line(rank, &line);
+            if matches!(step, Step::Finalize) && expected.is_ok() {
+                // As the launcher does.
+                if let Err(error) = one.check_barrier() {
+                    expected = Err(error);
+                }
+            }
+            let got = hosts.on_line(rank, &line);
+            prop_assert_eq!(expected.is_err(), got.is_err(), "{:?} {:?}", expected, got);
+            let (Ok(expected), Ok(got)) = (expected, got) else {
+                return Ok(());
+            };
+            if matches!(step, Step::Barrier) && !expected.is_empty() {
+                known.clone_from(&puts);
+            }
+            prop_assert_eq!(expected, got);
+        }
+    }
+}
