@@ -64,6 +64,7 @@ pub mod cli;
 mod error;
 mod event;
 mod host;
+mod hosts;
 mod interest;
 mod job;
 mod launch;
