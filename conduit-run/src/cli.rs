@@ -2,18 +2,26 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use clap::error::ErrorKind as ClapErrorKind;
 use clap::{CommandFactory, Parser, ValueEnum};
 use conduit::stderr;
 
-use crate::host::plan::Bind;
-use crate::launch::Launch;
+use crate::daemon;
+use crate::error::Error;
+use crate::host::plan::{Bind, Readers};
+use crate::hosts::{self, Host, Source, Want};
+use crate::launch::{Launch, Several};
 use crate::settings::Report;
+use crate::tree::shell::{self, Shell};
 
-/// Starts the ranks of a job on this host and ends when they have ended.
+/// The variable with the default of `--remote-shell`.
+const REMOTE_SHELL: &str = "CONDUIT_REMOTE_SHELL";
+
+/// Starts the ranks of a job, on this host or on several, and ends when they have ended.
 ///
 /// The exit code is 0 if all ranks exit with 0, 1 if other ranks had to be ended because one left
 /// the job without finishing it, otherwise the code of the first failed rank (128 + signal if it
@@ -22,15 +30,65 @@ use crate::settings::Report;
 #[derive(Debug, Parser)]
 #[command(name = "conduit-run", version, after_help = AFTER_HELP)]
 struct Options {
-    /// Number of ranks
+    /// Number of ranks; default with hosts: the sum of their slots
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    ranks: Option<u32>,
+
+    /// Hosts with their slots: node1,node2:4 or node[1-3,07]:2; default: those of the batch system
+    /// (Slurm, PBS, LSF, Grid Engine, Flux), else this host
+    #[arg(long, value_name = "LIST", help_heading = SEVERAL)]
+    hosts: Option<String>,
+
+    /// File with a host a line: node1, node1:4, node1 slots=4 max_slots=8, or node[1-3]
+    #[arg(long, value_name = "FILE", conflicts_with = "hosts", help_heading = SEVERAL)]
+    hostfile: Option<PathBuf>,
+
+    /// Number of ranks on each host
     #[arg(
-        short = 'n',
+        short = 'N',
         long,
         value_name = "N",
-        required_unless_present = "print_settings",
+        help_heading = SEVERAL,
         value_parser = clap::value_parser!(u32).range(1..)
     )]
-    ranks: Option<u32>,
+    ppn: Option<u32>,
+
+    /// Command that runs a command on {host}; without {host}, the host is appended [default:
+    /// CONDUIT_REMOTE_SHELL, or ssh -o BatchMode=yes -o ConnectTimeout=10 {host}]
+    #[arg(long, value_name = "COMMAND", help_heading = SEVERAL)]
+    remote_shell: Option<String>,
+
+    /// Path of conduit-run on the other hosts [default: that of this program]
+    #[arg(long, value_name = "PATH", help_heading = SEVERAL)]
+    remote_path: Option<OsString>,
+
+    /// Time for each host to start its daemon, and then its ranks
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = seconds,
+        default_value = "30",
+        help_heading = SEVERAL
+    )]
+    start_timeout: Duration,
+
+    /// Give ranks on other hosts only the variables of --env and those that start with CONDUIT_ or
+    /// GASNET_; default: all except those of this session and host
+    #[arg(long, help_heading = SEVERAL)]
+    no_env: bool,
+
+    /// Print the hosts with their ranks and the commands that would start their daemons, and start
+    /// nothing
+    #[arg(long, help_heading = SEVERAL)]
+    dry_run: bool,
+
+    /// Run the ranks of this host for a launcher
+    #[arg(long, hide = true, exclusive = true)]
+    daemon: bool,
+
+    /// Which ranks read standard input: all, none, or the number of one
+    #[arg(long, value_name = "RANKS", value_parser = readers, default_value = "0")]
+    stdin: Readers,
 
     /// Put "[rank] " before each line of output and never mix lines; without this option only lines
     /// of standard error are kept whole
@@ -75,7 +133,7 @@ struct Options {
 
     /// The program and its arguments
     #[arg(
-        required_unless_present = "print_settings",
+        required_unless_present_any = ["print_settings", "daemon"],
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "PROGRAM"
@@ -83,12 +141,18 @@ struct Options {
     command: Vec<OsString>,
 }
 
+/// The heading of the options for several hosts.
+const SEVERAL: &str = "Several hosts";
+
 const AFTER_HELP: &str = "\
 Exit codes: 0 all ranks succeeded · 2 bad usage, or the job cannot be started · 124 time limit · 126 program not \
 executable · 127 program not found · else that of the first rank that failed.
 
 Ranks find PMI_FD, PMI_RANK and PMI_SIZE (PMI-1), CONDUIT_LAUNCHER=1 and CONDUIT_JOB_ID in their environment, \
-and FI_OFI_RXD_MAX_UNACKED=16 unless it is set. Standard input is rank 0's.
+and FI_OFI_RXD_MAX_UNACKED=16 unless it is set.
+
+On other hosts, a remote shell starts a daemon, which runs the ranks there; its standard input and output connect it \
+with this program. Ranks are placed in blocks in the order of the hosts, up to their slots; without slots evenly.
 
 A process that holds the descriptor PMI_FD acts as the rank. Programs that a rank starts after it has connected do not \
 inherit it; programs started earlier by a wrapper script, or by a program that never connects, do.";
@@ -107,12 +171,16 @@ enum BindTo {
 /// }
 /// ```
 pub fn main() -> ExitCode {
-    let options = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
+    let in_batch = !matches!(hosts::from_environment(&variable_text), Ok(None));
+    let options = parse(std::env::args_os(), in_batch).unwrap_or_else(|error| error.exit());
+    if options.daemon {
+        return daemon::main();
+    }
     if options.print_settings {
         return print_settings(&options);
     }
-    match launch(options).run() {
-        Ok(outcome) => ExitCode::from(outcome.exit_code),
+    match start(options) {
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             stderr::write_line(format_args!("conduit-run: {error}"));
             ExitCode::from(error.exit_code())
@@ -120,8 +188,154 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. Also accepts `-np` for `-n`, because other launchers do.
-fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
+/// Runs the job. Returns its exit code.
+fn start(options: Options) -> Result<u8, Error> {
+    let several = several(&options)?;
+    if options.dry_run {
+        print_plan(&options, several.as_ref())?;
+        return Ok(0);
+    }
+    let launch = match several {
+        None => launch(options),
+        Some(several) if several.hosts.iter().all(|host| hosts::is_here(&host.name)) => {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            let processors = vec![processors; several.hosts.len()];
+            let counts = hosts::place(&several.hosts, &processors, several.want)?;
+            let ranks = counts.iter().sum::<usize>();
+            launch(Options {
+                ranks: Some(u32::try_from(ranks).unwrap_or(u32::MAX)),
+                ..options
+            })
+        }
+        Some(several) => launch(options).several(several),
+    };
+    Ok(launch.run()?.exit_code)
+}
+
+/// Returns the hosts of the options or of the batch system, and how to reach them; `None` if there
+/// are none.
+fn several(options: &Options) -> Result<Option<Several>, Error> {
+    let Some(hosts) = list(options)? else {
+        return Ok(None);
+    };
+    let number = |number: Option<u32>| number.map(|number| number as usize);
+    let template = options.remote_shell.clone();
+    let template = template.or_else(|| variable_text(REMOTE_SHELL));
+    let template = template.as_deref().unwrap_or(shell::DEFAULT);
+    let program = match &options.remote_path {
+        Some(path) => path.clone(),
+        None => std::env::current_exe()
+            .map_err(Error::system("finding the path of this program"))?
+            .into(),
+    };
+    Ok(Some(Several {
+        hosts,
+        want: Want {
+            ranks: number(options.ranks),
+            per_host: number(options.ppn),
+        },
+        shell: Shell::parse(template, &program, options.start_timeout)?,
+        all_env: !options.no_env,
+    }))
+}
+
+fn list(options: &Options) -> Result<Option<Vec<Host>>, Error> {
+    let read = |path: &std::path::Path| {
+        let error = |source| Error::HostFile {
+            path: path.to_owned(),
+            source,
+        };
+        std::fs::read_to_string(path).map_err(error)
+    };
+    if let Some(list) = &options.hosts {
+        return Ok(Some(hosts::parse_list(list, "--hosts")?));
+    }
+    if let Some(path) = &options.hostfile {
+        let hosts = hosts::parse_file(&read(path)?, &path.to_string_lossy())?;
+        return Ok(Some(hosts));
+    }
+    Ok(match hosts::from_environment(&variable_text)? {
+        None => None,
+        Some(Source::Hosts(hosts)) => Some(hosts),
+        Some(Source::File { path, kind }) => Some(kind.parse(&read(path.as_ref())?, &path)?),
+        Some(Source::Flux) => {
+            const COMMAND: &str = "flux hostlist local";
+            let output = Command::new("flux").args(["hostlist", "local"]).output();
+            let output = output.map_err(Error::system("running flux hostlist local"))?;
+            let list = String::from_utf8_lossy(&output.stdout).into_owned();
+            Some(hosts::parse_list(list.trim(), COMMAND)?)
+        }
+    })
+}
+
+/// Returns a variable's value; bytes that are not UTF-8 become U+FFFD, which no list accepts.
+fn variable_text(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Prints what would be started.
+fn print_plan(options: &Options, several: Option<&Several>) -> Result<(), Error> {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    let words = options.command.iter().map(|word| word.to_string_lossy());
+    let program = words.collect::<Vec<_>>().join(" ");
+    match several {
+        None => {
+            let last = options.ranks.unwrap_or(1) - 1;
+            let _ = writeln!(text, "this host: ranks 0 to {last}");
+        }
+        Some(several) => {
+            let known = !hosts::needs_processors(&several.hosts, several.want);
+            let counts = match known {
+                true => hosts::place(&several.hosts, &[], several.want)?,
+                false => Vec::new(),
+            };
+            let mut first = 0;
+            for (at, host) in several.hosts.iter().enumerate() {
+                let ranks = match counts.get(at) {
+                    Some(0) => continue,
+                    Some(1) => format!("rank {first}"),
+                    Some(count) => format!("ranks {first} to {}", first + count - 1),
+                    None => "ranks that depend on the number of processors".to_owned(),
+                };
+                first += counts.get(at).unwrap_or(&0);
+                let command = match hosts::is_here(&host.name) {
+                    true => "this host".to_owned(),
+                    false => several.shell.command(&host.name).join(" "),
+                };
+                let _ = writeln!(text, "{}: {ranks}: {command}", host.name);
+            }
+        }
+    }
+    let _ = writeln!(text, "program: {program}");
+    let mut stdout = std::io::stdout().lock();
+    std::io::Write::write_all(&mut stdout, text.as_bytes())
+        .or_else(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        })
+        .map_err(Error::system("writing the plan"))
+}
+
+/// Parses the command line. Also accepts `-np` for `-n`, because other launchers do. The number of
+/// ranks is optional if there are hosts, such as those of a batch system.
+fn parse(
+    words: impl IntoIterator<Item = OsString>,
+    in_batch: bool,
+) -> Result<Options, clap::Error> {
+    let options = parse_words(words)?;
+    let has_hosts = in_batch || options.hosts.is_some() || options.hostfile.is_some();
+    let needs_none = options.print_settings || options.daemon;
+    if options.ranks.is_none() && !has_hosts && !needs_none {
+        return Err(Options::command().error(
+            ClapErrorKind::MissingRequiredArgument,
+            "the number of ranks is missing: give --ranks (-n), or hosts with --hosts or --hostfile",
+        ));
+    }
+    Ok(options)
+}
+
+fn parse_words(words: impl IntoIterator<Item = OsString>) -> Result<Options, clap::Error> {
     let mut words: Vec<OsString> = words.into_iter().collect();
     let names_ranks = |word: &&mut OsString| {
         let word = word.as_encoded_bytes();
@@ -183,7 +397,7 @@ fn print_settings(options: &Options) -> ExitCode {
 fn launch(options: Options) -> Launch {
     let mut command = options.command.into_iter();
     let program = command.next().unwrap_or_default();
-    // Clap requires the number of ranks unless only settings are printed.
+    // The number of ranks is known unless the hosts decide it.
     let mut launch = Launch::new(options.ranks.unwrap_or(0) as usize, program)
         .args(command)
         .prefix_output(options.prefix)
@@ -194,7 +408,7 @@ fn launch(options: Options) -> Launch {
         .timeout(options.timeout)
         .verbose(options.verbose)
         .agent(options.agent.then(agent_program))
-        .inherit_stdin(true)
+        .readers(options.stdin)
         .own_process(true);
     if let Some(grace) = options.grace {
         launch = launch.grace(grace).signal_grace(grace);
@@ -221,6 +435,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn readers(text: &str) -> Result<Readers, String> {
+    match (text, text.parse()) {
+        ("all", _) => Ok(Readers::All),
+        ("none", _) => Ok(Readers::None),
+        (_, Ok(rank)) => Ok(Readers::Rank(rank)),
+        _ => Err("expected all, none or the number of a rank".to_owned()),
+    }
+}
+
 fn variable(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -237,6 +460,7 @@ mod tests {
             std::iter::once(&"conduit-run")
                 .chain(args)
                 .map(OsString::from),
+            false,
         )
     }
 
@@ -268,7 +492,12 @@ mod tests {
             &["-n", "1", "--print-settings", "prog"],
             &["-n", "1", "--json", "prog"],
             &["-n", "1", "--json"],
-            &["-n", "1", "--hosts", "a,b", "prog"],
+            &["-n", "1", "--hosts", "a", "--hostfile", "f", "prog"],
+            &["-n", "1", "--daemon"],
+            &["--daemon", "prog"],
+            &["-n", "1", "--stdin", "some", "prog"],
+            &["--hosts", "a", "-N", "0", "prog"],
+            &["--ppn", "1", "prog"],
             &["-np", "x", "prog"],
         ] {
             assert_eq!(parse(args).unwrap_err().exit_code(), 2, "{args:?}");
@@ -295,6 +524,24 @@ mod tests {
         assert_eq!(options.command, ["prog", "-np", "3"]);
         let options = parse(&["-n", "2", "prog", "-np", "3", "--hosts"]).unwrap();
         assert_eq!(options.command, ["prog", "-np", "3", "--hosts"]);
+    }
+
+    #[test]
+    fn hosts_may_decide_the_number_of_ranks() {
+        for args in [
+            &["--hosts", "a:2", "prog"][..],
+            &["--hostfile", "f", "-N", "2", "prog"],
+            &["--daemon"],
+        ] {
+            assert_eq!(parse(args).unwrap().ranks, None, "{args:?}");
+        }
+        let words = ["conduit-run", "prog"].map(OsString::from);
+        assert!(super::parse(words.clone(), true).is_ok());
+        let error = super::parse(words, false).unwrap_err();
+        assert!(
+            error.to_string().contains("--ranks (-n), or hosts"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -3,6 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::hosts::{HostsError, PlaceError};
+use crate::outcome::{code_of_signal, signal_text};
+use crate::tree::shell::ShellError;
+
 /// An error of the launcher itself, as opposed to a job that failed ([`crate::Outcome`]).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +59,44 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// The working directory cannot be entered.
+    #[error("working directory {folder:?} cannot be entered: {source}")]
+    Folder {
+        /// The directory.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// A list of hosts is wrong.
+    #[error(transparent)]
+    Hosts(#[from] HostsError),
+    /// A list of hosts cannot be read.
+    #[error("host file {path:?} cannot be read: {source}")]
+    HostFile {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The ranks do not fit on the hosts.
+    #[error(transparent)]
+    Placement(#[from] PlaceError),
+    /// The remote shell cannot be used.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+    /// A host cannot be used for the job.
+    #[error("host {host}: {what}")]
+    Host {
+        /// The host.
+        host: String,
+        /// The program's exit code.
+        code: u8,
+        /// The problem.
+        what: String,
+    },
+    /// A signal ended the launcher before the job had started.
+    #[error("received {} before the job had started", signal_text(*.0))]
+    Interrupted(i32),
     /// A system call that the launcher needs has failed.
     #[error("{what}: {source}")]
     System {
@@ -66,11 +108,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the program's exit code for this error: 127 and 126 as in shells, 2 for all others.
+    /// Returns the program's exit code for this error: 127 and 126 as in shells, also on other
+    /// hosts, 128 + signal for a signal, 2 for all others.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::ProgramNotFound(_) => 127,
             Error::NotExecutable { .. } => 126,
+            Error::Host { code, .. } => *code,
+            Error::Interrupted(signal) => code_of_signal(*signal),
             _ => 2,
         }
     }

@@ -5,6 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::Status;
 
+/// Something that a host reports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Report {
+    /// An event for the job.
+    Event(Event),
+    /// The first of the host's ranks waits in PMI's barrier (on several hosts).
+    Waiting { rank: usize },
+    /// Pairs that the host's ranks have put since the last barrier (on several hosts).
+    Pairs(Vec<(String, String)>),
+    /// All of the host's ranks wait in PMI's barrier (on several hosts).
+    Fence,
+    /// The rank has called PMI's `finalize` (on several hosts).
+    Finalized { rank: usize },
+}
+
 /// Something that happened on a host. All ranks are numbers in the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
@@ -36,6 +51,8 @@ pub(crate) struct End {
     pub(crate) status: Status,
     /// Whether the rank was between PMI's `init` and `finalize`.
     pub(crate) active: bool,
+    /// Whether the rank had called PMI's `init`.
+    pub(crate) joined: bool,
     /// A barrier that can no longer complete because of this end.
     pub(crate) stuck: Option<Stuck>,
 }

@@ -6,6 +6,7 @@ mod affinity;
 pub(crate) mod agent;
 mod control;
 mod guard;
+mod input;
 pub(crate) mod plan;
 mod process;
 mod program;
@@ -16,18 +17,18 @@ pub(crate) mod strays;
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Instant;
 
 use pmi::server::{Action, Limits, RankState, Server};
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{
-    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, getrlimit, setrlimit, waitid,
+    Pid, Resource, Rlimit, Signal, WaitId, WaitIdOptions, getpid, getrlimit, pidfd_send_signal,
+    setrlimit, waitid,
 };
 
 use crate::error::Error;
-use crate::event::{Command, End, Event, Stuck};
+use crate::event::{Command, End, Event, Report, Stuck};
 use crate::interest::Interest;
 use crate::outcome::Status;
 use crate::output::{Output, Stream};
@@ -36,6 +37,9 @@ use control::Incoming;
 use guard::Guard;
 use plan::{Bind, Plan};
 use rank::{Rank, Shared};
+
+/// The maximum number of PMI's pairs in a report, which bounds its size to about 300 KiB.
+const PAIRS: usize = 256;
 
 /// The ranks of one host. Dropping a `Host` kills the ranks.
 #[derive(Debug)]
@@ -51,7 +55,9 @@ pub(crate) struct Host {
     guard: Guard,
     /// The children that this process had before the job; `None` unless it adopts orphans.
     spared: Option<HashSet<Pid>>,
-    events: Vec<Event>,
+    reports: Vec<Report>,
+    /// The number of bytes of the input that the ranks have not taken.
+    untaken: usize,
     /// The host's agent, which is ended after the ranks.
     _agent: Option<Agent>,
 }
@@ -60,6 +66,7 @@ pub(crate) struct Host {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Watch {
     Control(usize),
+    Input(usize),
     Output(usize, Stream),
     Ended(usize),
 }
@@ -108,7 +115,8 @@ impl Host {
             spared.insert(guard.pid());
         }
         let kvsname = format!("kvs_{}", plan.job_id);
-        let mut server = Server::new(plan.size, &kvsname, Limits::default());
+        let ranks = plan.ranks.clone();
+        let mut server = Server::of_host(plan.size, ranks, &kvsname, Limits::default());
         // MPI libraries read the placement of ranks from this key.
         server.preset("PMI_process_mapping", &plan.mapping);
         Ok(Host {
@@ -120,18 +128,16 @@ impl Host {
             server,
             guard,
             spared,
-            events: Vec::new(),
+            reports: Vec::new(),
+            untaken: 0,
             _agent: agent,
         })
     }
 
-    /// Starts the ranks. `stdin` returns the standard input of a rank. On an error, dropping the
-    /// host kills the ranks that have been started.
-    pub(crate) fn start(
-        &mut self,
-        piped: &[Stream],
-        mut stdin: impl FnMut(usize) -> Stdio,
-    ) -> Result<(), Error> {
+    /// Starts the ranks. Those that read the input inherit this process's if `inherit_stdin`, or
+    /// get what is [fed](Self::feed). On an error, dropping the host kills the ranks that have been
+    /// started.
+    pub(crate) fn start(&mut self, piped: &[Stream], inherit_stdin: bool) -> Result<(), Error> {
         let mut pidfds = Vec::with_capacity(self.plan.ranks.len());
         for number in self.plan.ranks.clone() {
             let shared = Shared {
@@ -141,9 +147,10 @@ impl Host {
                 piped,
                 guard: self.guard.socket(),
             };
-            let (rank, pidfd) = rank::start(&shared, number, stdin(number))?;
+            let (rank, pidfd) = rank::start(&shared, number, inherit_stdin)?;
             let pid = rank.pid.as_raw_pid().cast_unsigned();
-            self.events.push(Event::Started { rank: number, pid });
+            self.reports
+                .push(Report::Event(Event::Started { rank: number, pid }));
             self.ranks.push(rank);
             pidfds.push(pidfd);
         }
@@ -156,9 +163,46 @@ impl Host {
         Arc::clone(&self.pidfds)
     }
 
-    /// Returns the events since the last call.
-    pub(crate) fn take_events(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.events)
+    /// Returns the reports since the last call.
+    pub(crate) fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.reports)
+    }
+
+    /// Signals a rank of this host.
+    pub(crate) fn kill_rank(&self, rank: usize, signal: i32) {
+        let index = rank.checked_sub(self.plan.ranks.start);
+        let pidfd = index.and_then(|index| self.pidfds.get(index));
+        if let (Some(pidfd), Some(signal)) = (pidfd, Signal::from_named_raw(signal)) {
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+    }
+
+    /// Passes input to the ranks that read it; nothing is its end.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        self.untaken += bytes.len();
+        for rank in &mut self.ranks {
+            if let Some(input) = &mut rank.input {
+                input.push(bytes);
+            }
+            rank.input.take_if(|input| !input.advance());
+        }
+    }
+
+    /// Returns the number of bytes of the input that the ranks have taken since the last call, and
+    /// whether there is still a rank that reads.
+    pub(crate) fn take_fed(&mut self) -> (usize, bool) {
+        let mut inputs = self.ranks.iter().filter_map(|rank| rank.input.as_ref());
+        let reads = inputs.clone().next().is_some();
+        match inputs.all(|input| input.is_empty()) {
+            true => (std::mem::take(&mut self.untaken), reads),
+            false => (0, reads),
+        }
+    }
+
+    /// Completes PMI's barrier with the new pairs of all hosts.
+    pub(crate) fn release(&mut self, pairs: Vec<(String, String)>) {
+        let actions = self.server.release(pairs);
+        self.carry_out(actions);
     }
 
     /// Adds the descriptors to wait for.
@@ -171,6 +215,9 @@ impl Host {
         for (index, rank) in self.ranks.iter().enumerate() {
             if let Some((socket, flags)) = rank.control.interest() {
                 interest.add(token(Watch::Control(index)), PollFd::new(socket, flags));
+            }
+            if let Some(input) = &rank.input {
+                interest.add(token(Watch::Input(index)), input.poll_fd());
             }
             for stream in Stream::BOTH {
                 if let Some(source) = &rank.sources[stream as usize]
@@ -214,6 +261,11 @@ impl Host {
                     }
                     self.on_control(index);
                 }
+                Watch::Input(index) => {
+                    let broken = flags.contains(PollFlags::ERR);
+                    let input = &mut self.ranks[index].input;
+                    input.take_if(|input| broken || !input.advance());
+                }
                 Watch::Output(index, stream) => {
                     self.read_output(index, stream, output);
                 }
@@ -253,7 +305,7 @@ impl Host {
                 let stopped = ranks
                     .filter(|(_, rank)| rank.status.is_none() && process::is_stopped(rank.pid));
                 let stopped = stopped.map(|(number, _)| number).collect();
-                self.events.push(Event::Stopped(stopped));
+                self.event(Event::Stopped(stopped));
             }
         }
     }
@@ -281,7 +333,7 @@ impl Host {
                         let program = process::program(rank.pid);
                         let replaced = program.is_some() && program != rank.program;
                         let rank = number;
-                        self.events.push(Event::Closed { rank, replaced });
+                        self.event(Event::Closed { rank, replaced });
                     }
                     return;
                 }
@@ -299,7 +351,7 @@ impl Host {
             Ok(actions) => actions,
             Err(error) => {
                 if let Some(stuck) = Stuck::from_error(&error) {
-                    return self.events.push(Event::Stuck(stuck));
+                    return self.event(Event::Stuck(stuck));
                 }
                 self.ranks[index].control.close();
                 return self.broken(error.rank(), error.to_string());
@@ -323,17 +375,27 @@ impl Host {
                     rank,
                     code,
                     message,
-                } => self.events.push(Event::Aborted {
+                } => self.event(Event::Aborted {
                     rank,
                     code,
                     message,
                 }),
                 // The server remembers that the rank has called `finalize`; it is asked for the
                 // rank's state when the rank ends.
-                Action::Finalized { .. } => {
+                Action::Finalized { rank } => {
                     let stuck = self.server.check_barrier().err();
-                    let stuck = stuck.as_ref().and_then(Stuck::from_error);
-                    self.events.extend(stuck.map(Event::Stuck));
+                    if let Some(stuck) = stuck.as_ref().and_then(Stuck::from_error) {
+                        self.event(Event::Stuck(stuck));
+                    } else if self.plan.ranks.len() < self.plan.size {
+                        self.reports.push(Report::Finalized { rank });
+                    }
+                }
+                Action::Waiting { rank } => self.reports.push(Report::Waiting { rank }),
+                Action::Fence { pairs } => {
+                    let chunks = pairs.chunks(PAIRS);
+                    let chunks = chunks.map(|chunk| Report::Pairs(chunk.to_vec()));
+                    self.reports.extend(chunks);
+                    self.reports.push(Report::Fence);
                 }
                 _ => {}
             }
@@ -341,7 +403,11 @@ impl Host {
     }
 
     fn broken(&mut self, rank: usize, what: String) {
-        self.events.push(Event::Broken { rank, what });
+        self.event(Event::Broken { rank, what });
+    }
+
+    fn event(&mut self, event: Event) {
+        self.reports.push(Report::Event(event));
     }
 
     /// Forwards partial lines that have waited long enough for their end.
@@ -349,12 +415,12 @@ impl Host {
         if output.holds_lines() {
             return;
         }
-        for rank in &mut self.ranks {
+        for (number, rank) in self.plan.ranks.clone().zip(&mut self.ranks) {
             for (stream, source) in Stream::BOTH.into_iter().zip(&mut rank.sources) {
                 if let Some(source) = source
                     && source.due().is_some_and(|due| due <= now)
                 {
-                    output.piece(stream, &source.take_piece());
+                    output.piece(number, stream, &source.take_piece());
                 }
             }
         }
@@ -366,7 +432,7 @@ impl Host {
         let Some(source) = &mut self.ranks[index].sources[stream as usize] else {
             return false;
         };
-        match source.read(|line| output.line(number, stream, line)) {
+        match source.read(|line, ended| output.line(number, stream, line, ended)) {
             Ok(more) => more,
             Err(()) => {
                 self.close_output(index, stream, output);
@@ -384,7 +450,7 @@ impl Host {
     fn end_line(&mut self, index: usize, stream: Stream, output: &mut Output) {
         let number = self.plan.ranks.start + index;
         if let Some(source) = &mut self.ranks[index].sources[stream as usize] {
-            source.end_line(|line| output.line(number, stream, line));
+            source.end_line(|line, ended| output.line(number, stream, line, ended));
         }
     }
 
@@ -407,6 +473,7 @@ impl Host {
             // The rank may have sent something before it ended, such as an abort.
             self.on_control(index);
             self.ranks[index].control.close();
+            self.ranks[index].input = None;
             let pid = self.ranks[index].pid;
             // Kill the group before reaping the process: until then, neither the process's number
             // nor its group's can be reused.
@@ -435,11 +502,12 @@ impl Host {
                 rank,
                 status,
                 active,
+                joined: state != Some(RankState::Started),
                 stuck: stuck.as_ref().and_then(Stuck::from_error),
             }
         });
         let ends = ends.collect();
-        self.events.push(Event::Ended(ends));
+        self.event(Event::Ended(ends));
     }
 
     /// Reaps adopted processes that have ended.

@@ -11,11 +11,12 @@ use std::fmt;
 
 pub(crate) use environment::{Source, from_environment};
 pub(crate) use list::{parse_file, parse_list};
-pub(crate) use place::{Want, needs_processors, place};
+pub use place::PlaceError;
+pub(crate) use place::{Want, mapping, needs_processors, place};
 
 /// A host of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub(crate) struct Host {
     /// The name, as the remote shell takes it.
     pub(crate) name: String,
     /// The number of ranks that the host is meant for, if the list has one.
@@ -74,6 +75,19 @@ fn quoted(word: &str) -> String {
     let cut: String = word.chars().take(SHOWN).collect();
     let more = if cut.len() < word.len() { "…" } else { "" };
     format!("{cut:?}{more}")
+}
+
+/// Returns whether a name is that of this host.
+pub(crate) fn is_here(name: &str) -> bool {
+    if ["localhost", "127.0.0.1"].contains(&name) {
+        return true;
+    }
+    let own = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned();
+    let short = own.split('.').next();
+    name == own || Some(name) == short
 }
 
 /// Joins entries for the same host. A host that is listed several times without slots has one slot

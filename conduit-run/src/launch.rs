@@ -5,8 +5,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::host::plan::Bind;
+use crate::host::plan::{Bind, Readers};
+use crate::hosts::{Host, Want};
 use crate::output::{LineSink, Stream};
+use crate::tree::shell::Shell;
 
 /// Variables that the launcher sets for each rank.
 const RESERVED: [&str; 5] = [
@@ -16,6 +18,17 @@ const RESERVED: [&str; 5] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
 ];
+
+/// Hosts for a job, and how to reach them.
+#[derive(Debug, Clone)]
+pub(crate) struct Several {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) want: Want,
+    pub(crate) shell: Shell,
+    /// Whether ranks get all of the launcher's variables that do not belong to its session, or only
+    /// settings.
+    pub(crate) all_env: bool,
+}
 
 /// A job to be started. See the [crate's documentation](crate) for a rank's environment and the
 /// ways a job ends.
@@ -32,9 +45,10 @@ pub struct Launch {
     pub(crate) signal_grace: Duration,
     pub(crate) quiet: bool,
     pub(crate) verbose: bool,
-    pub(crate) inherit_stdin: bool,
+    pub(crate) readers: Readers,
     pub(crate) own_process: bool,
     pub(crate) agent: Option<OsString>,
+    pub(crate) several: Option<Several>,
     pub(crate) prefix_output: bool,
     pub(crate) sink: Option<LineSink>,
 }
@@ -65,9 +79,10 @@ impl Launch {
             signal_grace: Duration::from_secs(3),
             quiet: false,
             verbose: false,
-            inherit_stdin: false,
+            readers: Readers::None,
             own_process: false,
             agent: None,
+            several: None,
             prefix_output: false,
             sink: None,
         }
@@ -162,7 +177,10 @@ impl Launch {
     /// Sets whether rank 0 reads the launcher's standard input. Default: no; it reads `/dev/null`
     /// like the others.
     pub fn inherit_stdin(mut self, inherit: bool) -> Self {
-        self.inherit_stdin = inherit;
+        self.readers = match inherit {
+            true => Readers::Rank(0),
+            false => Readers::None,
+        };
         self
     }
 
@@ -183,9 +201,21 @@ impl Launch {
         self
     }
 
+    /// Sets the hosts on which the ranks run. Then the hosts decide the number of ranks.
+    pub(crate) fn several(mut self, several: Several) -> Self {
+        self.several = Some(several);
+        self
+    }
+
+    /// Sets which ranks read the launcher's standard input.
+    pub(crate) fn readers(mut self, readers: Readers) -> Self {
+        self.readers = readers;
+        self
+    }
+
     /// Checks the description as far as that is possible without the hosts.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if self.ranks == 0 {
+        if self.ranks == 0 && self.several.is_none() {
             return Err(Error::NoRanks);
         }
         let reserved = |name: &OsStr| RESERVED.iter().any(|reserved| *reserved == name);

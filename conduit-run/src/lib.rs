@@ -61,6 +61,7 @@
 
 pub mod cli;
 
+mod daemon;
 mod error;
 mod event;
 mod host;
@@ -70,14 +71,17 @@ mod job;
 mod launch;
 mod outcome;
 mod output;
+mod pump;
 mod running;
 mod settings;
 mod signals;
-mod terminal;
+mod tree;
 
 pub use error::Error;
 pub use host::plan::Bind;
+pub use hosts::{HostsError, PlaceError};
 pub use launch::Launch;
 pub use outcome::{How, Outcome, Status};
 pub use output::Stream;
 pub use running::{Killer, RunningJob};
+pub use tree::shell::ShellError;

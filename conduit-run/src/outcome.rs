@@ -252,9 +252,9 @@ pub(crate) fn signal_text(signal: i32) -> String {
 #[non_exhaustive]
 pub struct Outcome {
     /// The job's exit code: 0 if all ranks exited with 0; 1 if other ranks had to be ended because
-    /// one [left](How::Left), a rank broke the PMI protocol, or a host was lost; 124 if the time limit expired;
-    /// 128 plus the signal if a signal to the launcher ended the job; otherwise the code of the
-    /// first rank that failed, which is 128 plus the signal if that rank was killed.
+    /// one [left](How::Left), a rank broke the PMI protocol, or a host was lost; 124 if the time
+    /// limit expired; 128 plus the signal if a signal to the launcher ended the job; otherwise the
+    /// code of the first rank that failed, which is 128 plus the signal if that rank was killed.
     pub exit_code: u8,
     /// The first rank that failed, if any.
     pub failed_rank: Option<usize>,

@@ -2,24 +2,33 @@
 
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Stdio;
-use std::sync::Arc;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags};
 use rustix::process::{Signal, getpid, pidfd_send_signal};
 
 use crate::error::Error;
-use crate::event::Command;
-use crate::host::plan::Plan;
+use crate::event::{Command, Event, Report};
+use crate::host::plan::{Limits, Plan, Readers};
 use crate::host::{Host, Watch};
+use crate::hosts::{self, mapping, needs_processors, place};
 use crate::interest::Interest;
 use crate::job::{Action, Job, Policy};
-use crate::launch::Launch;
+use crate::launch::{Launch, Several};
 use crate::outcome::Outcome;
 use crate::output::{Drain, Output};
+use crate::pump::{self, Pump};
 use crate::signals::{self, Signals};
-use crate::terminal::Terminal;
+use crate::tree::children::Part;
+use crate::tree::message::{Below, Start};
+use crate::tree::root::{FromTree, Tree};
+use crate::tree::start;
+
+/// The time in which hosts end what ranks have left once all ranks have ended.
+const FAREWELL: Duration = Duration::from_secs(10);
 
 /// A job whose ranks are running. Dropping a `RunningJob` kills the ranks.
 ///
@@ -29,26 +38,68 @@ use crate::terminal::Terminal;
 #[must_use = "dropping a running job kills it"]
 pub struct RunningJob {
     job: Job,
-    host: Host,
+    place: Place,
     output: Output,
-    terminal: Option<Terminal>,
+    pump: Option<Pump>,
     signals: Option<Signals>,
+    killer: Killer,
+    /// The end of a socket that wakes the loop when a killer has a request.
+    wake: Option<UnixStream>,
     /// Makes the type `!Send`, because the job must stay on the thread that started it.
     _thread: PhantomData<*const ()>,
 }
 
-/// Signals ranks from any thread while their job runs. A `Killer` uses process descriptors, so it
-/// never signals an unrelated process that has been given an ended rank's pid.
+/// Where the ranks run.
+#[derive(Debug)]
+enum Place {
+    /// On this host alone.
+    Here(Box<Host>),
+    /// On several hosts, or on another one. Hosts are given by name and number of ranks.
+    Tree(Box<Tree>, Vec<(String, usize)>),
+}
+
+/// Signals ranks from any thread while their job runs. On this host, a `Killer` uses process
+/// descriptors, so it never signals an unrelated process that has been given an ended rank's pid.
 #[derive(Debug, Clone)]
-pub struct Killer(Arc<Vec<OwnedFd>>);
+pub struct Killer(Arc<Kill>);
+
+#[derive(Debug)]
+enum Kill {
+    Here(Arc<Vec<OwnedFd>>),
+    Tree {
+        /// Whether each rank has ended.
+        ended: Vec<AtomicBool>,
+        requests: Mutex<Vec<(usize, i32)>>,
+        wake: UnixStream,
+    },
+}
 
 impl Killer {
     /// Sends a signal (by number, such as `libc::SIGKILL`) to a rank's process. Returns whether the
-    /// rank was still alive to receive it.
+    /// rank was still alive to receive it; for a rank on another host, as far as is known.
     pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
-        match (self.0.get(rank), Signal::from_named_raw(signal)) {
-            (Some(pidfd), Some(signal)) => pidfd_send_signal(pidfd, signal).is_ok(),
-            _ => false,
+        let Some(known) = Signal::from_named_raw(signal) else {
+            return false;
+        };
+        match &*self.0 {
+            Kill::Here(pidfds) => pidfds
+                .get(rank)
+                .is_some_and(|pidfd| pidfd_send_signal(pidfd, known).is_ok()),
+            Kill::Tree {
+                ended,
+                requests,
+                wake,
+            } => {
+                let alive = ended.get(rank);
+                if alive.is_none_or(|ended| ended.load(Ordering::SeqCst)) {
+                    return false;
+                }
+                let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
+                requests.push((rank, signal));
+                // If the socket is full, the loop wakes anyway.
+                let _ = std::io::Write::write(&mut &*wake, &[0]);
+                true
+            }
         }
     }
 }
@@ -57,9 +108,11 @@ impl Killer {
 #[derive(Debug, Clone, Copy)]
 enum Token {
     Host(Watch),
+    Child(usize, Part),
     Signal,
-    Terminal,
+    Input,
     Drain(usize),
+    Killer,
 }
 
 impl Launch {
@@ -82,71 +135,193 @@ impl Launch {
     /// The same as for [`run`](Self::run).
     pub fn spawn(mut self) -> Result<RunningJob, Error> {
         self.check()?;
+        signals::keep_exit_codes();
         let output = match self.sink.take() {
             Some(sink) => Output::Captured(sink),
             None => Output::drained(self.prefix_output),
         };
-        RunningJob::start(self, output)
+        match self.several.take() {
+            None => RunningJob::start_here(self, output),
+            Some(several) => RunningJob::start_tree(self, several, output),
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        Policy {
+            grace: self.grace,
+            signal_grace: self.signal_grace,
+            timeout: self.timeout,
+            quiet: self.quiet,
+            verbose: self.verbose,
+        }
+    }
+
+    /// Returns the plan for one host that has all ranks.
+    fn plan(&self) -> Plan {
+        Plan {
+            ranks: 0..self.ranks,
+            size: self.ranks,
+            job_id: job_id(),
+            mapping: mapping(&[self.ranks]),
+            program: self.program.clone(),
+            arg0: self.arg0.clone(),
+            args: self.args.clone(),
+            env: self.env.clone(),
+            unset: Vec::new(),
+            readers: self.readers,
+            limits: Limits::default(),
+            bind: self.bind,
+            agent: self.agent.clone(),
+            own_process: self.own_process,
+        }
+    }
+
+    fn catch_signals(&self) -> Result<Option<Signals>, Error> {
+        match self.own_process {
+            true => Ok(Some(
+                Signals::catch().map_err(Error::system("catching signals"))?,
+            )),
+            false => Ok(None),
+        }
     }
 }
 
 impl RunningJob {
-    fn start(launch: Launch, output: Output) -> Result<Self, Error> {
-        signals::keep_exit_codes();
-        let policy = Policy {
-            grace: launch.grace,
-            signal_grace: launch.signal_grace,
-            timeout: launch.timeout,
-            quiet: launch.quiet,
-            verbose: launch.verbose,
-        };
-        let plan = Plan {
-            ranks: 0..launch.ranks,
-            size: launch.ranks,
-            job_id: job_id(),
-            mapping: format!("(vector,(0,1,{}))", launch.ranks),
-            program: launch.program,
-            arg0: launch.arg0,
-            args: launch.args,
-            env: launch.env,
-            bind: launch.bind,
-            agent: launch.agent,
-            own_process: launch.own_process,
-        };
+    /// Starts a job on this host alone.
+    fn start_here(launch: Launch, output: Output) -> Result<Self, Error> {
         // Start the guard before installing the signal handlers, so that the guard does not inherit
         // them.
-        let mut host = Host::prepare(plan, output.piped().len())?;
-        let signals = match launch.own_process {
-            true => Some(Signals::catch().map_err(Error::system("catching signals"))?),
-            false => None,
+        let mut host = Host::prepare(launch.plan(), output.piped().len())?;
+        let signals = launch.catch_signals()?;
+        let pumps = match launch.readers {
+            Readers::None => false,
+            Readers::Rank(_) => pump::is_terminal(),
+            Readers::All => true,
         };
-        let mut terminal = None;
-        let mut first = match launch.inherit_stdin {
-            true => Stdio::inherit(),
-            false => Stdio::null(),
-        };
-        if launch.inherit_stdin {
-            let pump = Terminal::new().map_err(Error::system("reading from the terminal"))?;
-            if let Some((pump, read)) = pump {
-                terminal = Some(pump);
-                first = Stdio::from(read);
-            }
-        }
-        host.start(output.piped(), |_| {
-            std::mem::replace(&mut first, Stdio::null())
-        })?;
+        host.start(output.piped(), !pumps)?;
         let mut job = RunningJob {
-            job: Job::new(vec![(String::new(), launch.ranks)], policy),
-            host,
+            job: Job::new(vec![(String::new(), launch.ranks)], launch.policy()),
+            killer: Killer(Arc::new(Kill::Here(host.pidfds()))),
+            place: Place::Here(Box::new(host)),
             output,
-            terminal,
+            pump: pumps.then(Pump::new),
             signals,
+            wake: None,
             _thread: PhantomData,
         };
         let now = Instant::now();
-        job.handle_events(now);
+        job.handle_reports(now);
         job.job.start_limit(now);
         Ok(job)
+    }
+
+    /// Starts a job on several hosts.
+    fn start_tree(launch: Launch, several: Several, mut output: Output) -> Result<Self, Error> {
+        let folder = start::folder()?;
+        let mut hosts = several.hosts;
+        let want = several.want;
+        let mut counts = Vec::new();
+        if !needs_processors(&hosts, want) {
+            counts = place(&hosts, &[], want)?;
+            // Leave the hosts without ranks alone.
+            let mut count = counts.iter();
+            hosts.retain(|_| count.next().is_some_and(|count| *count > 0));
+            counts.retain(|count| *count > 0);
+        }
+        let mut signals = launch.catch_signals()?;
+        let tree = Connecting {
+            hosts: &hosts,
+            limit: several.shell.limit,
+            verbose: launch.verbose,
+        };
+        let names = hosts.iter().map(|host| host.name.clone());
+        let below = Below {
+            first: 0,
+            names: names.collect(),
+            shell: several.shell,
+        };
+        let tree = tree.connect(&below, &mut output, signals.as_mut());
+        if tree.is_err() {
+            output.flush_ready();
+        }
+        let mut tree = tree?;
+        if counts.is_empty() {
+            counts = place(&hosts, &tree.processors(), want)?;
+        }
+        let size = counts.iter().sum();
+        let mut env = start::variables(several.all_env);
+        env.extend(launch.env.iter().cloned());
+        let plan = Plan {
+            size,
+            mapping: mapping(&counts),
+            env,
+            limits: start::limits(),
+            ..launch.plan()
+        };
+        let mut next = 0;
+        let starts = counts.iter().map(|&count| {
+            let ranks = next..next + count;
+            next += count;
+            (count > 0).then(|| Start {
+                plan: Plan {
+                    ranks,
+                    ..plan.clone()
+                },
+                folder: folder.clone(),
+                hold_lines: output.holds_lines(),
+            })
+        });
+        tree.start_ranks(starts);
+        let names = below.names.into_iter();
+        let hosts: Vec<_> = names.zip(counts).collect();
+        let (wake, killer) = UnixStream::pair().map_err(Error::system("creating a socket"))?;
+        for end in [&wake, &killer] {
+            end.set_nonblocking(true)
+                .map_err(Error::system("creating a socket"))?;
+        }
+        let killer = Kill::Tree {
+            ended: (0..size).map(|_| AtomicBool::new(false)).collect(),
+            requests: Mutex::default(),
+            wake: killer,
+        };
+        let mut job = RunningJob {
+            job: Job::new(hosts.clone(), launch.policy()),
+            place: Place::Tree(Box::new(tree), hosts),
+            output,
+            pump: (launch.readers != Readers::None).then(Pump::new),
+            signals,
+            killer: Killer(Arc::new(killer)),
+            wake: Some(wake),
+            _thread: PhantomData,
+        };
+        if let Err(error) = job.await_start(below.shell.limit) {
+            job.output.flush_ready();
+            return Err(error);
+        }
+        job.job.start_limit(Instant::now());
+        Ok(job)
+    }
+
+    /// Waits until all hosts have started their ranks.
+    fn await_start(&mut self, limit: Duration) -> Result<(), Error> {
+        let due = Instant::now().checked_add(limit);
+        loop {
+            let Place::Tree(tree, hosts) = &self.place else {
+                return Ok(());
+            };
+            let Some(missing) = tree.not_ready() else {
+                return Ok(());
+            };
+            if due.is_some_and(|due| due <= Instant::now()) {
+                let limit = limit.as_secs_f64();
+                return Err(Error::Host {
+                    host: hosts[missing].0.clone(),
+                    code: 2,
+                    what: format!("the ranks have not started within {limit} s (--start-timeout)"),
+                });
+            }
+            self.turn(due)?;
+        }
     }
 
     /// Returns the ranks' process ids, by rank. The id of a rank that has ended may belong to
@@ -158,12 +333,12 @@ impl RunningJob {
     /// Sends a signal (by number) to a rank's process. Returns whether the rank was still alive to
     /// receive it.
     pub fn kill_rank(&self, rank: usize, signal: i32) -> bool {
-        self.killer().kill_rank(rank, signal)
+        self.killer.kill_rank(rank, signal)
     }
 
     /// Returns a [`Killer`] for other threads and for the output function.
     pub fn killer(&self) -> Killer {
-        Killer(self.host.pidfds())
+        self.killer.clone()
     }
 
     /// Does the launcher's work for at most `time`. Returns whether all ranks have ended; if so,
@@ -192,10 +367,15 @@ impl RunningJob {
         while !self.job.all_ended() {
             self.turn(None)?;
         }
-        self.host.end_strays();
+        if let Place::Here(host) = &self.place {
+            host.end_strays();
+        }
         let how = self.job.conclude();
         self.carry_out();
         self.finish_output()?;
+        if let Place::Tree(tree, _) = &mut self.place {
+            tree.close();
+        }
         Ok(Outcome {
             exit_code: how.exit_code(),
             failed_rank: how.failed_rank(),
@@ -207,7 +387,18 @@ impl RunningJob {
     /// Forwards what is left in the ranks' pipes and waits until the readers of the output have
     /// taken it.
     fn finish_output(&mut self) -> Result<(), Error> {
-        self.host.finish_output(&mut self.output);
+        match &mut self.place {
+            Place::Here(host) => host.finish_output(&mut self.output),
+            Place::Tree(tree, _) => {
+                tree.finish();
+                let due = Instant::now() + FAREWELL;
+                while matches!(&self.place, Place::Tree(tree, _) if !tree.is_finished())
+                    && Instant::now() < due
+                {
+                    self.turn(Some(due))?;
+                }
+            }
+        }
         while self.output.drains().iter().any(|drain| !drain.is_empty()) {
             self.turn(None)?;
         }
@@ -215,8 +406,15 @@ impl RunningJob {
     }
 
     /// Waits for events, at most until `until`, and handles them.
+    ///
+    /// # Errors
+    /// The system refuses to wait, or a host cannot start its ranks.
     fn turn(&mut self, until: Option<Instant>) -> Result<(), Error> {
-        let wake = [until, self.job.next_deadline(), self.host.due(&self.output)];
+        let due = match &self.place {
+            Place::Here(host) => host.due(&self.output),
+            Place::Tree(tree, _) => tree.due(),
+        };
+        let wake = [until, self.job.next_deadline(), due];
         let ready = self.interest().wait(wake.into_iter().flatten().min())?;
         // Handle signals first: they must have an effect whatever else is going on.
         if ready
@@ -228,37 +426,71 @@ impl RunningJob {
                 self.on_signal(signal);
             }
         }
-        let mut of_host = Vec::new();
+        let (mut of_host, mut of_tree) = (Vec::new(), Vec::new());
         for (token, flags) in ready {
             match token {
                 Token::Host(watch) => of_host.push((watch, flags)),
+                Token::Child(at, part) => of_tree.push(((at, part), flags)),
                 Token::Drain(index) => {
                     if let Some(drain) = self.output.drains_mut().get_mut(index) {
                         drain.advance();
                     }
-                    self.host.drop_dead_sources(&self.output);
+                    if let Place::Here(host) = &mut self.place {
+                        host.drop_dead_sources(&self.output);
+                    }
                 }
-                Token::Terminal => self.terminal.iter_mut().for_each(|pump| pump.advance()),
+                Token::Input => {
+                    let bytes = self.pump.as_mut().and_then(Pump::advance);
+                    match (&mut self.place, bytes) {
+                        (Place::Here(host), Some(bytes)) => host.feed(&bytes),
+                        (Place::Tree(tree, _), Some(bytes)) => tree.feed(&bytes),
+                        (_, None) => {}
+                    }
+                }
+                Token::Killer => self.kill_requested(),
                 Token::Signal => {}
             }
         }
         let now = Instant::now();
-        self.host.handle(&of_host, &mut self.output, now);
-        self.handle_events(now);
+        match &mut self.place {
+            Place::Here(host) => {
+                host.handle(&of_host, &mut self.output, now);
+                if let Some(pump) = &mut self.pump {
+                    let (taken, reads) = host.take_fed();
+                    pump.taken(taken);
+                    if !reads {
+                        pump.close();
+                    }
+                }
+            }
+            Place::Tree(tree, _) => {
+                let happened = tree.handle(&of_tree, &mut self.output, now);
+                for happened in happened {
+                    self.on_tree(happened, now)?;
+                }
+            }
+        }
+        self.handle_reports(now);
         self.job.on_time(now);
-        self.handle_events(now);
+        self.handle_reports(now);
         Ok(())
     }
 
     fn interest(&self) -> Interest<'_, Token> {
         let mut interest = Interest::new();
-        self.host.watch(&self.output, &mut interest, Token::Host);
+        match &self.place {
+            Place::Here(host) => host.watch(&self.output, &mut interest, Token::Host),
+            Place::Tree(tree, _) => tree.watch(&self.output, &mut interest, Token::Child),
+        }
         if let Some(signals) = &self.signals {
             let fd = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
             interest.add(Token::Signal, fd);
         }
-        if let Some(fd) = self.terminal.as_ref().and_then(|pump| pump.poll_fd()) {
-            interest.add(Token::Terminal, fd);
+        if let Some(wake) = &self.wake {
+            interest.add(Token::Killer, PollFd::new(wake, PollFlags::IN));
+        }
+        if let Some(fd) = self.pump.as_ref().and_then(Pump::poll_fd) {
+            interest.add(Token::Input, fd);
         }
         for (index, drain) in self.output.drains().iter().enumerate() {
             if !drain.is_empty() {
@@ -269,17 +501,66 @@ impl RunningJob {
         interest
     }
 
+    /// Handles what has happened on several hosts.
+    fn on_tree(&mut self, happened: FromTree, now: Instant) -> Result<(), Error> {
+        let Place::Tree(tree, hosts) = &self.place else {
+            return Ok(());
+        };
+        match happened {
+            FromTree::Event(host, event) => {
+                if let (Event::Ended(ends), Kill::Tree { ended, .. }) = (&event, &*self.killer.0) {
+                    let ranks = ends.iter().filter_map(|end| ended.get(end.rank));
+                    ranks.for_each(|ended| ended.store(true, Ordering::SeqCst));
+                }
+                self.job.on_event(host, event, now);
+            }
+            FromTree::Failed { host, code, what } => {
+                return Err(Error::Host {
+                    host: hosts[host].0.clone(),
+                    code,
+                    what,
+                });
+            }
+            FromTree::Lost { named, what, .. } if !tree.is_ready() => {
+                return Err(Error::Host {
+                    host: hosts
+                        .get(named)
+                        .map(|(name, _)| name.clone())
+                        .unwrap_or_default(),
+                    code: 2,
+                    what,
+                });
+            }
+            FromTree::Lost { hosts, named, what } => {
+                // Once all ranks have ended, nothing depends on the host.
+                if !self.job.all_ended() {
+                    self.job.on_lost(hosts, named, what, now);
+                }
+            }
+            FromTree::InputTaken(bytes) => self.pump.iter_mut().for_each(|pump| pump.taken(bytes)),
+            FromTree::InputClosed => self.pump.iter_mut().for_each(Pump::close),
+            FromTree::Connected(_) => {}
+        }
+        Ok(())
+    }
+
     /// Passes the host's events to the job, and carries out what the job decides, until nothing is
     /// left.
-    fn handle_events(&mut self, now: Instant) {
+    fn handle_reports(&mut self, now: Instant) {
         loop {
             self.carry_out();
-            let events = self.host.take_events();
-            if events.is_empty() {
+            let Place::Here(host) = &mut self.place else {
+                return;
+            };
+            let reports = host.take_reports();
+            if reports.is_empty() {
                 return;
             }
-            for event in events {
-                self.job.on_event(0, event, now);
+            for report in reports {
+                // The others are of hosts that have a part of the ranks.
+                if let Report::Event(event) = report {
+                    self.job.on_event(0, event, now);
+                }
             }
         }
     }
@@ -289,7 +570,38 @@ impl RunningJob {
         for action in self.job.take_actions() {
             match action {
                 Action::Say(text) => self.output.message(&text),
-                Action::Do(command) => self.host.obey(command),
+                Action::Do(command) => self.obey(command),
+            }
+        }
+    }
+
+    fn obey(&mut self, command: Command) {
+        match &mut self.place {
+            Place::Here(host) => host.obey(command),
+            Place::Tree(tree, _) => tree.obey(command),
+        }
+    }
+
+    /// Signals the ranks for which killers have asked.
+    fn kill_requested(&mut self) {
+        let (Place::Tree(tree, hosts), Kill::Tree { requests, .. }) =
+            (&mut self.place, &*self.killer.0)
+        else {
+            return;
+        };
+        if let Some(mut wake) = self.wake.as_ref() {
+            while matches!(std::io::Read::read(&mut wake, &mut [0; 64]), Ok(1..)) {}
+        }
+        let requests =
+            std::mem::take(&mut *requests.lock().unwrap_or_else(PoisonError::into_inner));
+        for (rank, signal) in requests {
+            let mut end = 0;
+            let host = hosts.iter().position(|(_, count)| {
+                end += count;
+                rank < end
+            });
+            if let Some(host) = host {
+                tree.kill_rank(host, rank, signal);
             }
         }
     }
@@ -297,26 +609,98 @@ impl RunningJob {
     /// Handles a signal that the launcher itself has received.
     fn on_signal(&mut self, signal: i32) {
         match signal {
-            libc::SIGCHLD => self.host.reap_strays(),
-            libc::SIGCONT => self.terminal.iter_mut().for_each(|pump| pump.resume()),
+            libc::SIGCHLD => {
+                if let Place::Here(host) = &self.place {
+                    host.reap_strays();
+                }
+            }
+            libc::SIGCONT => self.pump.iter_mut().for_each(Pump::resume),
             libc::SIGTSTP => {
-                self.host.obey(Command::Signal(libc::SIGSTOP));
+                self.obey(Command::Signal(libc::SIGSTOP));
                 // Stops this process. When it is continued, so are the ranks.
                 let _ = signal_hook::low_level::raise(libc::SIGSTOP);
-                self.host.obey(Command::Signal(libc::SIGCONT));
+                self.obey(Command::Signal(libc::SIGCONT));
             }
             libc::SIGINT | libc::SIGTERM => {
                 let now = Instant::now();
                 self.job.on_end_signal(signal, now);
-                self.handle_events(now);
+                self.handle_reports(now);
                 if self.job.all_ended() {
                     // The job only waits for a reader to take the remaining output, so discard it.
                     let drains = self.output.drains_mut().iter_mut();
                     drains.for_each(Drain::give_up);
                 }
             }
-            _ => self.host.obey(Command::Signal(signal)),
+            _ => self.obey(Command::Signal(signal)),
         }
+    }
+}
+
+/// The start of the daemons of all hosts.
+struct Connecting<'a> {
+    hosts: &'a [hosts::Host],
+    limit: Duration,
+    verbose: bool,
+}
+
+impl Connecting<'_> {
+    /// Starts the daemons and waits until all run.
+    fn connect(
+        &self,
+        below: &Below,
+        output: &mut Output,
+        mut signals: Option<&mut Signals>,
+    ) -> Result<Tree, Error> {
+        let error = |(host, what): (usize, String)| Error::Host {
+            host: below.names.get(host).cloned().unwrap_or_default(),
+            code: 2,
+            what,
+        };
+        let mut tree = Tree::start(below, hosts::is_here).map_err(error)?;
+        // Each daemon watches over the start of those below it; this limit is for daemons that
+        // hang after their own start.
+        let due = Instant::now().checked_add(self.limit.saturating_mul(4));
+        let mut connected = 0;
+        while !tree.is_connected() {
+            if due.is_some_and(|due| due <= Instant::now()) {
+                let host = tree.not_connected().unwrap_or(0);
+                let what = "its daemon has not started in time (--start-timeout)";
+                return Err(error((host, what.to_owned())));
+            }
+            let mut interest = Interest::new();
+            tree.watch(output, &mut interest, |at, part| Some((at, part)));
+            if let Some(signals) = &signals {
+                let fd = PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN);
+                interest.add(None, fd);
+            }
+            let ready = interest.wait([due, tree.due()].into_iter().flatten().min())?;
+            for signal in signals.as_mut().map(|s| s.take()).unwrap_or_default() {
+                if let libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT = signal {
+                    return Err(Error::Interrupted(signal));
+                }
+            }
+            let ready = ready.into_iter();
+            let ready: Vec<_> = ready
+                .filter_map(|(part, flags)| Some((part?, flags)))
+                .collect();
+            for happened in tree.handle(&ready, output, Instant::now()) {
+                match happened {
+                    FromTree::Lost { named, what, .. } => return Err(error((named, what))),
+                    FromTree::Connected(host) => {
+                        connected += 1;
+                        if self.verbose {
+                            let (name, all) = (&below.names[host], self.hosts.len());
+                            output.message(&format!(
+                                "the daemon of host {name} has started ({connected} of {all})"
+                            ));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            output.flush_ready();
+        }
+        Ok(tree)
     }
 }
 

@@ -3,4 +3,5 @@
 mod command_line;
 mod ends;
 mod library;
+mod several;
 mod support;

@@ -21,6 +21,25 @@ pub enum Bind {
     Cores(NonZeroUsize),
 }
 
+/// Which ranks read the launcher's standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Readers {
+    None,
+    Rank(usize),
+    All,
+}
+
+impl Readers {
+    /// Returns whether a rank reads the input.
+    pub(crate) fn include(self, rank: usize) -> bool {
+        match self {
+            Readers::None => false,
+            Readers::Rank(one) => rank == one,
+            Readers::All => true,
+        }
+    }
+}
+
 /// The ranks of one host.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Plan {
@@ -36,9 +55,22 @@ pub(crate) struct Plan {
     pub(crate) args: Vec<OsString>,
     /// Variables to set in addition to those of the host's own process.
     pub(crate) env: Vec<(OsString, OsString)>,
+    /// Variables of the host's own process that ranks do not get.
+    pub(crate) unset: Vec<OsString>,
+    pub(crate) readers: Readers,
+    pub(crate) limits: Limits,
     pub(crate) bind: Bind,
     /// The program of the host's agent.
     pub(crate) agent: Option<OsString>,
     /// Whether this process may take over its descendants and its limits.
     pub(crate) own_process: bool,
+}
+
+/// What ranks of other hosts take over from the launcher's process; the default is what they
+/// inherit.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Limits {
+    pub(crate) umask: Option<u32>,
+    /// The soft limits of resources, by their number; `None` is no limit.
+    pub(crate) soft: Vec<(i32, Option<u64>)>,
 }

@@ -7,16 +7,18 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::fs::Mode;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, getppid, kill_process_group, pidfd_open,
-    set_parent_process_death_signal,
+    set_parent_process_death_signal, umask,
 };
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::control::Control;
-use super::plan::{Bind, Plan};
+use super::input::Input;
+use super::plan::{Bind, Limits, Plan};
 use super::process::await_end;
 use super::source::Source;
 use super::{affinity, guard, program};
@@ -39,6 +41,8 @@ pub(crate) struct Rank {
     /// The launcher's ends of the pipes for standard output and standard error, in this order;
     /// `None` for a stream without a pipe.
     pub(crate) sources: [Option<Source>; 2],
+    /// The pipe for standard input, if the rank reads it from one.
+    pub(crate) input: Option<Input>,
     /// The program that the rank was running when it joined the job.
     pub(crate) program: Option<(u64, u64)>,
     /// Set once the process has ended and has been reaped; its pid is meaningless from then on.
@@ -60,7 +64,7 @@ pub(crate) struct Shared<'a> {
 pub(crate) fn start(
     shared: &Shared<'_>,
     rank: usize,
-    stdin: Stdio,
+    inherit_stdin: bool,
 ) -> Result<(Rank, OwnedFd), Error> {
     let spawn_error = |source: io::Error| Error::Spawn { rank, source };
     let (ours, theirs) = UnixStream::pair().map_err(spawn_error)?;
@@ -70,12 +74,24 @@ pub(crate) fn start(
     command
         .arg0(plan.arg0.as_ref().unwrap_or(&plan.program))
         .args(&plan.args)
-        .stdin(stdin)
         .process_group(0);
+    let mut input = None;
+    command.stdin(match plan.readers.include(rank) {
+        false => Stdio::null(),
+        true if inherit_stdin => Stdio::inherit(),
+        true => {
+            let (ours, theirs) = Input::new().map_err(spawn_error)?;
+            input = Some(ours);
+            theirs.into()
+        }
+    });
     // An outer launcher may have set these variables for a job of its own, to which this rank does
     // not belong.
     for stale in ["PMI_PORT", "PMI_ID", "PMI_SPAWNED"] {
         command.env_remove(stale);
+    }
+    for name in &plan.unset {
+        command.env_remove(name);
     }
     if std::env::var_os(RXD_WINDOW.0).is_none() {
         command.env(RXD_WINDOW.0, RXD_WINDOW.1);
@@ -107,6 +123,7 @@ pub(crate) fn start(
         pmi: theirs.as_raw_fd(),
         guard: shared.guard,
         processors: affinity::of_rank(shared.processors, rank - plan.ranks.start, each),
+        limits: plan.limits.clone(),
     };
     // SAFETY: between fork and exec, `Setup::apply` only makes system calls. It neither allocates
     // nor takes locks.
@@ -127,6 +144,7 @@ pub(crate) fn start(
         pid,
         control: Control::new(ours.into()),
         sources,
+        input,
         program: None,
         status: None,
     };
@@ -162,6 +180,7 @@ struct Setup {
     pmi: RawFd,
     guard: RawFd,
     processors: Option<CpuSet>,
+    limits: Limits,
 }
 
 impl Setup {
@@ -184,6 +203,30 @@ impl Setup {
         if let Some(processors) = &self.processors {
             sched_setaffinity(None, processors)?;
         }
+        if let Some(mask) = self.limits.umask {
+            umask(Mode::from_raw_mode(mask));
+        }
+        for (resource, soft) in &self.limits.soft {
+            set_soft_limit(*resource, *soft);
+        }
         Ok(())
+    }
+}
+
+/// Sets a soft limit as far as the hard limit allows.
+fn set_soft_limit(resource: i32, soft: Option<u64>) {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // The type of a resource differs between C libraries.
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast)]
+    let resource = resource as _;
+    // SAFETY: both calls only access `limit`. The system refuses unknown resources.
+    unsafe {
+        if libc::getrlimit(resource, &raw mut limit) == 0 {
+            limit.rlim_cur = soft.unwrap_or(libc::RLIM_INFINITY).min(limit.rlim_max);
+            libc::setrlimit(resource, &raw const limit);
+        }
     }
 }

@@ -43,9 +43,9 @@ impl Source {
         std::mem::take(&mut self.partial)
     }
 
-    /// Reads one chunk and forwards its lines. Returns `Ok(false)` if there is nothing to read and
-    /// `Err` at the end of the stream.
-    pub(crate) fn read(&mut self, mut line: impl FnMut(&[u8])) -> Result<bool, ()> {
+    /// Reads one chunk and forwards its lines, each with whether it has a newline. Returns
+    /// `Ok(false)` if there is nothing to read and `Err` at the end of the stream.
+    pub(crate) fn read(&mut self, mut line: impl FnMut(&[u8], bool)) -> Result<bool, ()> {
         let mut chunk = [0; 16 << 10];
         let count = match read(&self.fd, &mut chunk) {
             Ok(count @ 1..) => count,
@@ -58,9 +58,9 @@ impl Source {
     }
 
     /// Forwards the last line of the stream if it has no newline.
-    pub(crate) fn end_line(&mut self, mut line: impl FnMut(&[u8])) {
+    pub(crate) fn end_line(&mut self, mut line: impl FnMut(&[u8], bool)) {
         if !self.partial.is_empty() {
-            line(&std::mem::take(&mut self.partial));
+            line(&std::mem::take(&mut self.partial), false);
         }
     }
 }
@@ -72,7 +72,7 @@ impl AsFd for Source {
 }
 
 /// Splits `chunk`, which continues `partial`, into lines of at most [`MAX_LINE`] bytes.
-fn split(partial: &mut Vec<u8>, chunk: &[u8], line: &mut impl FnMut(&[u8])) {
+fn split(partial: &mut Vec<u8>, chunk: &[u8], line: &mut impl FnMut(&[u8], bool)) {
     for piece in chunk.split_inclusive(|byte| *byte == b'\n') {
         let (text, whole) = match piece {
             [text @ .., b'\n'] => (text, true),
@@ -80,11 +80,11 @@ fn split(partial: &mut Vec<u8>, chunk: &[u8], line: &mut impl FnMut(&[u8])) {
         };
         partial.extend_from_slice(text);
         while partial.len() > MAX_LINE {
-            line(&partial[..MAX_LINE]);
+            line(&partial[..MAX_LINE], false);
             partial.drain(..MAX_LINE);
         }
         if whole {
-            line(partial);
+            line(partial, true);
             partial.clear();
         }
     }
@@ -97,7 +97,7 @@ mod tests {
     fn lines(chunks: &[&[u8]]) -> (Vec<Vec<u8>>, Vec<u8>) {
         let (mut partial, mut out) = (Vec::new(), Vec::new());
         for chunk in chunks {
-            split(&mut partial, chunk, &mut |line| out.push(line.to_vec()));
+            split(&mut partial, chunk, &mut |line, _| out.push(line.to_vec()));
         }
         (out, partial)
     }

@@ -13,7 +13,9 @@ pub(crate) struct Want {
 
 /// The ranks do not fit on the hosts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PlaceError {
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the messages name the fields")]
+pub enum PlaceError {
     #[error(
         "{ranks} ranks do not fit on {hosts} hosts with {per_host} ranks each (--ppn); \
          at most {most} ranks (-n) are accepted"
@@ -121,4 +123,17 @@ pub(crate) fn place(
         }
     }
     Ok(counts)
+}
+
+/// Returns the placement in the notation of `PMI_process_mapping`, for hosts with these numbers of
+/// ranks. Hosts without ranks do not count.
+pub(crate) fn mapping(counts: &[usize]) -> String {
+    let counts: Vec<usize> = counts.iter().copied().filter(|count| *count > 0).collect();
+    let mut text = "(vector".to_owned();
+    let mut first = 0;
+    for block in counts.chunk_by(|one, next| one == next) {
+        text += &format!(",({first},{},{})", block.len(), block[0]);
+        first += block.len();
+    }
+    text + ")"
 }

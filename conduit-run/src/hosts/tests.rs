@@ -275,6 +275,15 @@ fn ranks_are_placed_in_blocks_in_the_order_of_the_list() {
 }
 
 #[test]
+fn the_placement_is_written_as_hydra_does() {
+    assert_eq!(mapping(&[4]), "(vector,(0,1,4))");
+    assert_eq!(
+        mapping(&[2, 2, 0, 1, 0, 2]),
+        "(vector,(0,2,2),(2,1,1),(3,1,2))"
+    );
+}
+
+#[test]
 fn ranks_that_do_not_fit_are_refused() {
     for (list, ranks, per_host, message) in [
         (

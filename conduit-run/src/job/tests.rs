@@ -26,6 +26,7 @@ fn ended(rank: usize, status: Status) -> Event {
         rank,
         status,
         active: false,
+        joined: false,
         stuck: None,
     }])
 }
@@ -146,6 +147,7 @@ fn inputs(size: usize, hosts: usize) -> impl Strategy<Value = Vec<Input>> {
         rank,
         status,
         active,
+        joined: active,
         stuck,
     });
     let event = prop_oneof![

@@ -21,6 +21,16 @@ pub fn conduit_run(args: &[&str]) -> Command {
     command
 }
 
+/// The remote shell of the tests: each "host" is a daemon on this host.
+pub const SHELL: &str = "env CONDUIT_HOST={host}";
+
+/// Returns a `conduit-run` command for these hosts, which need not exist.
+pub fn on_hosts(hosts: &str, args: &[&str]) -> Command {
+    let mut all = vec!["--remote-shell", SHELL, "--hosts", hosts];
+    all.extend(args);
+    conduit_run(&all)
+}
+
 pub struct Finished {
     /// The exit code as shells report it.
     pub code: i32,

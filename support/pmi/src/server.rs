@@ -11,9 +11,9 @@
 //! the launcher has a [`Root`]. Puts stay on their host until all ranks have entered a barrier:
 //! when all ranks of a host have, the host passes its new pairs to the root ([`Action::Fence`]);
 //! when all hosts have, each host gets the new pairs of all ([`Server::release`]). Gets never leave
-//! the host. Hosts also report the first rank that waits in a barrier ([`Action::Waiting`]) and each
-//! rank that finalizes ([`Action::Finalized`]) or ends, so that the root notices a barrier that
-//! cannot complete.
+//! the host. Hosts also report the first rank that waits in a barrier ([`Action::Waiting`]) and
+//! each rank that finalizes ([`Action::Finalized`]) or ends, so that the root notices a barrier
+//! that cannot complete.
 
 mod error;
 mod root;

@@ -23,12 +23,13 @@ pub use print::{Description, Table};
 
 /// The prefixes of the names of settings.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names that have such a prefix but are not settings. The launcher sets them for its ranks, or
-/// clients of the node agent read them.
-const INTERNAL: [&str; 4] = [
+/// Names that have such a prefix but are not settings. The launcher sets them for its ranks or reads
+/// them itself, or clients of the node agent read them.
+const INTERNAL: [&str; 5] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
     "CONDUIT_AGENT",
+    "CONDUIT_REMOTE_SHELL",
     "CONDUIT_CHANNELS_LIBRARY",
 ];
 /// The prefixes of names that belong to the tests, the benchmarks and the node agent. These may be

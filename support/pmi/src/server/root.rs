@@ -1,13 +1,13 @@
 //! What connects the servers of several hosts.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::{Departure, Error, Limits, pair_bytes};
 
 /// Merges the pairs of all hosts in each barrier, and notices barriers that cannot complete.
 #[derive(Debug)]
 pub struct Root {
-    hosts: Vec<Host>,
+    hosts: BTreeMap<usize, Host>,
     /// The first rank that has finalized or ended, if any.
     departed: Option<(usize, Departure)>,
     keys: HashSet<String>,
@@ -28,14 +28,18 @@ struct Host {
 }
 
 impl Root {
-    /// Creates a root for hosts with these first ranks. The limits apply to the pairs of all hosts.
-    pub fn new(first_ranks: impl IntoIterator<Item = usize>, limits: Limits) -> Self {
-        let host = |first| Host {
-            first,
-            ..Host::default()
+    /// Creates a root for these hosts, each given by its number and its first rank. The limits
+    /// apply to the pairs of all hosts.
+    pub fn new(hosts: impl IntoIterator<Item = (usize, usize)>, limits: Limits) -> Self {
+        let host = |(number, first)| {
+            let host = Host {
+                first,
+                ..Host::default()
+            };
+            (number, host)
         };
         Root {
-            hosts: first_ranks.into_iter().map(host).collect(),
+            hosts: hosts.into_iter().map(host).collect(),
             departed: None,
             keys: HashSet::new(),
             pairs: Vec::new(),
@@ -49,7 +53,7 @@ impl Root {
     /// # Errors
     /// The barrier cannot complete.
     pub fn on_waiting(&mut self, host: usize, rank: usize) -> Result<(), Error> {
-        if let Some(host) = self.hosts.get_mut(host) {
+        if let Some(host) = self.hosts.get_mut(&host) {
             host.waiting = Some(rank);
         }
         self.check_barrier()
@@ -62,7 +66,7 @@ impl Root {
     /// A rank of another host waits in a barrier that cannot complete any more.
     pub fn on_departed(&mut self, rank: usize, how: Departure) -> Result<(), Error> {
         self.departed.get_or_insert((rank, how));
-        for host in &mut self.hosts {
+        for host in self.hosts.values_mut() {
             // The host itself notices if others of its ranks wait.
             host.waiting.take_if(|waiting| *waiting == rank);
         }
@@ -70,7 +74,7 @@ impl Root {
     }
 
     fn check_barrier(&self) -> Result<(), Error> {
-        let waiting = self.hosts.iter().find_map(|host| host.waiting);
+        let waiting = self.hosts.values().find_map(|host| host.waiting);
         match (waiting, self.departed) {
             (Some(waiting), Some((missing, how))) => Err(Error::BrokenBarrier {
                 waiting,
@@ -94,7 +98,7 @@ impl Root {
             self.bytes += pair_bytes(&key, &value);
             if self.bytes > self.limits.kvs_bytes {
                 return Err(Error::Full {
-                    rank: self.hosts.get(host).map_or(0, |host| host.first),
+                    rank: self.hosts.get(&host).map_or(0, |host| host.first),
                     limit: self.limits.kvs_bytes,
                 });
             }
@@ -107,11 +111,11 @@ impl Root {
     /// Records that all ranks of `host` wait in the barrier. If the ranks of all hosts do, returns
     /// the new pairs, which every host has to [store](super::Server::release).
     pub fn on_fence(&mut self, host: usize) -> Option<Vec<(String, String)>> {
-        self.hosts.get_mut(host)?.fenced = true;
-        if !self.hosts.iter().all(|host| host.fenced) {
+        self.hosts.get_mut(&host)?.fenced = true;
+        if !self.hosts.values().all(|host| host.fenced) {
             return None;
         }
-        for host in &mut self.hosts {
+        for host in self.hosts.values_mut() {
             host.fenced = false;
             host.waiting = None;
         }

@@ -312,7 +312,7 @@ impl Hosts {
             let first = host_of.len();
             let local = first..first + count;
             servers.push(Server::of_host(size, local, "kvs", Limits::default()));
-            firsts.push(first);
+            firsts.push((host, first));
             host_of.extend(std::iter::repeat_n(host, count));
         }
         let root = Root::new(firsts, Limits::default());
@@ -411,7 +411,7 @@ fn a_host_is_released_only_when_its_ranks_wait() {
 
 #[test]
 fn the_limit_of_the_pairs_is_that_of_all_hosts() {
-    let mut root = Root::new([0, 3], Limits::default().with_kvs_bytes(132));
+    let mut root = Root::new([(0, 0), (1, 3)], Limits::default().with_kvs_bytes(132));
     let pair = |key: &str| vec![(key.to_owned(), "v".to_owned())];
     assert_eq!(root.on_pairs(0, pair("a")), Ok(()));
     assert_eq!(root.on_pairs(1, pair("a")), Ok(()), "known");
