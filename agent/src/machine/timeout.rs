@@ -1,8 +1,9 @@
 //! One-byte encoding of the time that remains for an operation.
 //!
 //! The wire carries relative times, because the nodes' clocks differ. The requester's agent
-//! enforces the exact deadline while the requester waits. The encoded time matters for operations
-//! whose requester does not wait, and may exceed the exact one by an eighth.
+//! enforces the exact deadline while the requester waits. The encoded time matters only
+//! for operations whose requester does not wait. It may exceed the exact time by up to an eighth,
+//! or by up to 10 µs if the exact time is short.
 
 use crate::host::{Limit, Nanos};
 

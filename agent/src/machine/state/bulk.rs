@@ -12,28 +12,28 @@ use crate::code::Code;
 use crate::host::{Memory, Message};
 use crate::machine::state::hash;
 
-/// A message at this agent that another agent pulls or that has not been packed yet.
+/// A message at this agent that another agent pulls, or that has not been packed yet.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::machine) struct Source<M> {
     pub(in crate::machine) node: u32,
     pub(in crate::machine) message: Message<M>,
-    /// The number of bytes to be pulled: those of the whole message, or only those of the wanted
-    /// part of imported memory.
+    /// The number of bytes to be pulled: the length of the message, or the length of the wanted
+    /// part if the memory is imported.
     pub(in crate::machine) length: u64,
     /// The number of bytes that have been requested, including those of parts that other agents of
     /// this node have sent.
     pub(in crate::machine) pulled: u64,
-    /// The number of these bytes that have been sent.
+    /// The number of requested bytes that have been sent.
     pub(in crate::machine) sent: u64,
-    /// The number of strips that the network still reads.
+    /// The number of this source's strips that the network is still reading.
     pub(in crate::machine) flying: u32,
     /// The key of the request that sends the message, if that request gets no response.
     pub(in crate::machine) request: Option<u32>,
     /// Whether the message was taken from a channel of this node.
     pub(in crate::machine) is_taken: bool,
-    /// Whether the message is in memory of another agent of this node.
+    /// Whether the message is in memory that belongs to another agent of this node.
     pub(in crate::machine) is_part: bool,
-    /// The reason why the message is no longer wanted, or `None` while it is.
+    /// The reason why the message is no longer wanted, or `None` while it is wanted.
     pub(in crate::machine) dropped: Option<Code>,
 }
 
@@ -64,8 +64,8 @@ pub(in crate::machine) enum For {
     Operation(u32),
     /// A get of a process of this node, identified by its key.
     Request(u32),
-    /// A part stolen from a sibling, identified by the sibling and the sibling's number of the
-    /// loan.
+    /// A part stolen from a sibling, identified by the sibling and by the loan's number at that
+    /// sibling.
     Loan(u32, u32),
 }
 
@@ -74,8 +74,8 @@ pub(in crate::machine) enum For {
 pub(in crate::machine) enum Origin {
     /// The bytes are already at this agent.
     Here(Vec<u8>),
-    /// The bytes are at the sending node's agent, in the source with this number. If there is a
-    /// name, that node's other agents can import the memory by it.
+    /// The bytes are at the sending node's agent, in the source with this number. If the
+    /// memory has a name, the other agents of that node can import the memory by this name.
     Source {
         source: u32,
         name: Option<Box<[u8]>>,
@@ -102,7 +102,7 @@ pub(in crate::machine) struct Arrival<M> {
     pub(in crate::machine) rest: Range<u64>,
     /// The ranges that siblings have given back and that this agent has to request itself.
     pub(in crate::machine) returned: Vec<Range<u64>>,
-    /// The number of bytes requested. It is at least `begun`, which is at least `arrived`, so
+    /// The number of bytes that have been requested. Because `arrived <= begun <= requested` holds,
     /// nothing writes to a finished arrival.
     pub(in crate::machine) requested: u64,
     /// The number of bytes in strips that have begun to arrive.
@@ -113,12 +113,12 @@ pub(in crate::machine) struct Arrival<M> {
     pub(in crate::machine) lent: u32,
     /// The number of bytes that siblings have transferred.
     pub(in crate::machine) stolen: u64,
-    /// Whether all bytes are here and the source's agent has been asked to confirm that it kept the
-    /// source until now.
+    /// Whether all bytes have arrived and the source's agent has been asked to confirm that it still
+    /// keeps the source.
     pub(in crate::machine) settling: bool,
     pub(in crate::machine) owner: For,
-    /// The reason why the message is no longer wanted, or `None` while it is. An unwanted arrival
-    /// is kept while strips are in flight or siblings may write to its memory.
+    /// The reason why the message is no longer wanted, or `None` while it is wanted. An
+    /// unwanted arrival is kept while strips are in flight or siblings may write to its memory.
     pub(in crate::machine) unwanted: Option<Code>,
     /// Whether the session with the sending node has ended.
     pub(in crate::machine) lost: bool,
@@ -129,7 +129,7 @@ impl<M: Memory> Arrival<M> {
         self.span.end - self.span.start
     }
 
-    /// Returns how many bytes can be lent to a sibling.
+    /// Returns the number of bytes that can be lent to siblings.
     pub(in crate::machine) fn lendable(&self) -> u64 {
         let is_named = matches!(self.origin, Origin::Source { name: Some(_), .. });
         match &self.memory {
@@ -140,8 +140,8 @@ impl<M: Memory> Arrival<M> {
         }
     }
 
-    /// Returns the name of the source's memory and the name of this arrival's memory, or `None` if
-    /// either has none.
+    /// Returns the names of the source's memory and of this arrival's memory, or `None` if either
+    /// memory has no name.
     pub(in crate::machine) fn names(&self) -> Option<[Box<[u8]>; 2]> {
         match &self.origin {
             Origin::Source {
@@ -151,7 +151,7 @@ impl<M: Memory> Arrival<M> {
         }
     }
 
-    /// Lends a part of at most `most` bytes, from the end of the range.
+    /// Lends a part of at most `most` bytes from the end of `rest`, and returns this part.
     pub(in crate::machine) fn lend(&mut self, most: u64) -> Range<u64> {
         let end = self.rest.end;
         self.rest.end = end - most.min(end - self.rest.start);
@@ -159,8 +159,8 @@ impl<M: Memory> Arrival<M> {
         self.rest.end..end
     }
 
-    /// Takes back a lent part, which `is_done` if the sibling has transferred it. Returns whether
-    /// this agent has to request the part itself.
+    /// Takes back a lent part. `is_done` says whether the sibling has transferred the part. Returns
+    /// whether this agent has to request the part itself.
     pub(in crate::machine) fn lent_back(&mut self, part: Range<u64>, is_done: bool) -> bool {
         self.lent -= 1;
         if is_done {
@@ -183,7 +183,7 @@ impl<M: Memory> Arrival<M> {
     }
 }
 
-/// See the [module](self).
+/// The sources and arrivals at this agent; see the [module](self).
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Bulk<M> {
     pub(in crate::machine) sources: Slab<Source<M>>,
@@ -192,7 +192,7 @@ pub(in crate::machine) struct Bulk<M> {
     pub(in crate::machine) unallocated: VecDeque<u32>,
     /// The arrivals that have memory and are not fully requested yet.
     pub(in crate::machine) hungry: Vec<u32>,
-    /// The number of bytes that this agent has requested and that have not arrived.
+    /// The number of bytes that this agent has requested and that have not arrived yet.
     pub(in crate::machine) ejected: u64,
     /// The number of bytes of strips that this agent is sending.
     pub(in crate::machine) injected: u64,
@@ -235,7 +235,7 @@ impl<M: Memory> Bulk<M> {
     }
 
     /// Returns whether an arrival waits for memory. The agent has to poll for memory, because no
-    /// event reports that some is free.
+    /// event reports that memory has become free.
     pub(in crate::machine) fn is_starved(&self) -> bool {
         !self.unallocated.is_empty()
     }
@@ -245,7 +245,7 @@ impl<M: Memory> Bulk<M> {
         self.hungry.is_empty() && self.unallocated.is_empty()
     }
 
-    /// Stops requesting for all arrivals except the wanted ones.
+    /// Stops requesting bytes for all arrivals except those for which `is_wanted` returns `true`.
     pub(in crate::machine) fn ask_only(&mut self, is_wanted: impl Fn(u32, &Arrival<M>) -> bool) {
         let arrivals = &self.arrivals;
         let is_left = |key: &u32| {

@@ -16,8 +16,8 @@ pub(in crate::machine) enum ClientState {
     Queued,
     /// The request has been completed for its user, but is still in the packing queue.
     Over,
-    /// The request is at the channel's agent, which has to respond or, for a request without a
-    /// response, to pull the message.
+    /// The request has been sent to the channel's agent. That agent has to respond or, if the
+    /// request has no response, to pull the message.
     Sent,
     /// The channel's agent has been asked to respond at once.
     Canceled,
@@ -80,18 +80,18 @@ pub(in crate::machine) struct PortState {
     /// The port's key in [`Client::idle`] while it has no requests.
     pub(in crate::machine) idle: u64,
     /// Whether the port is closing. It is removed once the channel's agent has answered every
-    /// close. Until then, messages of this port, which precede those of a new port, may still wait
-    /// there.
+    /// close. Until then, that agent may still hold messages of this port, which must precede the
+    /// messages of a new port for the same sequence.
     pub(in crate::machine) is_closing: bool,
     /// The number of closes that the channel's agent has not answered.
     pub(in crate::machine) closes: u32,
 }
 
-/// See the [module](self).
+/// The requests and ports of this node's processes; see the [module](self).
 #[derive(Debug, Clone)]
 pub(in crate::machine) struct Client<M> {
     pub(in crate::machine) requests: Slab<Pending<M>>,
-    /// The keys of requests, by the host's request id.
+    /// The keys of the requests, by the host's request id.
     pub(in crate::machine) by_id: HashMap<u64, u32>,
     pub(in crate::machine) deadlines: BTreeSet<(Nanos, u32)>,
     pub(in crate::machine) ports: Slab<PortState>,
@@ -141,7 +141,7 @@ impl<M> Client<M> {
             closing: 0,
             idle: BTreeMap::new(),
             idled: 0,
-            // The node's number in the upper bits makes ports unique in the job.
+            // The upper bits hold the node's number, so that ports are unique in the job.
             next_port: u64::from(own) << 40,
         }
     }
@@ -169,8 +169,8 @@ impl<M> Client<M> {
         (!port.is_open).then(|| port.sequence.channel.clone())
     }
 
-    /// Returns the key of a sequence's port, which is created if necessary, and counts one more use
-    /// of the port.
+    /// Returns the key of a sequence's port and counts one more use of the port. Creates the port if
+    /// the sequence has none.
     pub(in crate::machine) fn port(&mut self, sequence: Sequence) -> u32 {
         if let Some(&key) = self.by_sequence.get(&sequence) {
             let port = &mut self.ports[key as usize];

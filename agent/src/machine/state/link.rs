@@ -27,7 +27,7 @@ pub(in crate::machine) const PAUSE: Nanos = 20_000_000;
 pub(in crate::machine) enum Entry {
     /// A request of a process of this node, identified by its key.
     Request(u32),
-    /// The result of an operation on this node.
+    /// The response to the other node's operation on a channel of this node.
     Response(Box<Response>),
     /// Cancels the request with this key.
     Cancel(u32),
@@ -85,7 +85,7 @@ pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) since: Nanos,
     /// The packed buffers that have not been sent yet.
     pub(in crate::machine) packed: VecDeque<Vec<u8>>,
-    /// The number of buffers that the network still reads.
+    /// The number of buffers that the network is still reading.
     pub(in crate::machine) flying: usize,
     /// The sequence number of the next buffer to the node.
     pub(in crate::machine) next: u32,
@@ -98,7 +98,7 @@ pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) told: Told,
     /// The number of the node's unfinished operations on channels of this node.
     pub(in crate::machine) operations: usize,
-    /// The number of the node's ports here.
+    /// The number of the other node's ports at this agent.
     pub(in crate::machine) ports: usize,
     /// The number of bytes of this node's eager messages that the other node holds.
     pub(in crate::machine) left: u64,
@@ -108,9 +108,9 @@ pub(in crate::machine) struct NodeLink {
     pub(in crate::machine) pulls: VecDeque<Pulled>,
     /// Whether the node is in the machine's list of nodes with data to send.
     pub(in crate::machine) listed: bool,
-    /// When to try again to reach the node's agent, while that has not started.
+    /// When to try again to reach the node's agent if that agent has not started yet.
     pub(in crate::machine) again: Nanos,
-    /// The last pause between two such attempts.
+    /// The pause before the next attempt to reach an agent that has not started yet.
     pub(in crate::machine) pause: Nanos,
 }
 
@@ -119,12 +119,12 @@ impl NodeLink {
         (!self.open.is_empty()).then_some(self.since + age)
     }
 
-    /// Returns when an agent that has not started is tried again, or `None` if it may be tried now.
+    /// Returns when to try again to reach the node's agent, or `None` if it may be tried now.
     pub(in crate::machine) fn again(&self, now: Nanos) -> Option<Nanos> {
         (self.again > now).then_some(self.again)
     }
 
-    /// Postpones the next attempt at an agent that has not started.
+    /// Postpones the next attempt to reach an agent that has not started yet.
     pub(in crate::machine) fn try_later(&mut self, now: Nanos) {
         self.pause = (2 * self.pause).clamp(PAUSE, 32 * PAUSE);
         self.again = now + self.pause;

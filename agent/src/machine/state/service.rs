@@ -15,8 +15,9 @@ pub(in crate::machine) const SHORTEST: Nanos = 20_000;
 /// The longest time until a blocked operation is tried again.
 pub(in crate::machine) const LONGEST: Nanos = 1_000_000;
 
-/// The maximum number of a node's operations, its ports, and the entries queued for it, taken
-/// together, for each request that an agent may have. A node that exceeds it violates the protocol.
+/// The maximum sum of a node's operations, its ports and the entries queued for it, as a multiple of
+/// the maximum number of requests (or of 16,384, if that is more). A node with a larger sum violates
+/// the protocol.
 pub(in crate::machine) const MOST_OPERATIONS: usize = 8;
 
 /// The message of a send.
@@ -26,7 +27,8 @@ pub(in crate::machine) enum Load<M> {
     Eager(Vec<u8>),
     /// The message is still arriving, as the arrival with this key.
     Arriving(u32),
-    /// The message is ready to be put into the channel, or `None` once it has been.
+    /// The message is ready to be put into the channel. The value is `None` once the message has
+    /// been put there.
     Ready(Option<Message<M>>),
 }
 
@@ -37,7 +39,7 @@ pub(in crate::machine) enum Task<M> {
         hints: u64,
         client: u64,
         destination: Option<Box<[u8]>>,
-        /// The number of the message's receipt, while its sender waits until a receiver takes the
+        /// The number of the message's receipt if the sender waits until a receiver takes the
         /// message from the channel.
         receipt: Option<u64>,
     },
@@ -69,7 +71,7 @@ pub(in crate::machine) struct Queue<C> {
     pub(in crate::machine) operations: VecDeque<u32>,
     /// The number of ports that use the queue.
     pub(in crate::machine) users: u32,
-    /// When the queue is tried next, if that is scheduled.
+    /// When the queue is tried next, or `None` if no attempt is scheduled.
     pub(in crate::machine) next: Option<Nanos>,
     /// How long the queue pauses if the next attempt is blocked.
     pub(in crate::machine) pause: Nanos,

@@ -10,8 +10,8 @@ use crate::host::Nanos;
 use crate::machine::state::hash;
 use crate::machine::wire::{Reader, put_bytes};
 
-/// The maximum length of a part in strips. Parts of a message are lent only if the message is at
-/// least `1 / STRIPS` of a strip long.
+/// The maximum length of a part, in strips. Parts of a message are lent only if the message is at
+/// least a quarter (`1 / STRIPS`) of a strip long.
 pub(in crate::machine) const STRIPS: u64 = 4;
 /// The maximum number of parts lent to one sibling at a time.
 pub(in crate::machine) const MAX_LOANS: usize = 64;
@@ -39,7 +39,7 @@ pub(in crate::machine) enum Tells {
     Part(Part),
     /// Asks for the return of a part.
     Recall { loan: u32 },
-    /// Returns a part, which `is_done` if the sender has transferred it.
+    /// Returns a part. `is_done` says whether the sender has transferred the part.
     Return { loan: u32, is_done: bool },
 }
 
