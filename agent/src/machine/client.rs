@@ -111,8 +111,8 @@ impl<H: Host> AgentMachine<H> {
         }
     }
 
-    /// Handles the confirmation of a close: the channel's agent has nothing left that used the port
-    /// before it.
+    /// Handles the confirmation of a close. The channel's agent sends it when all operations that
+    /// used the port before the close have ended.
     pub(super) fn on_closed(&mut self, node: u32, port: Port) -> Result<(), ProtocolError> {
         let key = *self.client.by_port.get(&port).ok_or(ProtocolError)?;
         let port = &mut self.client.ports[key as usize];
@@ -126,7 +126,7 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Reports a request's outcome to its user.
+    /// Reports a request's outcome to the request's user.
     fn end(&mut self, key: u32, outcome: Outcome<H::Memory>) {
         let Some(request) = self.client.get_mut(key) else {
             return;
@@ -225,7 +225,7 @@ impl<H: Host> AgentMachine<H> {
         self.forget(key);
     }
 
-    /// Completes a get with its message.
+    /// Completes a get with the message that it received.
     pub(super) fn got(&mut self, key: u32, message: Message<H::Memory>) {
         self.end(key, Outcome::Got(message));
         self.forget(key);

@@ -35,7 +35,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- out ----
 
-    /// Packs and sends as much as possible. Returns whether it did anything.
+    /// Packs and sends as much as possible. Returns whether anything was packed or sent.
     pub(super) fn transmit(&mut self, network: &mut impl OpenTransport) -> bool {
         while let Some((node, message)) = self.credits.next_system() {
             self.control(node, &system(message));
@@ -70,8 +70,8 @@ impl<H: Host> AgentMachine<H> {
     }
 
     /// Greets an agent that has never been heard from, and returns whether the network took the
-    /// greeting. Nothing is packed for the agent until then, so that all queued traffic can still
-    /// time out.
+    /// greeting. Nothing is packed for the agent until the network has taken the greeting, so that
+    /// all queued traffic can still time out.
     fn is_greeted(&mut self, node: u32, network: &mut impl OpenTransport) -> bool {
         let greeting = Fragment::Told(Told::default()).encode();
         let now = self.now;
@@ -83,9 +83,9 @@ impl<H: Host> AgentMachine<H> {
         is_greeted
     }
 
-    /// Hands a fragment to the network, or directly to this agent if the node is its own. The
-    /// payload is that of `sending`, or `short` if there is none. On an error, `sending` is
-    /// returned.
+    /// Hands a fragment to the network, or directly to this agent if `node` is this agent's node.
+    /// The payload is that of `sending`, or `short` if `sending` is `None`. On an error, `sending`
+    /// is returned.
     fn give(
         &mut self,
         node: u32,
@@ -155,7 +155,7 @@ impl<H: Host> AgentMachine<H> {
             .map_err(|refused| (refused, Some(self.sending.remove(token))))
     }
 
-    /// Handles the end of a send, after which the network no longer reads its bytes.
+    /// Handles the end of a send. The network no longer reads the bytes of the send.
     pub(super) fn is_sent(&mut self, sending: &Sending) {
         match sending {
             Sending::Buffer { node, .. } => {
@@ -287,7 +287,8 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- packing ----
 
-    /// Packs entries into the open buffer while there is room. Returns whether it packed any.
+    /// Packs entries into the open buffer while there is room. Returns whether any
+    /// entry was packed.
     fn pack(&mut self, node: u32) -> bool {
         let mut did = false;
         while let Some(entry) = self.link(node).entries.pop_front() {
@@ -301,7 +302,7 @@ impl<H: Host> AgentMachine<H> {
                     false => Some(Entry::Response(response)),
                 },
                 Entry::Cancel(key) => {
-                    // If the answer has arrived in the meantime, there is nothing to cancel.
+                    // If the response has arrived in the meantime, there is nothing to cancel.
                     let of = self
                         .client
                         .get(key)
@@ -523,7 +524,8 @@ impl<H: Host> AgentMachine<H> {
             return Err(ProtocolError);
         }
         if node != self.own {
-            // The node must pay for the buffer, and must not use more credits than were lent to it.
+            // The node must pay for the buffer with credits, and must not use more credits than
+            // this agent has lent to it.
             let lent = self.credits.lent(node);
             let early = self.link(node).early.values();
             let early: u32 = early.map(|(credits, _)| u32::from(credits.credits())).sum();

@@ -1,6 +1,6 @@
 //! Load balancing between the agents of a node. An agent that has nothing to request (the thief)
-//! takes over parts of long messages from one with a backlog (the owner). The owner continues to
-//! handle eager messages, ordering, responses and failures.
+//! takes over parts of long messages from an agent with a backlog (the owner). The owner continues
+//! to handle eager messages, ordering, responses and failures.
 //!
 //! ```text
 //! thief                    owner                     source's agent
@@ -18,8 +18,8 @@
 //!   for it, recalls it. The thief stops writing before it answers the recall.
 //! - The thief's peer reads memory that the source's agent may have freed, for example after it
 //!   lost its session with the owner. The owner therefore delivers a message only after the
-//!   source's agent has confirmed, in its session with the owner, that it kept the memory until
-//!   then.
+//!   source's agent has confirmed, in its session with the owner, that it still keeps the
+//!   memory.
 //! - Only memory that the agent [owns](Memory::is_own) is lent. A process may reuse its own memory
 //!   as soon as its request has ended, and the agent cannot delay that.
 
@@ -170,7 +170,8 @@ impl<H: Host> AgentMachine<H> {
         Ok(())
     }
 
-    /// Stops the exchange with a sibling. The parts that this agent has lent it are still lent.
+    /// Stops the exchange with a sibling. The parts that this agent has lent to the sibling are
+    /// still lent.
     fn part_from(&mut self, sibling: u32, host: &mut H) {
         let stolen = self.stealing.stolen.iter();
         let its = stolen.filter(|((of, _), _)| *of == sibling);
@@ -198,7 +199,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- the owner ----
 
-    /// Returns how many bytes can be lent to siblings now.
+    /// Returns the number of bytes that can be lent to siblings now.
     fn backlog(&self) -> u64 {
         let hungry = self.bulk.hungry.iter();
         let arrivals = hungry.filter_map(|key| self.bulk.arrivals.get(*key as usize));
@@ -390,7 +391,7 @@ impl<H: Host> AgentMachine<H> {
 
     // ---- the source's side ----
 
-    /// Queues a node's request for a part of memory that another agent of this node has exported.
+    /// Queues another node's request for a part of memory that a sibling has exported.
     pub(super) fn on_pull_part(
         &mut self,
         node: u32,
@@ -420,7 +421,7 @@ impl<H: Host> AgentMachine<H> {
             did = true;
             let (arrival, (offset, length)) = (wanted.arrival, wanted.part);
             let memory = host.import(&wanted.name).ok();
-            // The sum cannot overflow: that was checked when the request arrived.
+            // The sum cannot overflow: `on_pull_part` checked it when the request arrived.
             match memory.filter(|memory| memory.length() as u64 >= offset + length) {
                 Some(memory) => {
                     let part = Pulled {

@@ -113,8 +113,8 @@ pub(in crate::machine) struct Arrival<M> {
     pub(in crate::machine) lent: u32,
     /// The number of bytes that siblings have transferred.
     pub(in crate::machine) stolen: u64,
-    /// Whether all bytes have arrived and the source's agent has been asked to confirm that it still
-    /// keeps the source.
+    /// Whether all bytes have arrived and the source's agent has been asked to confirm that it
+    /// still keeps the source.
     pub(in crate::machine) settling: bool,
     pub(in crate::machine) owner: For,
     /// The reason why the message is no longer wanted, or `None` while it is wanted. An

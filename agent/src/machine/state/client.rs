@@ -169,8 +169,8 @@ impl<M> Client<M> {
         (!port.is_open).then(|| port.sequence.channel.clone())
     }
 
-    /// Returns the key of a sequence's port and counts one more use of the port. Creates the port if
-    /// the sequence has none.
+    /// Returns the key of a sequence's port and counts one more use of the port. Creates the port
+    /// if the sequence has none.
     pub(in crate::machine) fn port(&mut self, sequence: Sequence) -> u32 {
         if let Some(&key) = self.by_sequence.get(&sequence) {
             let port = &mut self.ports[key as usize];

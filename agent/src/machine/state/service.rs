@@ -15,9 +15,9 @@ pub(in crate::machine) const SHORTEST: Nanos = 20_000;
 /// The longest time until a blocked operation is tried again.
 pub(in crate::machine) const LONGEST: Nanos = 1_000_000;
 
-/// The maximum sum of a node's operations, its ports and the entries queued for it, as a multiple of
-/// the maximum number of requests (or of 16,384, if that is more). A node with a larger sum violates
-/// the protocol.
+/// The maximum sum of a node's operations, its ports and the entries queued for it, as a multiple
+/// of the maximum number of requests (or of 16,384, if that is more). A node with a larger sum
+/// violates the protocol.
 pub(in crate::machine) const MOST_OPERATIONS: usize = 8;
 
 /// The message of a send.
