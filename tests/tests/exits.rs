@@ -8,17 +8,19 @@ use conduit_tests::sample;
 const HELPER: &str = env!("CARGO_BIN_EXE_helper");
 
 /// The number of ranks of each job.
-const RANKS: u32 = 4;
+const RANKS: &str = "4";
 
-/// Runs all cases, or a sample, with these settings, and prints a table of the times.
-fn all(launcher: &str, settings: &[(&str, &str)]) {
+/// Runs all cases, or a sample, with these options of the launcher and these settings, and prints a
+/// table of the times.
+fn all(options: &[&str], settings: &[(&str, &str)]) {
     let mut failures = Vec::new();
     for when in WHEN {
         for (how, code) in HOW {
-            if !is_possible(when, how) || !sample::draws((launcher, when, how, settings), 4) {
+            if !is_possible(when, how) || !sample::draws((options, when, how, settings), 4) {
                 continue;
             }
-            let job = Job::new(launcher, RANKS, HELPER, &["exits", when, how])
+            let words = [options, &["-n", RANKS, HELPER, "exits", when, how]].concat();
+            let job = Job::alone(HELPER, words)
                 .envs(settings)
                 .env("RUST_BACKTRACE", "0");
             let finished = job.run().expect("nothing is left behind");
@@ -36,10 +38,17 @@ fn all(launcher: &str, settings: &[(&str, &str)]) {
 
 #[test]
 fn within_a_host() {
-    all(HELPER, &[]);
+    all(&[], &[]);
 }
 
 #[test]
 fn over_udp() {
-    all(HELPER, &[("CONDUIT_NETWORK", "udp")]);
+    all(&[], &[("CONDUIT_NETWORK", "udp")]);
+}
+
+/// Two daemons on this machine, whose ranks take it for two hosts.
+#[test]
+fn between_hosts() {
+    let shell = "env CONDUIT_HOST={host}";
+    all(&["--hosts", "a,b", "--remote-shell", shell], &[]);
 }
