@@ -1,5 +1,5 @@
-//! Every way in which a rank can end, in every phase of a job: the job's exit code, one message that
-//! names the rank, and nothing left behind.
+//! Every way in which a rank can end, in every phase of a job: the job has the right exit code and
+//! leaves nothing behind.
 
 use conduit_tests::job::Job;
 use conduit_tests::ranks::exits::{HOW, WHEN, is_possible};

@@ -179,8 +179,8 @@ impl<Intra: Ni, Inter: Ni, M: Mode> Composite<Intra, Inter, M> {
     pub(super) fn progress_both(&self, multi_host: &MultiHost<Inter, M>) {
         self.intra.progress();
         multi_host.inter.progress();
-        // A caller that polls after this must find what has arrived, even in a handler, during which
-        // the intra-host network keeps reporting the message that is being handled.
+        // A caller that polls after this must find what has arrived, even in a handler, during
+        // which the intra-host network keeps reporting the message that is being handled.
         multi_host.throttle.note_inter(multi_host.inter.ready());
         if let Some(internal) = multi_host.queues.internal() {
             self.poll_both(multi_host, internal, INTERNAL_LIMIT, &mut Discard);

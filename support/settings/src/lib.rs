@@ -23,8 +23,8 @@ pub use print::{Description, Table};
 
 /// The prefixes of the names of settings.
 const PREFIXES: [&str; 2] = ["GASNET_PORTAL_", "CONDUIT_"];
-/// Names that have such a prefix but are not settings. The launcher sets them for its ranks or reads
-/// them itself, or clients of the node agent read them.
+/// Names that have such a prefix but are not settings. The launcher sets them for its ranks or
+/// reads them itself, or clients of the node agent read them.
 const INTERNAL: [&str; 5] = [
     "CONDUIT_LAUNCHER",
     "CONDUIT_JOB_ID",
