@@ -161,8 +161,8 @@ impl Launch {
         self
     }
 
-    /// Sets whether to suppress the message that names a failed rank; [`Outcome::how`] has the same
-    /// information. Default: no.
+    /// Sets whether to suppress the message that names a failed rank;
+    /// [`Outcome::how`](crate::Outcome::how) has the same information. Default: no.
     pub fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
         self

@@ -380,7 +380,7 @@ impl<'c, M: Mode> Team<'c, M> {
     /// # fn main() -> conduit::Result<()> {
     /// # let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
     /// let team = conduit.team();
-    /// Each rank sends a pair to each rank: its own number, and the receiver's number.
+    /// // Each rank sends a pair to each rank: its own number, and the receiver's number.
     /// let source: Vec<_> = (0..team.size()).map(|to| [team.rank(), to]).collect();
     /// let mut result = vec![[0; 2]; source.len()];
     /// team.exchange(&source, &mut result)?;
@@ -497,8 +497,8 @@ impl<'c, M: Mode> Team<'c, M> {
     /// ```
     /// # fn main() -> conduit::Result<()> {
     /// let conduit = conduit::start()?.attach(conduit::Handlers::new(), 0)?;
-    /// The composition of functions `x -> a x + b`. The function of the first rank is the
-    /// outermost.
+    /// // The composition of functions `x -> a x + b`. The function of the first rank is the
+    /// // outermost.
     /// let mut line = [[2, u64::from(conduit.rank())]];
     /// let compose = |[a, b]: [u64; 2], [c, d]: [u64; 2]| [a * c, a * d + b];
     /// conduit.team().reduce_all_in_order(&mut line, compose)?;
