@@ -95,9 +95,14 @@ struct Options {
     #[arg(short = 'l', long)]
     prefix: bool,
 
-    /// Where ranks run: on any processor, or rank i on the i-th allowed processor (wrapping around)
+    /// Where ranks run: on any processor; the i-th rank of a host on its i-th allowed processor
+    /// (wrapping around); or in blocks on the processors of each socket or memory node
     #[arg(long, value_enum, default_value_t = BindTo::None)]
     bind: BindTo,
+
+    /// Report the processors of each rank
+    #[arg(long)]
+    report_bindings: bool,
 
     /// End the job with exit code 124 if it takes longer
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
@@ -161,6 +166,8 @@ inherit it; programs started earlier by a wrapper script, or by a program that n
 enum BindTo {
     None,
     Core,
+    Socket,
+    Numa,
 }
 
 /// Runs the command line of this process. A custom launcher is
@@ -404,7 +411,10 @@ fn launch(options: Options) -> Launch {
         .bind(match options.bind {
             BindTo::None => Bind::None,
             BindTo::Core => Bind::Core,
+            BindTo::Socket => Bind::Socket,
+            BindTo::Numa => Bind::Numa,
         })
+        .report_bindings(options.report_bindings)
         .timeout(options.timeout)
         .verbose(options.verbose)
         .agent(options.agent.then(agent_program))

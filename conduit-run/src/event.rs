@@ -25,6 +25,12 @@ pub(crate) enum Report {
 pub(crate) enum Event {
     /// The rank's process runs.
     Started { rank: usize, pid: u32 },
+    /// The processors on which the rank runs, if they are to be reported.
+    Runs {
+        rank: usize,
+        is_bound: bool,
+        processors: String,
+    },
     /// The rank closed its connection between PMI's `init` and `finalize`; `replaced` if its
     /// process now runs another program.
     Closed { rank: usize, replaced: bool },

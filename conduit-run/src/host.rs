@@ -35,7 +35,7 @@ use crate::output::{Output, Stream};
 use agent::Agent;
 use control::Incoming;
 use guard::Guard;
-use plan::{Bind, Plan};
+use plan::Plan;
 use rank::{Rank, Shared};
 
 /// The maximum number of PMI's pairs in a report, which bounds its size to about 300 KiB.
@@ -47,8 +47,8 @@ pub(crate) struct Host {
     plan: Plan,
     /// The file of the ranks' program.
     file: PathBuf,
-    /// The processors to which ranks are bound.
-    processors: Vec<usize>,
+    /// The processors of each rank; nothing if ranks are not bound.
+    processors: Vec<Vec<usize>>,
     ranks: Vec<Rank>,
     pidfds: Arc<Vec<OwnedFd>>,
     server: Server,
@@ -88,10 +88,7 @@ impl Host {
             .map(|(_, value)| value.clone());
         let path = path.or_else(|| std::env::var_os("PATH"));
         let file = program::find(&plan.program, path.as_deref())?;
-        let processors = match plan.bind {
-            Bind::None => Vec::new(),
-            Bind::Core | Bind::Cores(_) => affinity::allowed()?,
-        };
+        let processors = affinity::of_ranks(plan.bind, count)?;
         // Start the agent before listing the children to spare, so that the agent is one of them.
         let agent = match &plan.agent {
             Some(program) => {
@@ -153,6 +150,19 @@ impl Host {
                 .push(Report::Event(Event::Started { rank: number, pid }));
             self.ranks.push(rank);
             pidfds.push(pidfd);
+            if self.plan.report_bindings {
+                let bound = self.processors.get(number - self.plan.ranks.start);
+                let processors = match bound {
+                    Some(bound) => bound.clone(),
+                    None => affinity::allowed()?,
+                };
+                let is_bound = bound.is_some();
+                self.event(Event::Runs {
+                    rank: number,
+                    is_bound,
+                    processors: affinity::list(&processors),
+                });
+            }
         }
         self.pidfds = Arc::new(pidfds);
         Ok(())

@@ -12,7 +12,7 @@ use std::fmt;
 pub(crate) use environment::{Source, from_environment};
 pub(crate) use list::{parse_file, parse_list};
 pub use place::PlaceError;
-pub(crate) use place::{Want, mapping, needs_processors, place};
+pub(crate) use place::{Want, mapping, needs_processors, oversubscribed, place};
 
 /// A host of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]

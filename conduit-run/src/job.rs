@@ -157,6 +157,20 @@ impl Job {
     pub(crate) fn on_event(&mut self, host: usize, event: Event, now: Instant) {
         match event {
             Event::Started { rank, pid } => self.on_started(rank, pid),
+            Event::Runs {
+                rank,
+                is_bound,
+                processors,
+            } => {
+                let (on, pid) = (self.on_host(rank), self.pid(rank));
+                let how = match is_bound {
+                    true => "is bound to",
+                    false => "is not bound and may use",
+                };
+                self.say(format!(
+                    "rank {rank}{on} (pid {pid}) {how} processors {processors}"
+                ));
+            }
             Event::Closed { rank, replaced } => self.on_closed(rank, replaced, now),
             Event::Broken { rank, what } => {
                 let how = self.protocol(rank, &what);

@@ -40,6 +40,7 @@ pub struct Launch {
     pub(crate) args: Vec<OsString>,
     pub(crate) env: Vec<(OsString, OsString)>,
     pub(crate) bind: Bind,
+    pub(crate) report_bindings: bool,
     pub(crate) timeout: Option<Duration>,
     pub(crate) grace: Duration,
     pub(crate) signal_grace: Duration,
@@ -74,6 +75,7 @@ impl Launch {
             args: Vec::new(),
             env: Vec::new(),
             bind: Bind::None,
+            report_bindings: false,
             timeout: None,
             grace: Duration::from_secs(1),
             signal_grace: Duration::from_secs(3),
@@ -139,6 +141,12 @@ impl Launch {
     /// Sets where ranks may run.
     pub fn bind(mut self, bind: Bind) -> Self {
         self.bind = bind;
+        self
+    }
+
+    /// Sets whether to report the processors of each rank on standard error. Default: no.
+    pub fn report_bindings(mut self, report: bool) -> Self {
+        self.report_bindings = report;
         self
     }
 

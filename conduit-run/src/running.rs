@@ -171,6 +171,7 @@ impl Launch {
             readers: self.readers,
             limits: Limits::default(),
             bind: self.bind,
+            report_bindings: self.report_bindings,
             agent: self.agent.clone(),
             own_process: self.own_process,
         }
@@ -247,6 +248,9 @@ impl RunningJob {
         let mut tree = tree?;
         if counts.is_empty() {
             counts = place(&hosts, &tree.processors(), want)?;
+        }
+        if let Some(warning) = hosts::oversubscribed(&hosts, &tree.processors(), &counts) {
+            output.message(&format!("warning: {warning}"));
         }
         let size = counts.iter().sum();
         let mut env = start::variables(several.all_env);

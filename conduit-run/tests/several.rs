@@ -37,7 +37,7 @@ fn ranks_are_placed_in_blocks() {
         ("a", &["-n", "1"], "0/1 a 1"),
     ] {
         let finished = script(hosts, options, echo);
-        assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
+        assert_eq!(finished.code, 0, "{}", finished.stderr);
         let expected: Vec<_> = expected.split(',').collect();
         assert_eq!(sorted(&finished.stdout), expected);
     }
@@ -46,6 +46,28 @@ fn ranks_are_placed_in_blocks() {
     let processors = std::thread::available_parallelism().unwrap().get();
     let expected = [vec!["a"; processors], vec!["b"; processors]].concat();
     assert_eq!(sorted(&finished.stdout), expected);
+}
+
+#[test]
+fn processors_are_reported_and_too_many_ranks_warned_of() {
+    for bind in ["core", "socket", "numa"] {
+        let options = ["--bind", bind, "--report-bindings", "-n", "3"];
+        let finished = script("a:1,b:1", &options, "exit 0");
+        let lines: Vec<_> = finished.stderr.lines().collect();
+        assert_eq!(lines.len(), 4, "{}", finished.stderr);
+        assert_eq!(
+            lines[0],
+            "conduit-run: warning: host a runs 2 ranks in 1 slot"
+        );
+        for rank in ["0 on a", "1 on a", "2 on b"] {
+            let start = format!("conduit-run: rank {rank} (pid ");
+            let line = lines.iter().find(|line| line.starts_with(&start)).unwrap();
+            assert!(line.contains(") is bound to processors "), "{line}");
+        }
+    }
+    let finished = run(conduit_run(&["-n", "1", "--report-bindings", "true"]));
+    let text = ") is not bound and may use processors ";
+    assert!(finished.stderr.contains(text), "{}", finished.stderr);
 }
 
 #[test]

@@ -19,6 +19,12 @@ pub enum Bind {
     /// This many processors for each rank: rank 0 gets the first ones that the launcher may use,
     /// rank 1 the next ones, wrapping around at the end.
     Cores(NonZeroUsize),
+    /// All processors of a socket that the launcher may use. The ranks of a host are divided among
+    /// the sockets in blocks.
+    Socket,
+    /// All processors of a memory node that the launcher may use. The ranks of a host are divided
+    /// among the nodes in blocks.
+    Numa,
 }
 
 /// Which ranks read the launcher's standard input.
@@ -60,6 +66,8 @@ pub(crate) struct Plan {
     pub(crate) readers: Readers,
     pub(crate) limits: Limits,
     pub(crate) bind: Bind,
+    /// Whether to report the processors of each rank.
+    pub(crate) report_bindings: bool,
     /// The program of the host's agent.
     pub(crate) agent: Option<OsString>,
     /// Whether this process may take over its descendants and its limits.

@@ -18,7 +18,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::control::Control;
 use super::input::Input;
-use super::plan::{Bind, Limits, Plan};
+use super::plan::{Limits, Plan};
 use super::process::await_end;
 use super::source::Source;
 use super::{affinity, guard, program};
@@ -53,7 +53,8 @@ pub(crate) struct Rank {
 pub(crate) struct Shared<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) file: &'a Path,
-    pub(crate) processors: &'a [usize],
+    /// The processors of each rank; nothing if ranks are not bound.
+    pub(crate) processors: &'a [Vec<usize>],
     pub(crate) piped: &'a [Stream],
     /// The socket to the guard.
     pub(crate) guard: RawFd,
@@ -114,15 +115,12 @@ pub(crate) fn start(
         };
     }
 
-    let each = match plan.bind {
-        Bind::Cores(each) => each.get(),
-        Bind::None | Bind::Core => 1,
-    };
+    let processors = shared.processors.get(rank - plan.ranks.start);
     let setup = Setup {
         launcher: getpid(),
         pmi: theirs.as_raw_fd(),
         guard: shared.guard,
-        processors: affinity::of_rank(shared.processors, rank - plan.ranks.start, each),
+        processors: processors.map(|processors| affinity::set(processors)),
         limits: plan.limits.clone(),
     };
     // SAFETY: between fork and exec, `Setup::apply` only makes system calls. It neither allocates

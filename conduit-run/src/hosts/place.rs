@@ -137,3 +137,35 @@ pub(crate) fn mapping(counts: &[usize]) -> String {
     }
     text + ")"
 }
+
+/// Returns a warning if hosts have more ranks than slots, or more than processors if the list gives
+/// them no slots.
+pub(crate) fn oversubscribed(
+    hosts: &[Host],
+    processors: &[usize],
+    counts: &[usize],
+) -> Option<String> {
+    let all = hosts.iter().zip(processors).zip(counts);
+    let mut over = all.filter(|((host, processors), count)| {
+        let slots = host.slots.unwrap_or(**processors);
+        **count > slots
+    });
+    let ((host, processors), count) = over.next()?;
+    let many = |number, what| match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    };
+    let what = match host.slots {
+        Some(slots) => format!("in {}", many(slots, "slot")),
+        None => format!("on {}", many(*processors, "processor")),
+    };
+    let others = match over.count() {
+        0 => String::new(),
+        1 => " (and 1 other host is oversubscribed)".to_owned(),
+        more => format!(" (and {more} other hosts are oversubscribed)"),
+    };
+    Some(format!(
+        "host {} runs {count} ranks {what}{others}",
+        host.name
+    ))
+}

@@ -284,6 +284,17 @@ fn the_placement_is_written_as_hydra_does() {
 }
 
 #[test]
+fn hosts_with_too_many_ranks_cause_one_warning() {
+    let hosts = [host("a", 4), host("b", 2), host("c", None), host("d", None)];
+    let warning = |counts: &[usize]| oversubscribed(&hosts, &[1, 1, 2, 2], counts);
+    assert_eq!(warning(&[4, 2, 2, 0]), None);
+    let text = "host b runs 3 ranks in 2 slots (and 2 other hosts are oversubscribed)";
+    assert_eq!(warning(&[4, 3, 3, 3]).as_deref(), Some(text));
+    let text = "host d runs 3 ranks on 2 processors";
+    assert_eq!(warning(&[4, 2, 2, 3]).as_deref(), Some(text));
+}
+
+#[test]
 fn ranks_that_do_not_fit_are_refused() {
     for (list, ranks, per_host, message) in [
         (
