@@ -9,7 +9,7 @@ use std::time::Duration;
 use conduit_tests::contained::{MemoryGroup, can_unshare};
 use conduit_tests::hosts::{Faulty, hosts, killed_meanwhile, succeeds};
 use conduit_tests::job::{CHECKS, Finished, Job};
-use conduit_tests::lan;
+use conduit_tests::lan::{self, Lan};
 use conduit_tests::pace;
 use conduit_tests::udp::FAULTS;
 
@@ -228,6 +228,43 @@ fn every_call_between_hosts() {
         let v6 = [("CONDUIT_UDP_INTERFACE", "fd78::/64")];
         succeeds(lan.job(HELPER, 4, HELPER, &["calls", "seq"]), &v6);
     }
+}
+
+/// Returns a job on the first `count` hosts, where daemons of the launcher start the ranks.
+fn by_daemons(lan: &Lan, count: u32, ranks: &str, arguments: &[&str]) -> Job {
+    let names: Vec<_> = (0..count).map(|host| lan.host(host)).collect();
+    let (names, shell) = (names.join(","), "ip netns exec {host}");
+    let options = ["--hosts", &names, "--remote-shell", shell, "-n", ranks];
+    Job::alone(HELPER, [&options, arguments].concat())
+}
+
+#[test]
+fn the_launcher_starts_ranks_on_other_hosts() {
+    let Some(lan) = hosts(4) else { return };
+    for (ranks, mode) in [("4", "seq"), ("7", "par")] {
+        succeeds(by_daemons(&lan, 4, ranks, &[HELPER, "calls", mode]), &[]);
+    }
+    succeeds(by_daemons(&lan, 4, "8", &[HELPER, "flood"]), &CHECKS[1]);
+    // Each rank is on the host of its block.
+    let script = "ip -4 -o addr show dev eth0 | grep -o '10[.]78[.]0[.][0-9]*'";
+    let job = by_daemons(&lan, 4, "6", &["-l", "sh", "-c", script]);
+    let finished = succeeds(job, &[]);
+    let mut lines: Vec<_> = finished.stdout.lines().collect();
+    lines.sort_unstable();
+    let blocks = [1, 1, 2, 2, 3, 4];
+    let expected = blocks.iter().enumerate();
+    let expected = expected.map(|(rank, host)| format!("[{rank}] 10.78.0.{host}"));
+    assert!(expected.eq(lines), "{finished:#?}");
+    // A rank that dies is named with its host, and nothing is left.
+    let script = "[ $PMI_RANK = 5 ] && kill -9 $$; exec \"$@\"";
+    let die = ["sh", "-c", script, "die", HELPER, "storm", "barriers"];
+    let host = format!("rank 5 on {} (pid ", lan.host(3));
+    by_daemons(&lan, 4, "6", &die).ends_with(137, &[&host, "was killed by signal 9"]);
+    let missing = by_daemons(&lan, 5, "5", &[HELPER, "calls", "seq"]);
+    missing.ends_with(
+        2,
+        &[&format!("host {}: its daemon has not started", lan.host(4))],
+    );
 }
 
 #[test]
