@@ -1,5 +1,5 @@
-//! The launcher of Conduit jobs: starts the ranks of one host, serves them PMI-1 and manages their
-//! processes.
+//! The launcher of Conduit jobs: starts ranks on one host or several, serves them PMI-1 and manages
+//! their processes.
 //!
 //! The program is `conduit-run -n N [options] program args…`. It only calls [`cli::main`], so
 //! another package can build its own launcher in three lines. Tests and tools use [`Launch`], which
@@ -14,6 +14,10 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! On several hosts (`conduit-run --hosts`), a remote shell starts the same program as a daemon on
+//! each. The daemons run the ranks, and the launcher decides; [`Launch`] itself starts jobs on this
+//! host.
 //!
 //! # The environment of a rank
 //! A rank finds these variables:
@@ -53,11 +57,15 @@
 //! thirty times the grace period after a closed connection, and up to ten times the grace period
 //! for a barrier. The rank's output is printed before the message about the rank.
 //!
+//! A host of several is lost when its remote shell, its daemon or the connection ends. That ends
+//! the job with exit code 1 and a message that names the host.
+//!
 //! # Clean-up
 //! No process is left behind. When a rank ends, the launcher kills the rest of its process group.
 //! If the launcher itself is killed, the kernel kills its ranks (parent-death signal), and a guard
 //! process kills their process groups. The program `conduit-run` is the reaper of all its
-//! descendants, so it also collects processes that left their rank's group.
+//! descendants, so it also collects processes that left their rank's group. All of this holds for
+//! each host of several: a daemon whose connection ends kills its ranks.
 
 pub mod cli;
 

@@ -1,4 +1,4 @@
-//! `conduit-run`: starts the ranks of a job on this host.
+//! `conduit-run`: starts the ranks of a job, on this host or on several.
 
 use std::process::ExitCode;
 

@@ -42,6 +42,8 @@ pub struct RunningJob {
     output: Output,
     pump: Option<Pump>,
     signals: Option<Signals>,
+    /// Whether all ranks have been started. Until then the loss of a host is an error.
+    started: bool,
     killer: Killer,
     /// The end of a socket that wakes the loop when a killer has a request.
     wake: Option<UnixStream>,
@@ -207,6 +209,7 @@ impl RunningJob {
             output,
             pump: pumps.then(Pump::new),
             signals,
+            started: true,
             wake: None,
             _thread: PhantomData,
         };
@@ -294,6 +297,7 @@ impl RunningJob {
             output,
             pump: (launch.readers != Readers::None).then(Pump::new),
             signals,
+            started: false,
             killer: Killer(Arc::new(killer)),
             wake: Some(wake),
             _thread: PhantomData,
@@ -302,6 +306,7 @@ impl RunningJob {
             job.output.flush_ready();
             return Err(error);
         }
+        job.started = true;
         job.job.start_limit(Instant::now());
         Ok(job)
     }
@@ -507,7 +512,7 @@ impl RunningJob {
 
     /// Handles what has happened on several hosts.
     fn on_tree(&mut self, happened: FromTree, now: Instant) -> Result<(), Error> {
-        let Place::Tree(tree, hosts) = &self.place else {
+        let Place::Tree(_, hosts) = &self.place else {
             return Ok(());
         };
         match happened {
@@ -525,7 +530,7 @@ impl RunningJob {
                     what,
                 });
             }
-            FromTree::Lost { named, what, .. } if !tree.is_ready() => {
+            FromTree::Lost { named, what, .. } if !self.started => {
                 return Err(Error::Host {
                     host: hosts
                         .get(named)

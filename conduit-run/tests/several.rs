@@ -280,6 +280,30 @@ fn ranks_feel_that_nobody_reads_their_output() {
     assert!(matches!(finished.join().unwrap().code(), Some(141 | 1)));
 }
 
+/// A reader that does not read slows only the ranks that write.
+#[test]
+fn messages_pass_output_that_nobody_reads() {
+    let text = "[ $PMI_RANK = 0 ] && exec yes; read line < $0; exit 5";
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("go");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, 0o600.into()).unwrap();
+    let args = ["--grace", "0.1", "sh", "-c", text, fifo.to_str().unwrap()];
+    let mut job = Running::start(on_hosts("a:1,b:1", &args));
+    // The first line arrives, and then nothing is read.
+    assert_eq!(job.line(), "y");
+    std::fs::write(&fifo, "go\n").unwrap();
+    while !job.stderr().ends_with("; ending the job\n") {
+        std::thread::yield_now();
+    }
+    assert!(
+        job.stderr().contains("rank 1 on b (pid "),
+        "{}",
+        job.stderr()
+    );
+    job.discard();
+    assert_eq!(job.wait(), 5);
+}
+
 #[test]
 fn standard_input_goes_to_the_ranks_that_shall_read_it() {
     let input = tempfile::NamedTempFile::new().unwrap();

@@ -125,16 +125,10 @@ impl Tree {
         self.children.flush();
     }
 
-    /// Returns whether all ranks have been started.
-    pub(crate) fn is_ready(&self) -> bool {
-        let mut hosts = self.hosts.iter();
-        hosts.all(|host| host.ready || host.done || !host.takes_part)
-    }
-
     /// Returns the first host whose ranks have not been started.
     pub(crate) fn not_ready(&self) -> Option<usize> {
         let mut hosts = self.hosts.iter();
-        hosts.position(|host| host.takes_part && !host.ready && !host.done)
+        hosts.position(|host| host.takes_part && !host.ready)
     }
 
     /// Has all hosts carry out a command.

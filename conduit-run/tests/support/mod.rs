@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test program uses its part")]
 
 use std::io::{BufRead, BufReader, Read, Seek};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -94,6 +95,14 @@ impl Running {
         line.trim_end().to_owned()
     }
 
+    /// Reads the rest of the output.
+    pub fn discard(&mut self) {
+        while !self.lines.fill_buf().unwrap().is_empty() {
+            let count = self.lines.buffer().len();
+            self.lines.consume(count);
+        }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill_process(self.child.pid(), signal).unwrap();
     }
@@ -102,11 +111,11 @@ impl Running {
         self.child.wait()
     }
 
-    pub fn stderr(&mut self) -> String {
-        let mut text = String::new();
-        self.stderr.rewind().unwrap();
-        self.stderr.read_to_string(&mut text).unwrap();
-        text
+    /// Returns standard error so far. Does not move the position at which the command writes.
+    pub fn stderr(&self) -> String {
+        let mut text = vec![0; self.stderr.metadata().unwrap().len() as usize];
+        self.stderr.read_exact_at(&mut text, 0).unwrap();
+        String::from_utf8(text).unwrap()
     }
 }
 

@@ -314,6 +314,7 @@ fn names_of_others_are_left_alone() {
     let names = [
         "CONDUIT_LAUNCHER",
         "CONDUIT_JOB_ID",
+        "CONDUIT_REMOTE_SHELL",
         "CONDUIT_TEST_X",
         "CONDUIT_PERF_Y",
         "CONDUIT",
