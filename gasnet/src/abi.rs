@@ -1,4 +1,4 @@
-//! Types and constants as C sees them. A test below compares the constants with `gasnet_fwd.h`;
+//! Types and constants as C sees them. A test below compares the constants with the headers, and
 //! programs in `tests/c/gex` check the layout of the structures.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -7,7 +7,7 @@ use am::handlers::Accepts;
 use conduit::Rank;
 use conduit_core::kernel::Blocking;
 
-/// `GASNET_OK` and the error codes.
+/// `GASNET_OK`. The five constants below are GASNet's error codes, `GASNET_ERR_*`.
 pub(crate) const OK: c_int = 0;
 pub(crate) const NOT_INIT: c_int = 10001;
 pub(crate) const RESOURCE: c_int = 10002;
@@ -44,7 +44,7 @@ impl Flags {
     }
 }
 
-/// `gex_Event_t` and `gex_Event_t *` as numbers.
+/// Constants of the types `gex_Event_t` and `gex_Event_t *`, as numbers.
 pub(crate) mod events {
     pub(crate) const INVALID: usize = 0;
     pub(crate) const NO_OP: usize = 1;
@@ -85,8 +85,9 @@ bitflags::bitflags! {
 }
 
 impl HandlerFlags {
-    /// Returns the message kinds that the handler accepts. A GASNet-1 handler has no flags and
-    /// accepts all kinds.
+    /// Returns the message kinds that the handler accepts. If it has no flag for the payload, it
+    /// accepts every payload; if it has no flag for request or reply, it accepts both. A GASNet-1
+    /// handler has no flags at all and so accepts all kinds.
     pub(crate) fn accepts(self) -> Accepts {
         let known = Accepts::from_bits_truncate(self.bits() as u8);
         let or_all = |group: Accepts| {
@@ -226,8 +227,8 @@ pub(crate) struct SegmentInfo {
 pub(crate) struct NodeInfo {
     pub(crate) host: Rank,
     pub(crate) supernode: Rank,
-    /// The number to add to the node's own address of a byte in its segment to get the address of
-    /// that byte in this process.
+    /// The number to add to an address in the node's segment, as the node sees it, to get the
+    /// address of the same byte in this process.
     pub(crate) offset: usize,
 }
 
@@ -236,9 +237,9 @@ pub(crate) struct NodeInfo {
 pub(crate) struct Config {
     /// The size of this structure in bytes, so that later versions can extend it.
     pub(crate) bytes: usize,
-    /// "smp", "udp", …
+    /// The name of the conduit, for example "smp" or "udp".
     pub(crate) conduit: *const c_char,
-    /// "FAST" or "EVERYTHING".
+    /// The segment configuration, "FAST" or "EVERYTHING".
     pub(crate) segment: *const c_char,
 }
 

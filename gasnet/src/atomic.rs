@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::request::offset;
 use crate::team::{Held, team, team_rank};
 
-/// `gex_DT_t`.
+/// The codes of `gex_DT_t`, and the engine's types that they stand for.
 const TYPES: [(u32, AtomicType); 6] = [
     (0x01, AtomicType::I32),
     (0x02, AtomicType::U32),
@@ -31,8 +31,8 @@ const TYPES: [(u32, AtomicType); 6] = [
     (0x20, AtomicType::F64),
 ];
 
-/// `gex_OP_t`: the operations that do not fetch, `GET`, and the shift (`FETCHING`) that turns an
-/// operation into its fetching form.
+/// The codes of `gex_OP_t`: `GET`, and the operations that do not fetch. Shifting the code of such
+/// an operation left by `FETCHING` bits gives the code of its fetching form.
 mod ops {
     pub(super) const AND: u32 = 1 << 0;
     pub(super) const OR: u32 = 1 << 1;
@@ -113,8 +113,8 @@ impl Domain {
         std::ptr::from_ref(self).cast()
     }
 
-    /// Returns the domain of a handle from C, and ends the job if the handle is not valid. If the
-    /// `checks` setting is off, the handle must be null or one that `gex_AD_Create` has returned.
+    /// Returns the domain of a handle from C. Ends the job if the handle is not valid. If the
+    /// `checks` setting is off, the handle must be null or have been returned by `gex_AD_Create`.
     fn of(call: &str, handle: *const c_void) -> &'static Self {
         let is_one = if Job::of(call).engine().job().settings().checks {
             let all = DOMAINS.lock();
@@ -145,7 +145,7 @@ impl Domain {
 /// are valid.
 fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     let Some((_, known)) = TYPES.iter().find(|(code, _)| *code == ty) else {
-        return Some(format!("data type {ty:#x} is not a type of atomics"));
+        return Some(format!("data type {ty:#x} is not supported by atomics"));
     };
     let foreign = operations & !ops::of(known.is_float());
     if operations == 0 || foreign != 0 {
@@ -158,7 +158,7 @@ fn refusal_of(ty: u32, operations: u32, flags: u32) -> Option<String> {
     if flags & !known != 0 || groups.any(|group| (flags & group).count_ones() > 1) {
         let [favours, own, peers] = CREATION;
         return Some(format!(
-            "flags {flags:#x} are not valid: accepted is at most one each of {favours:#x}, {own:#x} and {peers:#x}"
+            "flags {flags:#x} are not valid: expected at most one each of {favours:#x}, {own:#x} and {peers:#x}"
         ));
     }
     None
@@ -211,10 +211,10 @@ unsafe extern "C" fn gex_AD_Create(
     unsafe { place.write(domain.handle()) };
 }
 
-/// Ends the job if ranks pass different arguments.
+/// Compares the arguments of all ranks, and ends the job if they differ.
 fn agree(call: &'static str, team: *const c_void, arguments: [u32; 3]) {
-    // Compute the minimum of each argument and of its complement. The complement of the latter is
-    // the maximum.
+    // Compute the minimum of each argument and of its complement. The complement of the second
+    // minimum is the argument's maximum.
     let mut own = [0; 6];
     own[..3].copy_from_slice(&arguments);
     own[3..].copy_from_slice(&arguments.map(|argument| !argument));
@@ -377,7 +377,8 @@ impl Operation {
     }
 
     /// # Safety
-    /// Same as [`conduit_gex_ad_nb`].
+    /// If the operation fetches, `self.result` must be null or valid for a write of the type, and
+    /// must not be used otherwise until the operation is complete.
     unsafe fn start(&self, call: &str, completion: Completion) -> Result<Option<Handle>, Refusal> {
         let domain = Domain::of(call, self.handle);
         let job = Job::of(call);
@@ -467,7 +468,8 @@ unsafe extern "C" fn conduit_gex_ad_nb(
 ///
 /// # Safety
 /// Same as [`conduit_gex_ad_nb`], except that `result` must not be used otherwise until this
-/// thread's implicit atomics or, within an access region, the region's event are complete.
+/// thread's implicit atomics are complete or, within an access region, until the region's event is
+/// complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_ad_nbi(
     handle: *const c_void,

@@ -12,7 +12,8 @@ use crate::fault::{Refusal, code, refuse, sure};
 use crate::job::Job;
 use crate::team::team_without_flags;
 
-/// The tag of the event of a job barrier; the barrier's number is in the bits above it.
+/// The tag of an event that stands for a barrier of the job's team. The bits above the tag hold the
+/// barrier's number.
 pub(crate) const EVENT: usize = 5;
 
 /// `GASNET_BARRIERFLAG_*`.
@@ -43,8 +44,8 @@ fn outcome(outcome: BarrierOutcome) -> c_int {
     }
 }
 
-/// Announces that this rank has arrived. Once a rank's wait has returned, that rank sees all stores
-/// that others made before their notify.
+/// Announces that this rank has arrived. Once [`gasnet_barrier_wait`] has returned on a rank, that
+/// rank sees all stores that other ranks made before they called this function.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier_notify(id: c_int, flags: c_int) {
     const CALL: &str = "gasnet_barrier_notify";
@@ -75,7 +76,7 @@ extern "C" fn gasnet_barrier_try(id: c_int, flags: c_int) -> c_int {
     sure(CALL, Job::of(CALL).engine().barriers().barrier_try(value)).map_or(abi::NOT_READY, outcome)
 }
 
-/// Notifies and waits.
+/// Announces that this rank has arrived, and waits until all ranks have arrived.
 #[unsafe(no_mangle)]
 extern "C" fn gasnet_barrier(id: c_int, flags: c_int) -> c_int {
     const CALL: &str = "gasnet_barrier";
@@ -129,7 +130,7 @@ extern "C" fn conduit_gex_barrier(team: *const c_void, flags: u32) -> usize {
     }
 }
 
-/// Waits at a team's barrier.
+/// Enters a team's barrier and waits until all ranks of the team have entered it.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     const CALL: &str = "gex_Coll_BarrierBlocking";
@@ -142,7 +143,8 @@ extern "C" fn gex_Coll_BarrierBlocking(team: *const c_void, flags: u32) {
     );
 }
 
-/// Waits at the job's barrier as part of another call.
+/// Enters the job's barrier and waits for it as part of the call named `call`. Returns `GASNET_OK`
+/// or an error code.
 pub(crate) fn all(call: &'static str, job: &Job) -> c_int {
     code(call, job.engine().barriers().team_barrier())
 }

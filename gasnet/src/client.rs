@@ -4,14 +4,13 @@ use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Relaxed};
 
-/// The client's C function that attach calls with the address and length of this rank's new
-/// segment, or null.
+/// The client's C function, or null if the client has none. Attach calls the function with the
+/// address and length of this rank's new segment.
 #[unsafe(no_mangle)]
 static gasnet_client_attach_hook: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-// These are common symbols, like C's tentative definitions, so that a client may define the
-// variables itself instead of assigning to them. A Rust static would conflict with such a
-// definition.
+// The two variables are common symbols, like C's tentative definitions, so that a client may define
+// them itself instead of assigning to them. A Rust static would conflict with such a definition.
 std::arch::global_asm!(
     ".comm gasnet_max_segsize_str, {bytes}, {bytes}",
     ".comm gasnet_max_segsize, 8, 8",
@@ -43,7 +42,7 @@ pub(crate) fn most_segment() -> Option<Chosen> {
         )
     };
     if !text.is_null() {
-        // SAFETY: the client's variable is null or a C string.
+        // SAFETY: `text` is not null, so the client has set it to a C string.
         let text = unsafe { CStr::from_ptr(text) };
         return Some(Chosen::Text(text.to_string_lossy()));
     }

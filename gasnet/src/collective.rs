@@ -13,7 +13,7 @@ use crate::handlers::is_memory;
 use crate::job::Job;
 use crate::team::{Held, team_without_flags};
 
-/// `gex_DT_t`.
+/// The codes of `gex_DT_t`.
 mod types {
     pub(super) const I32: u32 = 0x01;
     pub(super) const U32: u32 = 0x02;
@@ -24,7 +24,7 @@ mod types {
     pub(super) const USER: u32 = 0x40;
 }
 
-/// `gex_OP_t`: the operations of reductions.
+/// The codes of `gex_OP_t` that reductions accept.
 mod operations {
     pub(super) const ADD: u32 = 0x008;
     pub(super) const MULT: u32 = 0x020;
@@ -46,14 +46,16 @@ struct Client {
     cdata: *const c_void,
 }
 
-// SAFETY: GASNet lets any thread call the function; the word is only passed through.
+// SAFETY: GASNet lets any thread call the function. `cdata` is never dereferenced here, only passed
+// to the function.
 unsafe impl Send for Client {}
 
 impl Client {
     fn reduce(&self, element: usize, left: &[u8], right: &mut [u8]) {
         let count = right.len() / element;
-        // SAFETY: `left` and `right` hold `count` elements each, `right` is writable, and they do
-        // not overlap. The client guarantees that its function handles such elements.
+        // SAFETY: the engine passes two slices of the same length, so both hold `count` elements.
+        // `right` is mutably borrowed, so it is writable and does not overlap `left`. The client
+        // guarantees that its function handles such elements.
         unsafe {
             (self.function)(
                 left.as_ptr().cast(),
@@ -190,10 +192,11 @@ unsafe extern "C" fn gex_Coll_BroadcastNB(
     started_event(CALL, started)
 }
 
-/// Starts a reduction to `root`, or to all ranks.
+/// Starts a reduction to the rank `root`, or to all ranks if `root` is `None`.
 ///
 /// # Safety
-/// Same as [`gex_Coll_ReduceToAllNB`]; if there is a `root`, `result` is used only there.
+/// Same as [`gex_Coll_ReduceToAllNB`], except that `result` need only be valid on the rank `root`
+/// if there is one.
 unsafe fn reduce(
     call: &str,
     (job, team): &(&Job, Held),
@@ -207,8 +210,8 @@ unsafe fn reduce(
         memory(call, "dst", result, bytes);
     }
     let (result, source) = (result.cast(), source.cast());
-    // SAFETY: the caller guarantees that `source` and, where it is used, `result` hold `count`
-    // elements until the event is complete.
+    // SAFETY: the caller guarantees that `source` and, on the ranks that receive the result,
+    // `result` are valid for `count` elements until the event is complete.
     started_event(call, unsafe {
         let engine = job.engine();
         let by_handle = Completion::Handle;
@@ -221,7 +224,7 @@ unsafe fn reduce(
 /// Starts a reduction to one rank.
 ///
 /// # Safety
-/// Same as [`gex_Coll_ReduceToAllNB`], except that `result` is used only at the root.
+/// Same as [`gex_Coll_ReduceToAllNB`], except that `result` need only be valid at the root.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gex_Coll_ReduceToOneNB(
     team: *const c_void,

@@ -19,7 +19,7 @@ use crate::job::Job;
 use crate::objects::{Object, check};
 use crate::team::team_without_flags;
 
-/// `GASNET_MAXEPS`.
+/// `GASNET_MAXEPS`: the largest number of endpoints of a process, including the first.
 pub(crate) const MOST: usize = 32;
 
 /// `GEX_EP_CAPABILITY_RMA`.
@@ -30,6 +30,7 @@ pub(crate) const HOST: usize = 1;
 
 /// The lowest three bits of the handle of a created segment.
 const TAG: usize = 2;
+/// The position of the segment's number in its handle, above the tag.
 const SHIFT: u32 = 3;
 
 /// An endpoint other than the first.
@@ -69,7 +70,7 @@ impl Drop for Created {
 pub(crate) struct Endpoints {
     /// The endpoints in the order of their indices, beginning with index 1.
     endpoints: [OnceLock<Endpoint>; MOST - 1],
-    /// The number of endpoints created so far.
+    /// The number of additional endpoints created so far.
     made: AtomicUsize,
     /// The created segments by handle.
     segments: RwLock<HashMap<usize, Arc<Created>>>,

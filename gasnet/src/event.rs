@@ -1,4 +1,5 @@
-//! Events: numbers that stand for operations under way, to be waited for one by one or in arrays.
+//! Events, which are numbers that stand for operations under way. A client waits for events one by
+//! one or in arrays.
 //!
 //! An event is a pointer in C but a number here: 0 if nothing is under way, otherwise an
 //! operation's number with a tag. The tag marks the event as a root, whose completion ends the
@@ -16,16 +17,17 @@ use crate::barrier;
 use crate::fault::{fatal, sure};
 use crate::job::Job;
 
-/// The values of an event's lowest three bits, which distinguish roots, leaves and the constants.
+/// The tag of a root. A tag is the value of an event's lowest three bits.
 const ROOT: usize = 4;
+/// The tag of a leaf.
 const LEAF: usize = 6;
-/// The mask of the lowest three bits.
+/// The mask of the tag.
 pub(crate) const TAG: usize = 7;
 /// The position of the operation's number above the tag.
 pub(crate) const SHIFT: u32 = 3;
 
-/// Returns the event of a started operation. `None` means that the call would have blocked and
-/// started nothing; its event is `GEX_EVENT_NO_OP`.
+/// Returns the event of a started operation. If `handle` is `None`, the call started nothing
+/// because it would have blocked, and the event is `GEX_EVENT_NO_OP`.
 #[inline]
 pub(crate) fn event(handle: Option<Handle>) -> usize {
     match handle {
@@ -68,15 +70,15 @@ fn is_over(call: &str, job: &Job, event: usize) -> bool {
     }
 }
 
-/// `gex_Event_Test` for events other than `GEX_EVENT_INVALID`, which the headers handle. Does not
-/// poll.
+/// `gex_Event_Test`. The headers handle `GEX_EVENT_INVALID` themselves and do not pass it on. Does
+/// not poll.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_event_test(event: usize) -> c_int {
     const CALL: &str = "gex_Event_Test";
     ready(event == events::INVALID || is_over(CALL, Job::of(CALL), event))
 }
 
-/// `gex_Event_Wait` for events other than `GEX_EVENT_INVALID`, which the headers handle.
+/// `gex_Event_Wait`. The headers handle `GEX_EVENT_INVALID` themselves and do not pass it on.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gex_event_wait(event: usize) {
     wait_for("gex_Event_Wait", event);

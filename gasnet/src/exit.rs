@@ -46,7 +46,7 @@ fn first(code: c_int) -> bool {
     begun
 }
 
-/// Ignores `SIGTERM`, so that a launcher that learns of the end from another rank does not cut off
+/// Ignores `SIGTERM`. A launcher that learns of the end from another rank would otherwise cut off
 /// the output of this rank. The launcher has other means to end ranks that do not react.
 pub(crate) fn ignore_launcher() {
     // SAFETY: `SIGTERM` is a valid signal that may be ignored.
@@ -74,9 +74,9 @@ fn begin_output() -> Option<Flush> {
     (!Job::is_in_child()).then(Flush::begin)
 }
 
-/// Handles an end that has already begun. If another thread has begun it, waits for that thread to
-/// finish it. If this thread has begun it (this call then comes from a handler of `SIGQUIT`), ends
-/// the process.
+/// Handles an end that has already begun. If another thread has begun it, waits up to
+/// [`LONGEST_END`] for that thread to end the process, and then ends the process itself. If this
+/// thread has begun it, the call comes from a handler of `SIGQUIT`, and ends the process at once.
 fn join_the_end() -> ! {
     if ENDING.load(Relaxed) != thread() {
         std::thread::sleep(LONGEST_END);

@@ -18,7 +18,7 @@ static VERBOSE: AtomicBool = AtomicBool::new(true);
 /// The exit code of a job that ends with a fatal error.
 const FATAL: c_int = 1;
 
-/// A refusal's reason and its code.
+/// The refusal of a call: the reason, and the error code that the call returns.
 pub(crate) struct Refusal {
     pub(crate) code: c_int,
     pub(crate) reason: String,
@@ -147,8 +147,8 @@ pub(crate) fn sure<T, E: Into<Refusal>>(call: &str, result: Result<T, E>) -> T {
     }
 }
 
-/// Returns the refusal's error code, after printing it to standard error unless that is switched
-/// off.
+/// Prints the refusal to standard error, unless printing is switched off, and returns its error
+/// code. A refusal with the code `NOT_READY` is never printed.
 #[cold]
 pub(crate) fn refuse(call: &str, refusal: &Refusal) -> c_int {
     if VERBOSE.load(Relaxed) && refusal.code != abi::NOT_READY {

@@ -53,11 +53,13 @@ macro_rules! call_with_words {
         }
     };
     (@call $function:expr, ($($type:ty: $value:expr),*), $($word:ident)*) => {{
-        // SAFETY: `Registered::call` explains why the function has this type.
+        // SAFETY: GASNet requires a handler to have the parameters of the messages sent to it, so
+        // the function has this type (see `Registered::call`).
         let function = unsafe {
             std::mem::transmute::<HandlerFn, unsafe extern "C" fn($($type,)* $(call_with_words!(@type $word)),*)>($function)
         };
-        // SAFETY: `Registered::call` explains why the call is sound.
+        // SAFETY: the function has this type, and the client registered it to be called with a
+        // token, a payload and argument words. These outlive the call.
         unsafe { function($($value,)* $(*$word),*) }
     }};
     (@type $word:ident) => { u32 };
@@ -87,7 +89,7 @@ impl Registered {
     /// `gex_nargs`.
     #[inline]
     fn call(&'static self, message: &Message<'_, Mode>) {
-        // `register` refuses `None`.
+        // The function is never `None`, because `registration` refuses such entries.
         let Some(function) = self.entry().function else {
             return;
         };
@@ -261,8 +263,9 @@ pub(crate) fn register_legacy(job: &Job, entries: &mut [LegacyEntry]) -> Result<
 /// `token` must be null or the token of a handler that is running.
 #[inline]
 pub(crate) unsafe fn token<'a>(call: &str, token: *const c_void) -> &'a Token<'a> {
-    // SAFETY: the caller guarantees that the token is null or that of a running handler, so the
-    // `Token` in `Registered::call` still exists.
+    // SAFETY: the caller guarantees that `token` is null or the token of a running handler. In the
+    // latter case it points to the `Token` in `Registered::call`, which lives while the handler
+    // runs.
     match unsafe { token.cast::<Token<'a>>().as_ref() } {
         Some(token) => token,
         None => fatal(call, &"the token is null"),
@@ -350,8 +353,8 @@ pub(crate) unsafe fn payload<'a>(base: *const c_void, bytes: usize) -> Result<&'
             "a payload of {bytes} bytes at {base:p} is not valid memory"
         )));
     }
-    // SAFETY: `base` is not null and `bytes` not too large, so the caller guarantees that the bytes
-    // can be read.
+    // SAFETY: `base` is not null and `bytes` is not too large, so the caller guarantees that the
+    // bytes can be read and are not written meanwhile.
     Ok(unsafe { std::slice::from_raw_parts(base.cast(), bytes) })
 }
 

@@ -28,8 +28,8 @@ pub(crate) struct Job {
     pub(crate) neighbours: Box<[abi::RankInfo]>,
     /// The number of each rank's neighbourhood, by rank.
     neighbourhoods: Box<[u32]>,
-    /// Whether the client was compiled with `GASNET_SEGMENT_EVERYTHING`: a segment is all memory of
-    /// a process.
+    /// Whether the client was compiled with `GASNET_SEGMENT_EVERYTHING`, which makes all memory of
+    /// a process its segment.
     pub(crate) everything: bool,
     /// Whether every rank's segment is mapped here and all ranks form one neighbourhood.
     all_mapped: bool,
@@ -57,8 +57,8 @@ pub(crate) struct Shared {
 }
 
 /// A mapped rank's segment, as the headers' inline functions read it. Before attach, and if the
-/// segment is not mapped, all fields are 0. No range lies within such a segment, so the inline
-/// functions call the library.
+/// segment is not mapped, all fields are 0. The inline functions then find that no range lies
+/// within the segment, and call the library.
 #[repr(C, align(32))]
 #[derive(Debug)]
 struct Mapped {
@@ -106,7 +106,7 @@ impl Mapped {
     }
 }
 
-/// The segments of the first ranks.
+/// The segments of the first [`NEAR_RANKS`] ranks, by rank.
 #[unsafe(no_mangle)]
 static conduit_gex_segments: [Mapped; NEAR_RANKS] = [const { Mapped::nowhere() }; NEAR_RANKS];
 
@@ -117,8 +117,8 @@ static conduit_gex_job: Shared = Shared {
 };
 
 /// Returns the number of each rank's neighbourhood. Neighbourhoods are numbered in the order of
-/// their first ranks. `shared` yields, for each rank, the set of ranks that map each other's
-/// memory; each `most` successive ranks of a set form a neighbourhood.
+/// their first ranks. `shared` yields the number of each rank's set. The ranks of a set map each
+/// other's memory, and every `most` successive ranks of a set form a neighbourhood.
 fn neighbourhoods(shared: impl Iterator<Item = Option<u32>>, most: u32) -> Box<[u32]> {
     let mut next = 0;
     let mut open: HashMap<Option<u32>, (u32, u32)> = HashMap::new();
@@ -311,8 +311,8 @@ impl Job {
             place.show(&segment, self.window(rank, &segment));
         }
         // SAFETY: the function lives as long as the process, and only stores to atomics and makes
-        // system calls. If `pthread_atfork` fails for lack of memory, children can merely still
-        // access the mapped memory.
+        // system calls. If `pthread_atfork` fails for lack of memory, the only consequence is that
+        // children can still access the mapped memory.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(hide_segments)) };
         Ok(())
     }

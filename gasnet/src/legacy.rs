@@ -1,4 +1,4 @@
-//! Calls found only in GASNet-1: attach with handlers, wait modes, nonblocking gets of values.
+//! Calls found only in GASNet-1: attach with handlers, wait modes, and nonblocking gets of values.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_int, c_void};
@@ -18,8 +18,8 @@ use crate::segment::attach;
 pub(crate) static IS_CLIENT: AtomicBool = AtomicBool::new(false);
 
 /// Returns the name by which a GASNet-1 client knows this GASNet-EX call, for error messages. A
-/// bulk call is given the name of the plain call, and a call for only gets or only puts the name of
-/// the call for both.
+/// bulk call is given the name of the plain call. A call that concerns only gets or only puts is
+/// given the name of the call that concerns both.
 pub(crate) fn called_as(call: &str) -> Option<&'static str> {
     if !IS_CLIENT.load(Relaxed) {
         return None;
@@ -67,7 +67,7 @@ unsafe extern "C" fn gasnet_attach(
             .map_err(|_| Refusal::bad(format_args!("a table of {count} handlers is not valid")))?;
         // SAFETY: the caller guarantees that `entries` is null or valid for `count` entries.
         register_legacy(job, unsafe { table(entries, count) }?)?;
-        // Attach requires a positive size. GASNet-1 also allows 0.
+        // `attach` requires a positive size, whereas GASNet-1 also allows 0.
         let bytes = if bytes == 0 {
             rustix::param::page_size()
         } else {
@@ -134,15 +134,15 @@ pub(crate) struct ValueHandle {
     pending: *mut PendingValue,
 }
 
-/// A get of a value that is under way.
+/// An unfinished get of a value.
 pub(crate) struct PendingValue {
     handle: Handle,
     /// The value. The network writes its low-order bytes until the handle is complete.
     value: UnsafeCell<u64>,
 }
 
-/// `gasnet_get_nb_val`: returns the value if the get is already complete, otherwise the state of
-/// the get under way.
+/// `gasnet_get_nb_val`: returns the value if the get is already complete, and otherwise the state
+/// of the unfinished get.
 #[unsafe(no_mangle)]
 extern "C" fn conduit_gasnet_get_nb_val(
     rank: Rank,

@@ -112,7 +112,7 @@ unsafe extern "C" fn conduit_gex_collective(
 /// `call` must be a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_not_all(call: *const c_char, handle: *const c_void) -> ! {
-    // SAFETY: the caller guarantees that `call` is a C string: the headers pass a literal.
+    // SAFETY: the caller guarantees that `call` is a C string; the headers pass a literal.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
     team(&call, handle);
     fatal(&call, &"only GASNET_TEAM_ALL has barriers with ids")

@@ -8,9 +8,9 @@
 //! | module | subject |
 //! |---|---|
 //! | `abi` | types and constants as C sees them |
-//! | `job`, `start` | the one job of the process; joining it |
+//! | `job`, `start` | the process's single job, and joining it |
 //! | `objects`, `team`, `endpoint` | client, teams, endpoints and segments as C knows them |
-//! | `segment`, `client` | attach, segment locations; variables that clients set before |
+//! | `segment`, `client` | attach and segment locations; variables that clients set before attach |
 //! | `handlers` | registration of C handlers and calls to them |
 //! | `request`, `reply`, `prepared`, `limits` | active messages |
 //! | `rma`, `atomic`, `event`, `implicit` | puts, gets, remote atomics, and waiting for them |

@@ -39,8 +39,8 @@ fn chunk_to_be(call: &str) -> usize {
     }
 }
 
-/// Returns the largest long reply in bytes to any rank. Before init, returns the limit for a rank
-/// whose memory is not mapped.
+/// Returns the size in bytes of the largest long reply that can be sent to every rank. Before init,
+/// returns the limit for a rank whose memory is not mapped.
 fn long_reply(call: &str) -> usize {
     let Some(job) = Job::get() else {
         return limits::max_packed_long(chunk_to_be(call), am::MAX_ARGS);
@@ -59,32 +59,32 @@ fn long_request() -> usize {
     }
 }
 
-/// Returns the largest medium request in bytes to any rank.
+/// Returns the size in bytes of the largest medium request that can be sent to every rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBRequestMedium() -> usize {
     medium("gex_AM_LUBRequestMedium")
 }
 
-/// Returns the largest medium reply in bytes to any rank.
+/// Returns the size in bytes of the largest medium reply that can be sent to every rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBReplyMedium() -> usize {
     medium("gex_AM_LUBReplyMedium")
 }
 
-/// Returns the largest long request in bytes to any rank.
+/// Returns the size in bytes of the largest long request that can be sent to every rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBRequestLong() -> usize {
     long_request()
 }
 
-/// Returns the largest long reply in bytes to any rank.
+/// Returns the size in bytes of the largest long reply that can be sent to every rank.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_LUBReplyLong() -> usize {
     long_reply("gex_AM_LUBReplyLong")
 }
 
-/// Returns the engine and the rank in the job of a team's rank. Returns `None` as the rank if
-/// `rank` is `GEX_RANK_INVALID`, which asks for the limit to any rank.
+/// Returns the engine, and the job rank of a team's rank. The rank is `None` if `rank` is
+/// `GEX_RANK_INVALID`, with which a client asks for the limit that holds for every rank.
 fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngine, Option<Rank>) {
     let first = if rank == abi::NO_RANK { 0 } else { rank };
     let first = team_rank(call, team, first);
@@ -92,8 +92,8 @@ fn engine_for(call: &str, team: *const c_void, rank: Rank) -> (&'static TheEngin
     (engine, (rank != abi::NO_RANK).then_some(first))
 }
 
-/// Returns the limit for a prepared long. If the payload is to be prepared in a buffer of the
-/// library, which is smaller, this is less than `long`.
+/// Returns the limit for a prepared long. If the library is to provide the payload's buffer, the
+/// limit is at most that of a medium.
 fn prepared(engine: &TheEngine, long: usize, flags: Flags) -> usize {
     if flags.contains(Flags::PREPARE_LEAST_ALLOC) {
         own_buffer_limit(engine, long)
@@ -147,8 +147,8 @@ extern "C" fn gex_AM_MaxRequestLong(
     prepared(engine, long_request(), flags)
 }
 
-/// Returns the size in bytes of the largest long reply to a rank, or to any rank if `rank` is
-/// `GEX_RANK_INVALID`.
+/// Returns the size in bytes of the largest long reply that can be sent to a rank, or to every rank
+/// if `rank` is `GEX_RANK_INVALID`.
 #[unsafe(no_mangle)]
 extern "C" fn gex_AM_MaxReplyLong(
     team: *const c_void,
@@ -166,7 +166,7 @@ extern "C" fn gex_AM_MaxReplyLong(
     prepared(engine, long, flags)
 }
 
-/// Returns the largest medium reply in bytes to the sender of a request.
+/// Returns the size in bytes of the largest medium reply to the sender of a request.
 #[unsafe(no_mangle)]
 extern "C" fn gex_Token_MaxReplyMedium(
     _token: *const c_void,
@@ -177,7 +177,7 @@ extern "C" fn gex_Token_MaxReplyMedium(
     medium("gex_Token_MaxReplyMedium")
 }
 
-/// Returns the largest long reply in bytes to the sender of a request.
+/// Returns the size in bytes of the largest long reply to the sender of a request.
 ///
 /// # Safety
 /// `handle` must be the token of the handler that is running.

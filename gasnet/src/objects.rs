@@ -61,7 +61,7 @@ pub(crate) struct Objects {
     pub(crate) client: Object,
     /// The first endpoint.
     pub(crate) endpoint: Object,
-    /// The other endpoints, and the segments bound to them.
+    /// The other endpoints, and the created segments.
     pub(crate) endpoints: Endpoints,
     /// The team of all ranks.
     pub(crate) team: Named,
@@ -69,6 +69,7 @@ pub(crate) struct Objects {
     pub(crate) segment: Object,
     /// The memory kind of host memory, which is the only supported kind.
     kind: Object,
+    /// The name that the client passed to `gex_Client_Init`.
     pub(crate) name: OnceLock<CString>,
 }
 
@@ -87,7 +88,8 @@ impl Objects {
     }
 }
 
-/// Returns `object` if `handle` is its handle. Otherwise ends the job with a message about `what`.
+/// Returns `object` if `handle` is its handle. Otherwise ends the job with a message that names the
+/// object as `what`.
 pub(crate) fn check<'a>(
     call: &str,
     what: &str,
@@ -129,7 +131,7 @@ fn endpoint(call: &str, handle: *const c_void) -> (&'static Job, AnyEndpoint<'st
     }
 }
 
-/// Returns the index of an endpoint; the first one has index 0.
+/// Returns the index of an endpoint. The first endpoint has index 0.
 pub(crate) fn endpoint_index(call: &str, handle: *const c_void) -> u16 {
     match endpoint(call, handle).1 {
         AnyEndpoint::First(_) => 0,
@@ -268,7 +270,7 @@ extern "C" fn gex_Client_QueryName(handle: *const c_void) -> *const c_char {
         .map_or(c"".as_ptr(), |name| name.as_ptr())
 }
 
-/// Returns the index of an endpoint; the first one has index 0.
+/// Returns the index of an endpoint. The first endpoint has index 0.
 #[unsafe(no_mangle)]
 extern "C" fn gex_EP_QueryIndex(handle: *const c_void) -> u16 {
     endpoint_index("gex_EP_QueryIndex", handle)

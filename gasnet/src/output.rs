@@ -1,8 +1,9 @@
 //! Flushes C's streams at the end of the process.
 //!
 //! A thread blocked in `fgets(stdin)` holds the stream's lock, and `fflush` waits for that lock.
-//! Therefore a separate thread flushes the streams. If it waits for locks for too long, the process
-//! ends without waiting further. Time spent waiting for a slow reader of the output does not count.
+//! Therefore a separate thread flushes the streams. If that thread waits for locks for longer than
+//! [`LONGEST_WAIT`], the process ends without waiting further. Time spent waiting for a slow reader
+//! of the output does not count.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -45,7 +46,8 @@ impl Flush {
         Self(end)
     }
 
-    /// Waits until all output is written, or other threads have held streams for too long.
+    /// Waits until all output is written, or until the flushing thread has waited for locks for
+    /// [`LONGEST_WAIT`].
     pub(crate) fn finish(self) {
         let mut waited = Duration::ZERO;
         while let Err(RecvTimeoutError::Timeout) = self.0.recv_timeout(PAUSE) {

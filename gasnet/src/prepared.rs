@@ -1,11 +1,11 @@
-//! Active messages with negotiated payload, which the client prepares, writes, and then commits or
-//! cancels.
+//! Active messages with negotiated payload. The client prepares the payload, writes it, and then
+//! commits or cancels the message.
 //!
 //! If possible, the payload is written directly to the place from which it is sent or where it is
 //! stored. A medium is written into a chunk of the engine, which a mapped peer reads. A long is
 //! written into its destination if the prepare call has named the destination, and the destination
-//! is mapped here and aligned as buffers are. Any other payload lies in the client's buffer or in a
-//! buffer of the thread, and the commit sends it in the same way as a fixed payload.
+//! is mapped here and aligned to 16 bytes, as buffers are. Any other payload lies in the client's
+//! buffer or in a buffer of the thread, and the commit sends it in the same way as a fixed payload.
 //!
 //! A thread has at most one request descriptor and one reply descriptor at a time, because it does
 //! not poll between prepare and commit, so that no handler runs in between.
@@ -24,7 +24,7 @@ use crate::handlers::{Token, arguments, payload, token};
 use crate::job::{Job, TheEngine};
 use crate::request::{check_option, handled_here, long_offset, requested};
 
-/// The kind of prepared message; `conduit_gex_kind`.
+/// The kind of a prepared message: `conduit_gex_kind` in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) enum PreparedKind {
@@ -83,14 +83,16 @@ impl PreparedKind {
 
 /// The place where the payload is written.
 enum Place {
+    /// A chunk for a medium request.
     Chunk(Prepared<'static, Network<Mode>, Mode>),
-    /// A chunk for a reply. GASNet allows its use only while the request's handler runs; it must
-    /// not be dropped later.
+    /// A chunk for a medium reply. The chunk must not be dropped once the request's handler has
+    /// returned, because GASNet allows its use only while that handler runs.
     ReplyChunk(ManuallyDrop<PreparedReply<'static, Network<Mode>, Mode>>),
     /// A long's destination, mapped here.
     Destination(*mut c_void),
+    /// The client's buffer.
     Client(*mut c_void),
-    /// The thread's buffer.
+    /// This thread's buffer, in its [`Descriptor`].
     Own,
 }
 
@@ -102,7 +104,9 @@ struct Open {
     /// The token of the request being replied to.
     token: *const c_void,
     place: Place,
+    /// The address at which the payload is written.
     address: *mut c_void,
+    /// The largest length of the payload in bytes.
     size: usize,
     /// A long's destination, if the prepare call has named it.
     destination: *mut c_void,
@@ -187,8 +191,9 @@ impl Wish {
                 None => return std::ptr::null(),
             }
         } else if self.kind == PreparedKind::ReplyMedium {
-            // SAFETY: the caller guarantees that the token is that of the running request handler.
-            // GASNet requires the handler to commit or cancel the reply before it returns.
+            // SAFETY: the caller of the prepare call guarantees that the token is that of the
+            // running request handler. GASNet requires the handler to commit or cancel the reply
+            // before it returns.
             let message = unsafe { token(call, self.token) }.message;
             let prepared = sure(call, message.prepare_medium_reply(self.least, size));
             Place::ReplyChunk(ManuallyDrop::new(prepared))
@@ -235,8 +240,9 @@ impl Wish {
         })
     }
 
-    /// Returns the address of a long's destination if it is mapped here, and the number of bytes
-    /// that may be written there: at least the requested minimum, all of it in the segment.
+    /// Returns the address at which a long's destination is mapped here, and the number of bytes
+    /// that may be written there, which is at least the requested minimum. Returns `None` if the
+    /// destination is not mapped here, is not aligned, or is too close to the end of the segment.
     fn mapped_destination(&self) -> Option<(*mut c_void, usize)> {
         if self.destination.is_null() {
             return None;
@@ -389,7 +395,8 @@ fn take(call: &'static str, kind: PreparedKind, descriptor: *const c_void) -> Op
 }
 
 /// `gex_AM_Commit{Request,Reply}{Medium,Long}N` and their forms with flags. Returns 0, or
-/// [`crate::abi::NO_OP`] if the commit would have blocked; the descriptor then stays valid.
+/// [`crate::abi::NO_OP`] if the commit would have blocked. In the latter case the descriptor stays
+/// valid.
 ///
 /// # Safety
 /// `descriptor` must have been returned by a prepare call on this thread. `words` must be valid for
@@ -438,9 +445,9 @@ unsafe extern "C" fn conduit_gex_commit(
         }
         other => open.place = other,
     }
-    // SAFETY: `bytes` is within the prepared length. The address is that of the client's buffer,
-    // which the caller of the prepare call has declared valid, of the mapped destination, or of
-    // this thread's buffer.
+    // SAFETY: `bytes` is at most the prepared length. The address is valid for that length: the
+    // caller of the prepare call guarantees that for the client's buffer, and `prepare` has ensured
+    // it for the mapped destination and for this thread's buffer.
     let sent = unsafe { payload(open.address, bytes) }
         .and_then(|payload| open.send(handler, words, payload, destination, flags));
     if matches!(sent, Ok(false)) {

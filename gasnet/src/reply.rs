@@ -51,7 +51,7 @@ unsafe extern "C" fn conduit_gex_reply_medium(
     words: *const u32,
 ) -> c_int {
     // SAFETY: the caller guarantees that `handle` is the running handler's token, and that `words`
-    // and `source` are valid for `count` words and `bytes` bytes.
+    // and `source` are valid for `count` words and `bytes` bytes, respectively.
     let (token, words, payload) = unsafe {
         (
             token(MEDIUM, handle),
@@ -86,7 +86,7 @@ unsafe extern "C" fn conduit_gex_reply_long(
     words: *const u32,
 ) -> c_int {
     // SAFETY: the caller guarantees that `handle` is the running handler's token, and that `words`
-    // and `source` are valid for `count` words and `bytes` bytes.
+    // and `source` are valid for `count` words and `bytes` bytes, respectively.
     let (token, words, payload) = unsafe {
         (
             token(LONG, handle),

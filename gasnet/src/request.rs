@@ -58,8 +58,8 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let (words, payload) = unsafe { (arguments(count, words), payload(source, bytes)) };
     let engine = Job::of(MEDIUM).engine();
     check_option(MEDIUM, local, true);
-    // Refuse here. If this error were merged with the engine's result, that result would pass
-    // through memory.
+    // Return the refusal here. Merging it with the engine's result would make that result pass
+    // through memory instead of registers.
     let payload = match payload {
         Ok(payload) => payload,
         Err(refusal) => return started(MEDIUM, flags, Err(refusal)),
@@ -67,7 +67,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let sent = engine
         .messages()
         .request_medium(rank, handler, words, payload, flags.blocking());
-    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
+    // SAFETY: the caller guarantees that `local` is a constant or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(MEDIUM, flags, engine, rank, sent)
 }
@@ -95,7 +95,7 @@ unsafe extern "C" fn conduit_gex_request_long(
     check_option(LONG, local, true);
     let placed =
         payload.and_then(|payload| Ok((payload, long_offset(engine, rank, destination, bytes)?)));
-    // Refuse here, for the same reason as in `conduit_gex_request_medium`.
+    // Return the refusal here, for the same reason as in `conduit_gex_request_medium`.
     let (payload, offset) = match placed {
         Ok(placed) => placed,
         Err(refusal) => return started(LONG, flags, Err(refusal)),
@@ -104,13 +104,13 @@ unsafe extern "C" fn conduit_gex_request_long(
         engine
             .messages()
             .request_long(rank, handler, words, payload, offset, flags.blocking());
-    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
+    // SAFETY: the caller guarantees that `local` is a constant or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(LONG, flags, engine, rank, sent)
 }
 
-/// Returns the code for a request's result. A request sent to another rank returns at once, so that
-/// the engine's result is not copied again.
+/// Returns the code for a request's result. If the request went to another rank, returns at once,
+/// so that the engine's result is not copied again.
 #[inline(always)]
 pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
     call: &str,
@@ -129,8 +129,8 @@ pub(crate) fn requested<E: From<EngineError> + Into<Refusal>>(
 const POLLS: u32 = 64;
 
 /// Polls after a request to this rank itself, so that its handler runs before the call returns, as
-/// in GASNet. A client may rely on this, because it may not poll otherwise. If very many messages
-/// precede the request, a later poll handles it.
+/// in GASNet. A client that does not poll otherwise relies on this. If very many messages precede
+/// the request, a later poll handles it.
 ///
 /// This function is not inlined, because such requests are rare and the polls would be inlined into
 /// every request.
@@ -150,7 +150,7 @@ pub(crate) fn handled_here<E: From<EngineError>>(
     sent
 }
 
-/// Returns the offset in a rank's segment of an address in that rank. For an address below the
+/// Translates an address on a rank to an offset in that rank's segment. For an address below the
 /// segment, the offset wraps and lies outside every segment.
 #[inline]
 pub(crate) fn offset(
@@ -177,8 +177,9 @@ pub(crate) fn long_offset(
     }
 }
 
-/// In debug builds, checks the `lc_opt` of a message with payload. Accepts `GEX_EVENT_NOW`, a
-/// pointer to an event and, if `group` is true (for requests), `GEX_EVENT_GROUP`.
+/// In debug builds, checks the `lc_opt` that a client passes for a message with payload. Accepts
+/// `GEX_EVENT_NOW`, a pointer to an event and, if `group` is true (for requests),
+/// `GEX_EVENT_GROUP`.
 #[inline]
 pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
     if cfg!(debug_assertions) {
@@ -188,7 +189,7 @@ pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
             address if address > events::GROUP => {}
             other => fatal(
                 call,
-                &format_args!("lc_opt {other:#x} is not one of this call's"),
+                &format_args!("lc_opt {other:#x} is not accepted by this call"),
             ),
         }
     }
@@ -198,7 +199,7 @@ pub(crate) fn check_option(call: &str, local: *mut usize, group: bool) {
 /// call returns.
 ///
 /// # Safety
-/// `local` is one of the constants or valid for a write.
+/// `local` must be one of the constants or valid for a write.
 #[inline]
 pub(crate) unsafe fn finished_locally<E>(sent: &Result<bool, E>, local: *mut usize) {
     if matches!(sent, Ok(true)) && local.addr() > events::GROUP {

@@ -28,7 +28,8 @@ enum Local {
 }
 
 impl Local {
-    /// Reads C's option. `group` says whether the call accepts `GEX_EVENT_GROUP`.
+    /// Reads C's option. `group` is whether the call accepts `GEX_EVENT_GROUP`, which only implicit
+    /// puts do; those in turn accept no event.
     fn of(call: &str, option: *mut usize, group: bool) -> Self {
         match option.addr() {
             events::NOW => Self::Now,
@@ -38,7 +39,7 @@ impl Local {
             address if address > events::GROUP && !group => Self::Event(option),
             other => fatal(
                 call,
-                &format_args!("lc_opt {other:#x} is not one of this call's"),
+                &format_args!("lc_opt {other:#x} is not accepted by this call"),
             ),
         }
     }
@@ -54,7 +55,7 @@ fn destination(base: *mut c_void, bytes: usize) -> Result<*mut u8, Refusal> {
     Ok(base.cast())
 }
 
-/// The location of a range of a rank's addresses.
+/// The location of a remote range.
 enum Place {
     /// At this offset in the rank's segment. If the offset is outside the segment, the engine
     /// reports an error.
@@ -184,8 +185,8 @@ unsafe fn start_get(
     })
 }
 
-/// The way of a blocking call: the operation waits for resources, and the call then waits for its
-/// handle.
+/// How a blocking call starts its operation. The start waits for resources, and the call then waits
+/// for the operation's handle.
 const WAITING: How = How {
     completion: Completion::Handle,
     blocking: Blocking::Wait,
@@ -211,8 +212,8 @@ fn finish(job: &Job, started: Option<Handle>) -> Result<bool, Refusal> {
     Ok(true)
 }
 
-/// Copies from a mapped rank's memory. The headers call this for lengths above which it is faster
-/// than the C library.
+/// Copies from a mapped rank's memory. The headers call this for lengths at which it is faster than
+/// the C library.
 ///
 /// # Safety
 /// `from` must be valid for reads of `bytes` bytes, and `to` for writes of `bytes` bytes.
@@ -222,8 +223,8 @@ unsafe extern "C" fn conduit_gex_load(to: *mut c_void, from: *const c_void, byte
     unsafe { shared::load(from.cast(), to.cast(), bytes) }
 }
 
-/// Copies to a mapped rank's memory. The headers call this for lengths above which it is faster
-/// than the C library.
+/// Copies to a mapped rank's memory. The headers call this for lengths at which it is faster than
+/// the C library.
 ///
 /// # Safety
 /// Same as [`conduit_gex_load`].
@@ -236,7 +237,7 @@ unsafe extern "C" fn conduit_gex_store(to: *mut c_void, from: *const c_void, byt
 /// `gex_RMA_PutBlocking`.
 ///
 /// # Safety
-/// `source` is valid for `bytes` bytes.
+/// `source` must be null or valid for reads of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_put(
     team: *const c_void,
@@ -261,7 +262,7 @@ unsafe extern "C" fn conduit_gex_put(
 /// `gex_RMA_GetBlocking`.
 ///
 /// # Safety
-/// `local` is valid for writes of `bytes` bytes.
+/// `local` must be null or valid for writes of `bytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get(
     team: *const c_void,
@@ -309,8 +310,8 @@ unsafe extern "C" fn conduit_gex_put_nb(
     if let Local::Event(place) = local
         && root != events::NO_OP
     {
-        // SAFETY: the put's `option` is none of the constants, so the caller guarantees that it is
-        // valid for a write.
+        // SAFETY: `option` is not one of the constants, so the caller guarantees that it is valid
+        // for a write.
         unsafe { place.write(leaf(root)) };
     }
     root
@@ -369,7 +370,8 @@ unsafe extern "C" fn conduit_gex_put_nbi(
 ///
 /// # Safety
 /// Same as [`conduit_gex_get_nb`], except that `local` must not be used otherwise until this
-/// thread's implicit gets or, within an access region, the region's event are complete.
+/// thread's implicit gets are complete or, within an access region, until the region's event is
+/// complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_get_nbi(
     team: *const c_void,

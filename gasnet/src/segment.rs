@@ -15,7 +15,8 @@ use crate::objects::{AnySegment, segment};
 use crate::team::{named_rank, rank_in, remote_index};
 
 /// Attaches a segment and makes all segments visible to the headers' inline functions. Collective.
-/// Begins with a barrier, so that ranks that still wait for the reply to a message get it.
+/// The call begins with a barrier, so that a rank that is still waiting for the reply to a message
+/// receives it.
 pub(crate) fn attach(call: &'static str, job: &'static Job, bytes: usize) -> Result<(), Refusal> {
     if !job.everything && (bytes == 0 || !bytes.is_multiple_of(rustix::param::page_size())) {
         return Err(Refusal::bad(format_args!(
@@ -60,8 +61,8 @@ unsafe extern "C" fn gex_Segment_Attach(
     abi::OK
 }
 
-/// Returns the size of the largest segment in bytes, or the largest `usize` with segment
-/// everything.
+/// Returns the size in bytes of the largest segment that can be attached. With segment everything,
+/// returns the largest `usize`.
 fn most(job: &Job) -> usize {
     if job.everything {
         usize::MAX
@@ -125,7 +126,7 @@ fn told(job: &Job, rank: Rank, segment: Segment) -> (*mut c_void, *mut c_void, u
     (owner, job.window(rank, &segment).cast(), segment.len)
 }
 
-/// Writes these facts about a segment to pointers from C. Null pointers are skipped.
+/// Writes the values that [`told`] returns to pointers from C. Null pointers are skipped.
 ///
 /// # Safety
 /// Each pointer must be null or valid for a write.

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use crate::fault::Refusal;
 use crate::tools::{self, setting, signal};
 
-/// The signals that end a process, each with whether it is reported. `SIGTERM` is not: the launcher
-/// sends it to the remaining ranks after reporting itself that a rank has failed.
+/// The signals that end a process, and whether each is reported. `SIGTERM` is not reported, because
+/// the launcher sends it to the remaining ranks after it has reported that a rank has failed.
 const FATAL: [(c_int, bool); 9] = [
     (libc::SIGABRT, true),
     (libc::SIGILL, true),
@@ -67,8 +67,8 @@ pub(crate) fn tell_client() {
 }
 
 /// Handles a fatal signal. Calls only functions that a signal handler may call (writev, sigaction,
-/// signal, raise), unless faults are to be examined. The client's `SIGQUIT` handler may do as it
-/// likes.
+/// signal, raise), unless faults are to be examined. The client's `SIGQUIT` handler may call any
+/// function.
 extern "C" fn caught(signal: c_int) {
     if FATAL.contains(&(signal, true)) {
         let name = signal::name_of(signal).unwrap_or_default();
@@ -106,7 +106,7 @@ fn left_alone() -> Result<Option<Vec<c_int>>, Refusal> {
     let named = |name: &str| {
         signal::by_name(name).ok_or_else(|| {
             Refusal::bad(format_args!(
-                "GASNET_NO_CATCH_SIGNAL='{text}': '{name}' is not the name of a signal, like SIGUSR1"
+                "GASNET_NO_CATCH_SIGNAL='{text}': '{name}' is not the name of a signal such as SIGUSR1"
             ))
         })
     };

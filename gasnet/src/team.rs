@@ -1,8 +1,8 @@
 //! Teams: their handles in C, calls to create and destroy them, and the translation of their ranks.
 //!
-//! A `gex_TM_t` is one of three things: the address of the job's team, which the headers compare
-//! with; a pair of endpoints, composed of their indices; or the number of any other team. Numbers
-//! are never reused, so that the handle of a destroyed team is recognised.
+//! A `gex_TM_t` is one of three things: the address of the job's team, by which the headers
+//! recognise that team; a pair of endpoints, composed of their indices; or the number of any other
+//! team. Numbers are never reused, so that the handle of a destroyed team is recognised.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
@@ -20,10 +20,13 @@ use crate::fault::{fatal, sure};
 use crate::job::Job;
 use crate::objects::{Object, endpoint_index};
 
-/// The values of the lowest three bits of a handle that is not an address.
+/// The lowest three bits of the handle of a team other than the job's.
 const TEAM: usize = 2;
+/// The lowest three bits of the handle of a pair of endpoints.
 const PAIR: usize = 1;
+/// The mask of these bits.
 const TAG: usize = 7;
+/// The position of a team's number in its handle, above these bits.
 const SHIFT: u32 = 3;
 
 /// The scratch size reported to clients. Teams need none, because their operations use the
@@ -136,8 +139,8 @@ fn no_flags(call: &str, flags: u32) {
     }
 }
 
-/// Translates a rank of a team or pair from C to the rank in the job, for an access to its memory.
-/// Ends the job if a pair names an endpoint on which that rank has published no memory.
+/// Translates a rank of a team or pair from C to the rank in the job whose memory is accessed. Ends
+/// the job if a pair names an endpoint on which that rank has published no memory.
 pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     let rank = named_rank(call, handle, rank);
     let index = remote_index(handle);
@@ -150,8 +153,8 @@ pub(crate) fn team_rank(call: &str, handle: *const c_void, rank: Rank) -> Rank {
     rank
 }
 
-/// Returns the job, and the rank in the job of the target of a put or get. Ranks of the job's team
-/// are not checked here, because the engine checks them.
+/// Returns the job, and the job rank of the target of a put or get. Ranks of the job's team are not
+/// checked here, because the engine checks them.
 #[inline]
 pub(crate) fn target(call: &str, handle: *const c_void, rank: Rank) -> (&'static Job, Rank) {
     let job = Job::of(call);
@@ -203,8 +206,8 @@ fn pair(handle: *const c_void) -> Option<(u16, u16)> {
     (bits & TAG == PAIR).then_some(((bits >> 32) as u16, (bits >> 16) as u16))
 }
 
-/// Translates a rank of a pair, or of a team other than the job's, to the rank in the job. The
-/// headers' `conduit_gex_rank` calls this.
+/// Translates a rank of a pair, or of a team other than the job's, to the job rank. The headers'
+/// `conduit_gex_rank` calls this.
 ///
 /// # Safety
 /// `call` must be a C string.
@@ -214,7 +217,7 @@ unsafe extern "C" fn conduit_gex_rank_of(
     handle: *const c_void,
     rank: Rank,
 ) -> Rank {
-    // SAFETY: the caller guarantees that `call` is a C string: the headers pass a literal.
+    // SAFETY: the caller guarantees that `call` is a C string; the headers pass a literal.
     let call = unsafe { CStr::from_ptr(call) }.to_string_lossy();
     let index = remote_index(handle);
     let lacks = |start: &str| index != 0 && call.starts_with(start);
@@ -383,8 +386,8 @@ unsafe extern "C" fn gex_TM_Create(
     0
 }
 
-/// Destroys a team, which must have nothing under way. Collective; does not wait. Returns a nonzero
-/// value if the client's scratch space has been written to `place`.
+/// Destroys a team, which must have no operations under way. The call is collective, but does not
+/// wait. Returns a nonzero value if the client's scratch space has been written to `place`.
 ///
 /// # Safety
 /// `place` must be null or valid for a write.

@@ -58,8 +58,8 @@ impl Ranges {
         let count = self.count;
         let list = || format!("{count} {side} ranges at {:p} are invalid", self.list);
         // The lists contain addresses, which are read as numbers.
-        // SAFETY: the caller guarantees that the lists are valid. An entry of a vector consists of
-        // two words, an address and a length.
+        // SAFETY: the caller guarantees that each list is null or valid for its number of entries.
+        // An entry of a vector consists of two words, an address and a length.
         let (start, shape) = unsafe {
             match self.shape {
                 shapes::VECTOR => (0, Shape::Vector(array(call, self.list, count, list))),
@@ -107,7 +107,7 @@ unsafe fn array<'a, T>(
     if !is_memory(base, count.saturating_mul(size_of::<T>())) {
         fatal(call, &what());
     }
-    // SAFETY: `base` is not null and the array not too long, so the caller guarantees that it is
+    // SAFETY: `base` is not null and the array is not too long, so the caller guarantees that it is
     // valid for `count` entries.
     unsafe { std::slice::from_raw_parts(base.cast(), count) }
 }
@@ -143,7 +143,7 @@ fn check_here(call: &str, here: &Places<'_>) {
 /// Prepares the two sides of a transfer in either direction.
 ///
 /// # Safety
-/// The lists of both sides must be valid.
+/// Each list of the two sides must be null or valid for reads of its number of entries.
 unsafe fn sides<'a>(
     call: &str,
     rank: Rank,
@@ -152,7 +152,8 @@ unsafe fn sides<'a>(
 ) -> (&'static TheEngine, Places<'a>, Places<'a>) {
     let engine = Job::of(call).engine();
     let base = sure(call, engine.memory().segment_of(rank)).address;
-    // SAFETY: the caller guarantees that the lists of both sides are valid.
+    // SAFETY: the caller guarantees that each list of the two sides is null or valid for its number
+    // of entries.
     let (there, here) = unsafe {
         (
             there.places(call, "remote", base as usize),
@@ -192,8 +193,8 @@ fn result(
 /// `gex_VIS_*Put*` and `gasnet_put?_*bulk`.
 ///
 /// # Safety
-/// `call` must be a C string. The lists must be valid for their numbers of entries, and all local
-/// ranges for reads until the operation is complete.
+/// `call` must be a C string. The lists must be null or valid for their numbers of entries, and all
+/// local ranges must be valid for reads until the operation is complete.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_gex_vis_put(
     call: *const c_char,
@@ -204,9 +205,10 @@ unsafe extern "C" fn conduit_gex_vis_put(
     flags: Flags,
 ) -> usize {
     // SAFETY: the caller guarantees that `call` is a C string and that `there` and `here` point to
-    // structures: the headers pass a literal and two variables.
+    // structures; the headers pass a literal and two variables.
     let (call, there, here) = unsafe { (CStr::from_ptr(call).to_string_lossy(), &*there, &*here) };
-    // SAFETY: the caller guarantees that the lists of both sides are valid.
+    // SAFETY: the caller guarantees that each list of the two sides is null or valid for its number
+    // of entries.
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     if let Some((handler, source, bytes)) = ARMED.take() {
         // SAFETY: the caller guarantees that all local ranges are valid, and this call waits for
@@ -245,9 +247,10 @@ unsafe extern "C" fn conduit_gex_vis_get(
     flags: Flags,
 ) -> usize {
     // SAFETY: the caller guarantees that `call` is a C string and that `there` and `here` point to
-    // structures: the headers pass a literal and two variables.
+    // structures; the headers pass a literal and two variables.
     let (call, there, here) = unsafe { (CStr::from_ptr(call).to_string_lossy(), &*there, &*here) };
-    // SAFETY: the caller guarantees that the lists of both sides are valid.
+    // SAFETY: the caller guarantees that each list of the two sides is null or valid for its number
+    // of entries.
     let (engine, there, here) = unsafe { sides(&call, rank, there, here) };
     let (completion, blocking) = (completion(form), flags.blocking());
     // SAFETY: the caller guarantees that all local ranges are valid until the operation is
