@@ -1,10 +1,10 @@
-//! Compares the prototypes of the headers with the library's functions: each function has a
-//! prototype, each prototype a function, and their parameters and results have the same types for
-//! the calling convention.
+//! Compares the headers' prototypes with the library's functions. Each function must have a
+//! prototype and each prototype a function, and the calling convention must pass their parameters
+//! and results in the same way.
 //!
-//! C checks a call only against the prototype, and Rust only against the function. Types are
-//! compared by their meaning to both: integers by width (and sign, where it matters), pointers by
-//! their target, except that `void *` matches any.
+//! C checks a call against the prototype only, and Rust against the function only. Integers are
+//! compared by width and, where it matters, by sign. Pointers are compared by their target, except
+//! that `void *` matches every pointer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use syn::{FnArg, GenericArgument, PathArguments, ReturnType, Signature, Type};
 
-/// A function's parameters, result and file.
+/// A function: the types of its parameters and its result, and the file that contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Function {
     parameters: Vec<String>,
@@ -82,8 +82,8 @@ fn statements(text: &str) -> Vec<String> {
             '{' => depth += 1,
             '}' => {
                 depth -= 1;
-                // The end of a function or of a structure's members: the text before is not a
-                // prototype.
+                // This brace ends a function or a structure's members, so the text before it is not
+                // a prototype.
                 statement.clear();
             }
             ';' if depth == 0 => all.push(std::mem::take(&mut statement)),
@@ -106,7 +106,8 @@ const QUALIFIERS: [&str; 8] = [
     "GASNETT_BEGIN_EXTERNC",
 ];
 
-/// Returns a C type by its base and pointer depth; the name after it has been removed.
+/// Returns a C type in the form in which types are compared. `words` are the words of its
+/// declaration without the declared name, and `stars` is its pointer depth.
 fn c_type(words: &[&str], stars: usize) -> String {
     let base = match words.join(" ").as_str() {
         "void" if stars == 0 => "()",
@@ -230,7 +231,7 @@ fn prototypes() -> BTreeMap<String, Function> {
 
 // ---- Rust ----
 
-/// Returns a Rust type in the same terms.
+/// Returns a Rust type in the same form as [`c_type`].
 fn rust_type(ty: &Type) -> String {
     match ty {
         Type::Ptr(pointer) => format!("*{}", rust_type(&pointer.elem)),
@@ -284,7 +285,8 @@ fn function(signature: &Signature, file: &Path) -> Function {
 
 const EXPORTED: &str = "#[unsafe(no_mangle)]";
 
-/// Returns the exported functions in a piece of source, by name as written: `$name` in a macro.
+/// Returns the exported functions in a piece of source, each with its name as written there. In a
+/// macro, that is `$name`.
 fn exported(text: &str, file: &Path) -> Vec<(String, Function)> {
     let mut all = Vec::new();
     for piece in text.split(EXPORTED).skip(1) {
@@ -319,8 +321,8 @@ fn exported(text: &str, file: &Path) -> Vec<(String, Function)> {
     all
 }
 
-/// Returns a block that begins with this line and ends with a brace at the start of a line, and the
-/// text after it.
+/// Returns the text between the line `start` and the next brace at the start of a line, and the
+/// text after that brace.
 fn block<'a>(text: &'a str, start: &str) -> Option<(&'a str, &'a str)> {
     let (_, after) = text.split_once(start)?;
     after.split_once("\n}")
@@ -358,7 +360,7 @@ fn functions() -> BTreeMap<String, Function> {
             if templates.is_empty() {
                 continue;
             }
-            // Each entry names one function per template, in their order.
+            // Each entry names one function per template, in the order of the templates.
             let (entries, _) = block(after, &format!("\n{makro}! {{")).unwrap();
             for entry in entries.split(';') {
                 for (name, (_, function)) in names_in(entry).zip(&templates) {
@@ -374,14 +376,15 @@ fn functions() -> BTreeMap<String, Function> {
 fn same(c: &str, rust: &str) -> bool {
     c == rust
         || (c.starts_with('*') && rust.starts_with('*') && (c == "*void" || rust == "*void"))
-        // Message arguments are signed in C, and words here.
+        // Message arguments are signed in C and unsigned in Rust.
         || (c == "*i32" && rust == "*u32")
 }
 
 #[test]
 fn prototypes_are_those_of_the_functions() {
     let (prototypes, functions) = (prototypes(), functions());
-    // Both must have been found: the interface has at least this many functions.
+    // The interface has more functions than this, so fewer prototypes mean that the headers were
+    // not read correctly.
     assert!(prototypes.len() > 150, "{}", prototypes.len());
     let mut wrong = Vec::new();
     for (name, prototype) in &prototypes {

@@ -1,9 +1,9 @@
-//! Backtraces. This library or the C library writes one of the calling thread, a debugger one of
-//! all threads, and a client may provide a function of its own.
+//! Backtraces. This library and the C library can write a backtrace of the calling thread, and a
+//! debugger can write one of all threads. A client may provide a function of its own.
 //!
 //! `GASNET_BACKTRACE_TYPE` lists the mechanisms in the order in which they are tried. The default
-//! lists all of them, the client's first; with `GASNET_BACKTRACE_MT`, those that cover all threads
-//! come first.
+//! lists all of them, with the client's first. If `GASNET_BACKTRACE_MT` is set, the mechanisms that
+//! cover all threads come first.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::io::Write;
@@ -17,7 +17,9 @@ use crate::{environment, job, signal, system};
 
 /// A way of writing a backtrace to a file descriptor.
 struct Mechanism {
+    /// The name in `GASNET_BACKTRACE_TYPE`.
     name: String,
+    /// Whether the backtrace covers all threads.
     sees_all_threads: bool,
     /// Writes a backtrace, and returns whether it succeeded.
     write: Box<dyn Fn(c_int) -> bool>,
@@ -32,7 +34,8 @@ struct BacktraceType {
 }
 
 // `gasnett_backtrace_user` is a variable that only clients define. Stable Rust cannot refer to a
-// symbol that may be missing, but the assembler can: a weak reference is then null.
+// symbol that may be missing. The assembler can: its weak reference is null if the symbol is
+// missing.
 #[cfg(target_pointer_width = "64")]
 std::arch::global_asm!(
     ".weak gasnett_backtrace_user",
@@ -51,17 +54,17 @@ unsafe extern "C" {
 
 /// Returns the client's mechanism, if it has one.
 fn client_mechanism() -> Option<Mechanism> {
-    // SAFETY: the word above is never written to. The volatile read hides its value from the
-    // compiler, which assumes that the address of a variable is never null.
+    // SAFETY: `conduit_tools_backtrace_user` is never written to. The volatile read hides its value
+    // from the compiler, which assumes that the address of a variable is never null.
     let client = unsafe { std::ptr::read_volatile(&raw const conduit_tools_backtrace_user) };
     // SAFETY: the pointer is null or refers to the client's variable, which has this type and lives
     // as long as the process.
     let client = unsafe { client.as_ref() }?;
     let function = client.function?;
-    // SAFETY: the pointer is null or the client's C string.
+    // SAFETY: `client.name` is null or a C string, because the client provides it as such.
     let name = unsafe { text_or_null(client.name) }
         .map_or("USER".into(), |name| name.to_string_lossy().into_owned());
-    // SAFETY: the client provides the function for this call.
+    // SAFETY: the client provides the function to be called with a descriptor.
     let write = move |fd| unsafe { function(fd) == 0 };
     Some(Mechanism {
         name,
@@ -87,8 +90,8 @@ fn mechanisms(all_threads: bool) -> Vec<Mechanism> {
     list
 }
 
-/// Writes a backtrace by Rust's library: functions, files and lines, if the program has that
-/// information.
+/// Writes a backtrace with Rust's library. The backtrace names functions, files and lines if the
+/// program contains that information.
 fn write_internal(fd: c_int) -> bool {
     let backtrace = std::backtrace::Backtrace::force_capture();
     if backtrace.status() != std::backtrace::BacktraceStatus::Captured {
@@ -97,12 +100,12 @@ fn write_internal(fd: c_int) -> bool {
     write_all(fd, format!("{backtrace}\n").as_bytes())
 }
 
-/// Writes a backtrace by the C library: addresses and the names of exported functions. Allocates no
-/// memory.
+/// Writes a backtrace with the C library. The backtrace consists of addresses and the names of
+/// exported functions. Allocates no memory.
 fn write_execinfo(fd: c_int) -> bool {
     let mut frames = [std::ptr::null_mut::<c_void>(); 128];
-    // SAFETY: the array has room for as many frames as are asked for, and that many are written
-    // out.
+    // SAFETY: the array has room for the `frames.len()` frames that are requested, and its first
+    // `count` entries are frames when they are written out.
     unsafe {
         let count = libc::backtrace(frames.as_mut_ptr(), frames.len() as c_int);
         if count <= 0 {
@@ -113,12 +116,13 @@ fn write_execinfo(fd: c_int) -> bool {
     true
 }
 
-/// Writes a backtrace by gdb, if it is installed and may attach to this process.
+/// Writes a backtrace with gdb, if gdb is installed and may attach to this process.
 fn write_gdb(fd: c_int) -> bool {
     if fd < 0 {
         return false;
     }
-    // SAFETY: the descriptor is only a number; cloning fails if it is not open.
+    // SAFETY: the descriptor is not negative. It is only used to clone it, which fails if it is not
+    // open.
     let Ok(output) = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned() else {
         return false;
     };
@@ -139,11 +143,11 @@ fn write_gdb(fd: c_int) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// While this value lives, this process's children may trace it. Needed on systems that allow only
-/// parents to trace.
+/// While this value lives, this process's children may trace the process. This is needed on systems
+/// that allow only a process's ancestors to trace it.
 ///
 /// A process has only one such exception, which cannot be queried. An exception that the client has
-/// made before is therefore lost.
+/// already made is therefore lost.
 struct OpenToChildren;
 
 impl OpenToChildren {
@@ -163,19 +167,20 @@ impl Drop for OpenToChildren {
 /// Lets the given process and its children trace this process, in place of any earlier exception.
 /// With 0, withdraws the exception. Fails harmlessly on systems without such rules.
 fn except(process: libc::c_ulong) {
-    // SAFETY: these arguments refer to no memory.
+    // SAFETY: neither argument refers to memory.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, process) };
 }
 
 fn write_all(fd: c_int, text: &[u8]) -> bool {
-    // SAFETY: the descriptor is the caller's; the file is never dropped, so it is not closed.
+    // SAFETY: the caller owns the descriptor. The `File` is never dropped, so the descriptor is not
+    // closed.
     let mut file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(fd) });
     file.write_all(text).is_ok()
 }
 
 /// The right to write a backtrace. Only one thread has it at a time, because several may fail at
-/// once. A thread cannot take it again, because writing a backtrace may itself fail or be
-/// interrupted by a signal that requests one.
+/// once. A thread that has the right cannot take it again, because writing a backtrace may itself
+/// fail or be interrupted by a signal that requests a backtrace.
 struct Printing;
 
 /// The thread that writes a backtrace, or 0.
@@ -200,7 +205,7 @@ impl Drop for Printing {
     }
 }
 
-/// Writes a backtrace by the first mechanism that succeeds.
+/// Writes a backtrace with the first mechanism that succeeds. Returns whether one has succeeded.
 pub(crate) fn print_now(fd: c_int) -> bool {
     let Some(_printing) = Printing::begin() else {
         return false;
@@ -248,7 +253,7 @@ pub(crate) fn print_if_enabled(fd: c_int) {
     // SAFETY: the pointer holds this module's function or the client's, and both have this type.
     let function =
         unsafe { std::mem::transmute::<*mut (), unsafe extern "C" fn(c_int) -> c_int>(function) };
-    // SAFETY: the function is meant to be called with a descriptor.
+    // SAFETY: both functions accept any descriptor.
     unsafe { function(fd) };
 }
 
@@ -262,7 +267,8 @@ extern "C" fn print_backtrace_if_enabled(fd: c_int) -> c_int {
     }
 }
 
-/// A C function pointer that clients may set; atomic, because errors on any thread read it.
+/// A C function pointer that clients may set. It is atomic, because an error on any thread reads
+/// it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static gasnett_print_backtrace_ifenabled: AtomicPtr<()> =

@@ -29,8 +29,8 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     sum ^ (sum >> 32)
 }
 
-/// Returns the number of zero bytes. Blocks are short enough for their counts to fit in a byte, so
-/// that the compiler counts a whole register at once.
+/// Returns the number of zero bytes. The bytes are counted in blocks whose counts fit in a byte, so
+/// that the compiler can count a whole register at once.
 pub(crate) fn count_zeros(bytes: &[u8]) -> usize {
     bytes
         .chunks(255)
@@ -44,7 +44,8 @@ pub(crate) fn count_zeros(bytes: &[u8]) -> usize {
         .sum()
 }
 
-/// Copies and counts, one piece that fits the nearest cache at a time.
+/// Copies bytes and returns the number of zero bytes among them. Works on pieces that fit in the
+/// nearest cache.
 pub(crate) fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
     to.chunks_mut(4096)
         .zip(from.chunks(4096))
@@ -56,37 +57,37 @@ pub(crate) fn count_zeros_copying(to: &mut [u8], from: &[u8]) -> usize {
 }
 
 /// # Safety
-/// `p` points to `length` bytes, which do not change during `'a`; it may be anything if `length` is
-/// 0.
+/// `p` must be null or point to `length` bytes that do not change during `'a`. If `length` is 0,
+/// `p` may be any pointer.
 unsafe fn slice<'a>(p: *const c_void, length: usize) -> &'a [u8] {
     if p.is_null() || length == 0 {
         return &[];
     }
-    // SAFETY: the caller guarantees that `p` points to `length` bytes, which do not change during
-    // `'a`; it may be anything if `length` is 0.
+    // SAFETY: `p` is not null and `length` is not 0, so the caller guarantees that `p` points to
+    // `length` bytes that do not change during `'a`.
     unsafe { std::slice::from_raw_parts(p.cast::<u8>(), length) }
 }
 
 // ---- The edge to C ----
 
 /// # Safety
-/// `p` points to `numbytes` bytes.
+/// `p` must be null or refer to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_checksum(p: *const c_void, numbytes: c_int) -> u64 {
-    // SAFETY: the caller guarantees that `p` points to `numbytes` bytes.
+    // SAFETY: the caller guarantees that `p` is null or refers to `numbytes` bytes.
     checksum(unsafe { slice(p, usize::try_from(numbytes).unwrap_or(0)) })
 }
 
 /// # Safety
-/// `p` points to `numbytes` bytes.
+/// `p` must be null or refer to `numbytes` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_count0s(p: *const c_void, numbytes: usize) -> usize {
-    // SAFETY: the caller guarantees that `p` points to `numbytes` bytes.
+    // SAFETY: the caller guarantees that `p` is null or refers to `numbytes` bytes.
     count_zeros(unsafe { slice(p, numbytes) })
 }
 
 /// # Safety
-/// Both point to `numbytes` bytes and do not overlap.
+/// `dst` and `src` must each be null or refer to `numbytes` bytes, and must not overlap.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_count0s_copy(
     dst: *mut c_void,

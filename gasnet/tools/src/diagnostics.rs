@@ -1,5 +1,5 @@
-//! The library's self-checks within a client, for behaviour that depends on the machine and on how
-//! the client was linked. Everything else is tested where this library is built.
+//! The library's self-checks within a client. They cover behaviour that depends on the machine and
+//! on how the client was linked. Everything else is tested where this library is built.
 
 use std::ffi::{c_char, c_int};
 use std::io::Write;
@@ -44,8 +44,8 @@ const CHECKS: [Check; 5] = [
     },
 ];
 
-/// Runs the checks with these letters (all if there are none), each in `threads` threads of
-/// `iterations`, and returns their findings.
+/// Runs the checks that `letters` selects, or all checks if `letters` is empty. Each check runs
+/// `iterations` times in each of `threads` threads. Returns the findings.
 fn run(iterations: u32, threads: u32, letters: &str, seed: u64) -> Vec<String> {
     let wanted = |check: &&Check| letters.is_empty() || letters.contains(check.letter);
     CHECKS
@@ -55,7 +55,8 @@ fn run(iterations: u32, threads: u32, letters: &str, seed: u64) -> Vec<String> {
         .collect()
 }
 
-/// Returns at most one finding per thread: what fails once usually fails often.
+/// Runs a check and returns at most one finding per thread, because a check that fails once usually
+/// fails often.
 fn run_in_threads(check: &Check, iterations: u32, threads: u32, seed: u64) -> Vec<String> {
     let in_thread = |thread: u32| {
         let mut random = fastrand::Rng::with_seed(

@@ -1,5 +1,5 @@
-//! Settings in the environment: `gasnett_getenv` and the functions with defaults, which report the
-//! values found when `GASNET_VERBOSEENV` is set.
+//! Settings in the environment: `gasnett_getenv` and the functions with defaults. The latter report
+//! the values that they find if `GASNET_VERBOSEENV` is set.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, c_char, c_int};
@@ -11,11 +11,12 @@ use crate::failure::fatal;
 use crate::job;
 use crate::number::{self, NumberError};
 
-/// Returns the job's value of a variable, or else this process's.
+/// Returns a variable's value in the job's environment or, if it has none there, in this process's
+/// environment.
 pub fn getenv(name: &CStr) -> Option<&'static CStr> {
     job::variable(name).or_else(|| {
-        // SAFETY: `name` ends with a zero. As with C's getenv, the caller keeps other threads from
-        // changing the value.
+        // SAFETY: `name` ends with a zero. As C's `getenv` requires, the caller keeps other threads
+        // from changing the value.
         let value = unsafe { libc::getenv(name.as_ptr()) };
         // SAFETY: the pointer is not null, so it is a C string of the environment.
         (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
@@ -107,7 +108,7 @@ unsafe extern "C" fn gasnett_parse_int(str: *const c_char, mem_size_multiplier: 
 }
 
 /// # Safety
-/// Both pointers must be null or C strings. As with C's setenv, no other thread reads the
+/// Both pointers must be null or C strings. As with C's `setenv`, no other thread may read the
 /// environment meanwhile.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_setenv(key: *const c_char, value: *const c_char) {

@@ -53,7 +53,8 @@ fn end() -> ! {
             streams::flush();
             job::before_abort();
         }
-        // An error while ending, for example in a setting, must not start over.
+        // An error that occurs while the process ends, for example in a setting, must not start
+        // these steps again.
         Err(first) if first == this => {}
         // Another thread's error came first. Leave that thread time for the debugger and the
         // backtrace.
@@ -64,12 +65,12 @@ fn end() -> ! {
     std::process::abort()
 }
 
-/// Whether an error of this process is being examined, or has been.
+/// Whether an error of this process is being examined or has been examined.
 static LOOKED_AT: AtomicBool = AtomicBool::new(false);
 
 /// Performs the steps that follow the message of every fatal error, if the environment requests
-/// them: waits for a debugger and writes a backtrace. Errors that do not end the process through
-/// [`fatal`] use this function.
+/// them: waits for a debugger and writes a backtrace. Code that ends the process without [`fatal`]
+/// calls this function.
 pub fn look_at_error() {
     LOOKED_AT.store(true, Ordering::Relaxed);
     freeze_on_error();
@@ -82,7 +83,7 @@ pub fn looks_at_errors() -> bool {
 }
 
 /// Calls [`look_at_error`] in a handler of a fault's signal, such as SIGSEGV or SIGABRT, unless the
-/// signal is the end of an error that has been examined already.
+/// signal results from an error that has already been examined.
 ///
 /// This function allocates memory and takes locks, which is not safe in a signal handler, so it may
 /// hang. Call it only if [`looks_at_errors`] has returned `true`.
@@ -92,8 +93,8 @@ pub fn look_at_fault() {
     }
 }
 
-/// Performs the debugging steps of a job's start that the environment requests: handles the signals
-/// that request a backtrace or a pause, and waits for a debugger.
+/// Performs the debugging steps that the environment requests for the start of a job: installs the
+/// handlers of the signals that request a backtrace or a pause, and waits for a debugger.
 pub fn prepare_debugging() {
     signal::watch_settings();
     if environment::yes_no(c"GASNET_FREEZE", false) {
@@ -101,7 +102,7 @@ pub fn prepare_debugging() {
     }
 }
 
-/// The variable that a debugger sets to 0 if the caller provides none.
+/// The variable that a debugger sets to 0 if the caller provides no variable of its own.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_frozen: AtomicI32 = AtomicI32::new(0);
@@ -196,24 +197,23 @@ unsafe extern "C" fn conduit_tools_location(
     if buffer.is_null() {
         fatal("cannot allocate the text of a source location");
     }
-    // SAFETY: the memory was allocated with that many bytes.
+    // SAFETY: `buffer` was allocated with `text.len() + 1` bytes.
     unsafe { crate::edge::write_text(buffer, text.len() + 1, text.as_bytes()) };
     buffer
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_killmyprocess(exitcode: c_int) -> ! {
-    // SAFETY: ends the process without running any of its code.
+    // SAFETY: `_exit` has no precondition.
     unsafe { libc::_exit(exitcode) }
 }
 
 /// # Safety
-/// `flag` must be null or point to an int that lives as long as the process is frozen;
+/// `flag` must be null or point to an int that lives as long as the process is frozen.
 /// `flagsymname` must be null or a C string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_freezeForDebuggerNow(flag: *mut c_int, flagsymname: *const c_char) {
-    // SAFETY: the caller guarantees that `flag` is null or points to an int that lives as long as
-    // the process is frozen; `flagsymname` is null or a C string.
+    // SAFETY: the caller guarantees that `flagsymname` is null or a C string.
     let name = unsafe { text_or_null(flagsymname) }.map_or("flag".into(), CStr::to_string_lossy);
     if flag.is_null() {
         return freeze_now();

@@ -1,5 +1,6 @@
-//! Lists and flags formatted for messages. Sizes are upper bounds that depend only on the count, so
-//! that a caller can allocate before it has the list.
+//! Lists and flags formatted for messages. The functions that return the size of a buffer return an
+//! upper bound that depends only on the number of items, so that a caller can allocate the buffer
+//! before it has the list.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Write;
@@ -11,7 +12,7 @@ const ITEM: usize = 48;
 /// The maximum number of bytes of the words around a list.
 const FRAME: usize = 192;
 
-/// A piece of memory with the layout of gasnetex.h.
+/// A piece of memory, laid out as `gex_Memvec_t` in `gasnetex.h`.
 #[repr(C)]
 struct Piece {
     address: *const c_void,
@@ -81,12 +82,13 @@ fn transfer(tm: *const c_void, rank: u32, to: &(usize, String), from: &(usize, S
 }
 
 /// # Safety
-/// `list` points to `count` items, or `count` is 0.
+/// `list` must be null or point to `count` items. If `count` is 0, `list` may be any pointer.
 unsafe fn slice<'a, T>(list: *const T, count: usize) -> &'a [T] {
     if list.is_null() || count == 0 {
         return &[];
     }
-    // SAFETY: the caller guarantees that `list` points to `count` items, or `count` is 0.
+    // SAFETY: `list` is not null and `count` is not 0, so the caller guarantees that `list` points
+    // to `count` items.
     unsafe { std::slice::from_raw_parts(list, count) }
 }
 
@@ -98,18 +100,19 @@ extern "C" fn gasnett_format_memveclist_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; `list` points to `count` pieces.
+/// `buf` must have the size that the size function returns, and `list` must point to `count`
+/// pieces.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_memveclist(
     buf: *mut c_char,
     count: usize,
     list: *const c_void,
 ) {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` pieces.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` pieces.
     let (_, text) = vector(unsafe { slice(list.cast::<Piece>(), count) });
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` pieces.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` pieces.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
 }
 
@@ -119,7 +122,8 @@ extern "C" fn gasnett_format_addrlist_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; `list` points to `count` addresses.
+/// `buf` must have the size that the size function returns, and `list` must point to `count`
+/// addresses.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_addrlist(
     buf: *mut c_char,
@@ -127,24 +131,25 @@ unsafe extern "C" fn gasnett_format_addrlist(
     list: *const *const c_void,
     len: usize,
 ) {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` addresses.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` addresses.
     let (_, text) = indexed(unsafe { slice(list, count) }, len);
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` addresses.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` addresses.
     unsafe { write_text(buf, list_size(count), text.as_bytes()) };
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_format_putvgetv_bufsz(dstcount: usize, srccount: usize) -> usize {
-    // Both lists, and the text before them.
+    // This is the size of the two lists and of the text before them.
     list_size(dstcount)
         .saturating_add(list_size(srccount))
         .saturating_add(FRAME)
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; the lists have as many pieces as their counts.
+/// `buf` must have the size that the size function returns, and the lists must have as many pieces
+/// as their counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putvgetv(
     buf: *mut c_char,
@@ -155,7 +160,7 @@ unsafe extern "C" fn gasnett_format_putvgetv(
     srccount: usize,
     srclist: *const c_void,
 ) -> usize {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have as many pieces as their counts.
     let (to, from) = unsafe {
         (
@@ -164,7 +169,7 @@ unsafe extern "C" fn gasnett_format_putvgetv(
         )
     };
     let room = gasnett_format_putvgetv_bufsz(dstcount, srccount);
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have as many pieces as their counts.
     unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
     to.0
@@ -176,8 +181,8 @@ extern "C" fn gasnett_format_putigeti_bufsz(dstcount: usize, srccount: usize) ->
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; the lists have as many addresses as their
-/// counts.
+/// `buf` must have the size that the size function returns, and the lists must have as many
+/// addresses as their counts.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putigeti(
     buf: *mut c_char,
@@ -190,7 +195,7 @@ unsafe extern "C" fn gasnett_format_putigeti(
     srclist: *const *const c_void,
     srclen: usize,
 ) -> usize {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have as many addresses as their counts.
     let (to, from) = unsafe {
         (
@@ -199,7 +204,7 @@ unsafe extern "C" fn gasnett_format_putigeti(
         )
     };
     let room = gasnett_format_putigeti_bufsz(dstcount, srccount);
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have as many addresses as their counts.
     unsafe { write_text(buf, room, transfer(tm, rank, &to, &from).as_bytes()) };
     to.0
@@ -211,27 +216,29 @@ extern "C" fn gasnett_format_strides_bufsz(count: usize) -> usize {
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; `list` points to `count` strides.
+/// `buf` must have the size that the size function returns, and `list` must point to `count`
+/// strides.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_strides(buf: *mut c_char, count: usize, list: *const isize) {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` strides.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` strides.
     let items = joined(unsafe { slice(list, count) }, isize::to_string);
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; `list`
-    // points to `count` strides.
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that
+    // `list` points to `count` strides.
     unsafe { write_text(buf, list_size(count), format!("[{items}]").as_bytes()) };
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_format_putsgets_bufsz(stridelevels: usize) -> usize {
-    // Two lists of strides, one of counts, and the rest.
+    // This is the size of two lists of strides, one list of counts, and the other words.
     list_size(stridelevels)
         .saturating_mul(3)
         .saturating_add(4 * ITEM)
 }
 
 /// # Safety
-/// `buf` has the size returned by the size function; the lists have `stridelevels` items.
+/// `buf` must have the size that the size function returns, and the lists must have `stridelevels`
+/// items.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn gasnett_format_putsgets(
     buf: *mut c_char,
@@ -246,7 +253,7 @@ unsafe extern "C" fn gasnett_format_putsgets(
     count: *const usize,
     stridelevels: usize,
 ) -> usize {
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have `stridelevels` items.
     let (to, from, count) = unsafe {
         (
@@ -274,7 +281,7 @@ unsafe extern "C" fn gasnett_format_putsgets(
         "{elements} elements of {elemsz} bytes, counts [{}]",
         joined(count, usize::to_string)
     );
-    // SAFETY: the caller guarantees that `buf` has the size returned by the size function; the
+    // SAFETY: the caller guarantees that `buf` is as large as the size function says, and that the
     // lists have `stridelevels` items.
     unsafe {
         write_text(
@@ -287,8 +294,8 @@ unsafe extern "C" fn gasnett_format_putsgets(
 }
 
 /// # Safety
-/// `flags` points to `count` values, `names` to as many consecutive texts; `buf` is null or has the
-/// size that the same call with null returned.
+/// `flags` must point to `count` values, and `names` to `count` consecutive C strings. `buf` must
+/// be null or have the size that the same call with a null `buf` returned.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_format_flags(
     buf: *mut c_char,
@@ -300,12 +307,14 @@ unsafe extern "C" fn conduit_tools_format_flags(
     let mut text = String::new();
     let mut known = 0;
     let mut name = names;
-    // SAFETY: the caller guarantees that `flags` points to `count` values, `names` to as many
-    // consecutive texts; `buf` is null or has the size that the same call with null returned.
+    // SAFETY: the caller guarantees that `flags` points to `count` values, and that `buf` is null
+    // or has the size that the same call with a null `buf` returned.
     for &flag in unsafe { slice(flags, count) } {
-        // SAFETY: there are as many consecutive texts as flags.
+        // SAFETY: the caller guarantees that there are `count` consecutive C strings, so `name` is
+        // one.
         let this = unsafe { CStr::from_ptr(name) };
-        // SAFETY: the next text begins behind this one's final zero.
+        // SAFETY: the next C string begins after this one's final zero. After the last C string,
+        // `name` is not read.
         name = unsafe { name.add(this.count_bytes() + 1) };
         if flag != 0 && value & flag == flag {
             let _ = write!(
@@ -321,8 +330,8 @@ unsafe extern "C" fn conduit_tools_format_flags(
     if rest != 0 || text.is_empty() {
         let _ = write!(text, "{}{rest:#x}", if text.is_empty() { "" } else { "|" });
     }
-    // SAFETY: the caller guarantees that `flags` points to `count` values, `names` to as many
-    // consecutive texts; `buf` is null or has the size that the same call with null returned.
+    // SAFETY: the caller guarantees that `flags` points to `count` values, and that `buf` is null
+    // or has the size that the same call with a null `buf` returned.
     unsafe { write_text(buf, text.len() + 1, text.as_bytes()) };
     text.len() + 1
 }
@@ -335,7 +344,8 @@ mod tests {
         let flags = [1u64, 2, 8];
         let names = b"ONE\0TWO\0EIGHT\0";
         let mut buffer = [0x7F as c_char; 64];
-        // SAFETY: three flags and three names; the buffer is larger than any text made of them.
+        // SAFETY: there are three flags and three names, and the buffer is larger than any text
+        // made of them.
         unsafe {
             let size = conduit_tools_format_flags(
                 std::ptr::null_mut(),

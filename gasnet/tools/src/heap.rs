@@ -1,6 +1,6 @@
 //! The checked heap of debug builds: guards around each block, and a table of the blocks with the
-//! source locations that allocated them. Functions report faults as [`HeapError`];
-//! [`crate::memory`] ends the process with the error.
+//! source locations that allocated them. Functions report faults as [`HeapError`], with which
+//! [`crate::memory`] ends the process.
 //!
 //! A block lies in memory of the C library, with [`GUARD`] bytes of guard before it and behind it.
 //! The table is separate from the blocks, so that a program that writes beyond a block does not
@@ -16,8 +16,8 @@ use thiserror::Error;
 /// blocks are aligned as malloc's are.
 const GUARD: usize = 16;
 
-/// The place of a write relative to a block: before it, behind it or, once it has been freed, into
-/// it.
+/// The values of `at` in [`HeapError::Damaged`]: where the program wrote relative to the block.
+/// [`INTO`] is for a block that had been freed.
 const BEFORE: &str = "before";
 const BEHIND: &str = "behind";
 const INTO: &str = "into";
@@ -74,9 +74,9 @@ impl Fill {
 /// The checks that the environment requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Settings {
-    /// The initial content of new blocks.
+    /// The value that fills new blocks that need not be zero.
     pub(crate) initial: Option<Fill>,
-    /// The content of freed blocks.
+    /// The value that overwrites freed blocks.
     pub(crate) clobber: Option<Fill>,
     /// Whether freed blocks are never reused.
     pub(crate) leak: bool,
@@ -125,7 +125,7 @@ pub(crate) struct Heap {
     /// Freed blocks that are kept for `scan_freed`.
     freed: VecDeque<(usize, Block)>,
     statistics: Statistics,
-    /// The block that [`Heap::check_next`] checked last.
+    /// The address of the block that [`Heap::check_next`] checked last.
     checked: usize,
 }
 
@@ -158,7 +158,7 @@ impl Heap {
         if start.is_null() {
             return Err(HeapError::NoMemory { size });
         }
-        // SAFETY: the memory was just allocated with that many bytes and is not used otherwise.
+        // SAFETY: `start` was just allocated with `whole` bytes, which are not used otherwise.
         let bytes = unsafe {
             start.write_bytes(0, whole);
             std::slice::from_raw_parts_mut(start, whole)
@@ -181,7 +181,8 @@ impl Heap {
         Ok(block.cast())
     }
 
-    /// Allocates a block of another size with the same initial content, and frees the old one.
+    /// Allocates a block of `size` bytes, copies the old block's content to it as far as it fits,
+    /// and frees the old block.
     pub(crate) fn reallocate(
         &mut self,
         old: *mut c_void,
@@ -190,7 +191,8 @@ impl Heap {
     ) -> Result<*mut c_void, HeapError> {
         let old_size = self.check(old)?;
         let new = self.allocate(size, false, place)?;
-        // SAFETY: the two are different live blocks of at least that size.
+        // SAFETY: `old` and `new` are different live blocks, and each has at least the number of
+        // bytes copied.
         unsafe {
             std::ptr::copy_nonoverlapping(old.cast::<u8>(), new.cast::<u8>(), old_size.min(size))
         };
@@ -208,14 +210,15 @@ impl Heap {
         };
         self.count_freed(entry.size as u64);
         if let Some(fill) = self.settings.clobber {
-            // SAFETY: the block has that size and is no longer in use.
+            // SAFETY: `block` has `entry.size` bytes, which are no longer in use.
             fill.apply(unsafe { std::slice::from_raw_parts_mut(block.cast::<u8>(), entry.size) });
         }
         if self.settings.scan_freed {
             self.freed.push_back((address, entry));
         }
         if !self.settings.leak {
-            // SAFETY: malloc allocated it with its guard, and it is no longer in any table.
+            // SAFETY: `malloc` returned the address of the guard before the block, and the block is
+            // no longer in any table.
             unsafe { libc::free(block.cast::<u8>().sub(GUARD).cast()) };
         }
         Ok(())
@@ -256,7 +259,8 @@ impl Heap {
         };
         self.freed.iter().try_for_each(|(address, entry)| {
             check_guards(*address, entry)?;
-            // SAFETY: these blocks are never returned to the C library.
+            // SAFETY: blocks in `freed` still exist, because `scan_freed` requires `leak`, with
+            // which no block is returned to the C library.
             let bytes = unsafe {
                 std::slice::from_raw_parts(std::ptr::with_exposed_provenance(*address), entry.size)
             };
@@ -286,7 +290,8 @@ impl Heap {
              live {live_bytes} bytes in {live_objects} blocks, at most {live_bytes_max} bytes, {live_objects_max} blocks\n\
              guards {overhead_bytes} bytes\n"
         );
-        // By location, the largest sum first, so that a leak in a loop is one line.
+        // Sum the blocks by location, so that a leak in a loop takes one line. List the largest sum
+        // first.
         let mut places: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         for block in self.live.values() {
             let (bytes, blocks) = places.entry(&block.place).or_default();
@@ -341,7 +346,7 @@ fn guard(start: usize) -> Fill {
 
 fn check_guards(address: usize, entry: &Block) -> Result<(), HeapError> {
     let start = address - GUARD;
-    // SAFETY: a block of the table lies in memory of that size, including guards.
+    // SAFETY: every block in a table lies in allocated memory of the block's size and two guards.
     let bytes = unsafe {
         std::slice::from_raw_parts(
             std::ptr::with_exposed_provenance::<u8>(start),

@@ -31,8 +31,8 @@ pub fn place() -> Option<Place> {
 /// Sets the job's environment, in which `gasnett_getenv` looks before the process's own. Replaces
 /// an environment set earlier.
 pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) {
-    // The values are leaked: gasnett_getenv returns pointers to them that stay valid forever, as
-    // getenv does.
+    // The values are leaked, because `gasnett_getenv` returns pointers to them, which must stay
+    // valid forever as those of `getenv` do.
     let variables = variables
         .into_iter()
         .map(|(name, value)| (name.into_bytes(), &*Box::leak(value.into_boxed_c_str())))
@@ -41,7 +41,7 @@ pub fn set_environment(variables: impl IntoIterator<Item = (CString, CString)>) 
 }
 
 /// Sets a function that a fatal error calls after its message and before it aborts, to notify the
-/// other ranks. The first call takes effect.
+/// other ranks. Only the first call takes effect.
 pub fn set_before_abort(tell: fn()) {
     let _ = BEFORE_ABORT.set(tell);
 }
@@ -52,12 +52,12 @@ pub(crate) fn before_abort() {
     }
 }
 
-/// Returns the job's value of a variable.
+/// Returns a variable's value in the job's environment.
 pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     lock().as_ref()?.get(name.to_bytes()).copied()
 }
 
-/// Removes the job's value, because the process has set its own.
+/// Removes a variable from the job's environment, because the process has set or unset its own.
 pub(crate) fn forget_variable(name: &CStr) {
     if let Some(variables) = lock().as_mut() {
         variables.remove(name.to_bytes());

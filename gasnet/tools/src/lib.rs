@@ -3,9 +3,9 @@
 //!
 //! The names are C's. Functions that begin with `gasnett_` are documented for their callers in the
 //! header's parts (`gasnet/include/gasnet_tools/`); only these parts call functions that begin with
-//! `conduit_tools_`. Each module holds its rules as ordinary Rust functions and, at its end, the
-//! edge to C, which checks pointers and text and ends the process with an error that names the
-//! invalid argument.
+//! `conduit_tools_`. Each module consists of ordinary Rust functions and, at its end, the edge to
+//! C. The edge checks pointers and text, and ends the process with an error that names an invalid
+//! argument.
 //!
 //! Only [`job`] provides the library with information about a job.
 

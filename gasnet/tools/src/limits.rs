@@ -16,8 +16,8 @@ const LIMITS: [(libc::__rlimit_resource_t, &str); 6] = [
     (libc::RLIMIT_MEMLOCK, "RLIMIT_MEMLOCK"),
 ];
 
-/// Raises the soft limit to the hard limit unless the environment forbids it. Returns whether the
-/// limit is at its maximum.
+/// Raises the soft limit to the hard limit unless the environment forbids it. Returns `false` only
+/// if the limit could not be raised.
 fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
     let Ok(setting) = CString::new(format!("GASNET_MAXIMIZE_{name}")) else {
         return false;
@@ -46,7 +46,7 @@ fn maximize(resource: libc::__rlimit_resource_t, name: &str) -> bool {
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_maximize_rlimits() -> c_int {
-    // Try all of them, even if one fails.
+    // Try all limits, even if one fails.
     let failed = LIMITS
         .iter()
         .filter(|(resource, name)| !maximize(*resource, name))

@@ -83,9 +83,10 @@ fn report_file() -> Option<String> {
 
 /// Writes a file that only this user can read.
 ///
-/// An existing file is overwritten, as GASNet does, but only if it is a regular file of this user's
-/// with a single name. In a world-writable directory, a link may lead to a file that another user
-/// wants to be overwritten, and a file may belong to another user who could then read it.
+/// An existing file is overwritten, as in GASNet, but only if it is a regular file that belongs to
+/// this user and has a single name. In a world-writable directory, another user could otherwise
+/// place a link to a file that this user would then overwrite, or provide the file and then read
+/// the report.
 fn write_file(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut options = OpenOptions::new();
     // Opening a pipe fails instead of waiting for its reader.
@@ -114,7 +115,7 @@ fn overwritable(there: &Metadata) -> io::Result<()> {
     match there.is_file() && there.uid() == user && there.nlink() == 1 {
         true => Ok(()),
         false => Err(io::Error::other(
-            "the existing file is not a regular file of this user's with a single name",
+            "the existing file is not a regular file that belongs to this user and has a single name",
         )),
     }
 }
@@ -141,7 +142,7 @@ fn report_at_exit() {
             );
         }
     }
-    // SAFETY: the function takes no arguments and does not unwind.
+    // SAFETY: `report` lives as long as the process, takes no arguments and does not unwind.
     ONCE.call_once(|| unsafe {
         libc::atexit(report);
     });
@@ -214,16 +215,15 @@ unsafe extern "C" fn conduit_tools_heap_calloc(
 }
 
 /// # Safety
-/// `place` must be null or a C string; `block` is null or a block of this heap (any other value is
-/// detected).
+/// `place` must be null or a C string. `block` may be any pointer, because the heap detects
+/// pointers that are not its blocks.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_realloc(
     block: *mut c_void,
     size: usize,
     place: *const c_char,
 ) -> *mut c_void {
-    // SAFETY: the caller guarantees that `place` is null or a C string; `block` is null or a block
-    // of this heap (any other value is detected).
+    // SAFETY: the caller guarantees that `place` is null or a C string.
     let place = unsafe { place_of(place) };
     if block.is_null() {
         return allocate(size, false, place);
@@ -254,16 +254,16 @@ unsafe extern "C" fn conduit_tools_heap_strdup(
 }
 
 /// # Safety
-/// `place` must be null or a C string, `string` must be null, a C string, or have at least `most`
-/// bytes.
+/// `place` must be null or a C string. `string` must be null, a C string, or valid for reads of
+/// `most` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_heap_strndup(
     string: *const c_char,
     most: usize,
     place: *const c_char,
 ) -> *mut c_char {
-    // SAFETY: the caller guarantees that `place` is null or a C string, `string` is null, or text,
-    // or has at least `most` bytes.
+    // SAFETY: the caller guarantees that `place` is null or a C string, and that `string` is null,
+    // a C string, or valid for reads of `most` bytes.
     let (bytes, place) = unsafe {
         (
             at_most(string, most, "gasnett_debug_strdup"),
@@ -271,7 +271,7 @@ unsafe extern "C" fn conduit_tools_heap_strndup(
         )
     };
     let copy = allocate(bytes.len() + 1, false, place).cast::<c_char>();
-    // SAFETY: the memory was allocated with that many bytes.
+    // SAFETY: `copy` was allocated with `bytes.len() + 1` bytes.
     unsafe { write_text(copy, bytes.len() + 1, bytes) };
     copy
 }
@@ -285,11 +285,11 @@ unsafe extern "C" fn conduit_tools_strdup(string: *const c_char) -> *mut c_char 
 }
 
 /// # Safety
-/// `string` must be null, a C string, or have at least `most` bytes.
+/// `string` must be null, a C string, or valid for reads of `most` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -> *mut c_char {
-    // SAFETY: the caller guarantees that `string` is a C string or has at least `most` bytes;
-    // `at_most` refuses a null pointer.
+    // SAFETY: the caller guarantees that `string` is null, a C string, or valid for reads of `most`
+    // bytes, and `at_most` refuses a null pointer.
     unsafe {
         libc::strndup(
             at_most(string, most, "gasnett_debug_strndup")
@@ -300,16 +300,16 @@ unsafe extern "C" fn conduit_tools_strndup(string: *const c_char, most: usize) -
     }
 }
 
-/// Returns the bytes of text up to its end or to `most`.
+/// Returns the bytes of `string` up to its end, but at most `most` bytes.
 ///
 /// # Safety
-/// `string` must be null, a C string, or have at least `most` bytes.
+/// `string` must be null, a C string, or valid for reads of `most` bytes.
 unsafe fn at_most<'a>(string: *const c_char, most: usize, function: &str) -> &'a [u8] {
     if string.is_null() {
         fatal(&format!("{function}: text is a null pointer"));
     }
-    // SAFETY: the caller guarantees that `string` is a C string or has at least `most` bytes, and
-    // `strnlen` reads no further.
+    // SAFETY: `string` is not null, so the caller guarantees that it is a C string or valid for
+    // reads of `most` bytes, and `strnlen` reads no further.
     unsafe { std::slice::from_raw_parts(string.cast::<u8>(), libc::strnlen(string, most)) }
 }
 

@@ -22,7 +22,7 @@ pub enum NumberError {
     TooLarge,
 }
 
-/// Units of memory, the largest first.
+/// Units of memory, the largest first: the letter, and the base-2 logarithm of the number of bytes.
 const UNITS: [(char, u32); 6] = [
     ('E', 60),
     ('P', 50),
@@ -32,8 +32,8 @@ const UNITS: [(char, u32); 6] = [
     ('K', 10),
 ];
 
-/// Formats a number. A size of memory is written in the largest unit that divides it (`KB` …);
-/// other numbers are written unchanged.
+/// Formats a number. A size of memory is written in the largest unit that divides it, for example
+/// `KB`. Other numbers are written unchanged.
 pub(crate) fn format(value: i64, memory: bool) -> String {
     if !memory {
         return value.to_string();
@@ -47,8 +47,8 @@ pub(crate) fn format(value: i64, memory: bool) -> String {
     }
 }
 
-/// Reads an integer. If `multiplier` is not 0, reads a size of memory; `multiplier` applies to
-/// sizes without a unit.
+/// Reads an integer. If `multiplier` is not 0, reads a size of memory, and multiplies a size
+/// without a unit by `multiplier`.
 ///
 /// # Errors
 /// Returns an error if the text is not a number of this kind, or if the value does not fit in 64
@@ -60,8 +60,8 @@ pub fn parse_integer(text: &str, multiplier: u64) -> Result<i64, NumberError> {
     }
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let hexadecimal = digits.starts_with("0x") || digits.starts_with("0X");
-    // A hexadecimal number may end in B, so it ends at the first space or at a unit letter that is
-    // not a hex digit.
+    // A hexadecimal number may end in the digit B or E, so these letters are never taken for its
+    // unit. The number extends to the first character that is not a hexadecimal digit.
     let end = text
         .char_indices()
         .find(|&(at, c)| {
@@ -129,7 +129,8 @@ pub fn parse_yes_no(text: &str) -> Result<bool, NumberError> {
     }
 }
 
-/// Returns the bytes of a unit, in either case: one of the letters, with or without B, or B alone.
+/// Returns the number of bytes of a unit. A unit is one of the letters in [`UNITS`], with or
+/// without B, or B alone. Either case is accepted.
 fn unit_of(unit: &str) -> Option<u64> {
     let mut letters = unit.chars().map(|c| c.to_ascii_uppercase());
     let (first, second, end) = (letters.next()?, letters.next(), letters.next());
@@ -145,7 +146,8 @@ fn unit_of(unit: &str) -> Option<u64> {
         .map(|(_, shift)| 1 << shift)
 }
 
-/// Reads an integer with optional sign and 0x. Returns `None` if the text is something else.
+/// Reads an integer with an optional sign and an optional 0x. Returns `None` if the text is
+/// something else.
 fn integer(text: &str) -> Option<Result<i128, NumberError>> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(digits) => (true, digits),

@@ -21,9 +21,9 @@ impl Lock {
         Lock(UnsafeCell::new(libc::PTHREAD_RWLOCK_INITIALIZER))
     }
 
-    /// Runs a function as one of the readers.
+    /// Runs a function while this thread holds the lock as a reader.
     pub(crate) fn read<T>(&self, act: impl FnOnce() -> T) -> T {
-        // SAFETY: the lock is valid, and the thread that takes it releases it.
+        // SAFETY: the lock is valid, and this thread releases it below.
         unsafe { conduit_tools_rwlock_rdlock(self.0.get().cast()) };
         let result = act();
         // SAFETY: the lock is valid, and this thread has taken it above.
@@ -31,9 +31,9 @@ impl Lock {
         result
     }
 
-    /// Runs a function as the writer.
+    /// Runs a function while this thread holds the lock as the writer.
     pub(crate) fn write<T>(&self, act: impl FnOnce() -> T) -> T {
-        // SAFETY: the lock is valid, and the thread that takes it releases it.
+        // SAFETY: the lock is valid, and this thread releases it below.
         unsafe { conduit_tools_rwlock_wrlock(self.0.get().cast()) };
         let result = act();
         // SAFETY: the lock is valid, and this thread has taken it above.

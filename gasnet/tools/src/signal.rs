@@ -67,7 +67,8 @@ pub fn name_of(signal: c_int) -> Option<&'static str> {
     c_name_of(signal)?.to_str().ok()
 }
 
-/// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` request, once.
+/// Installs the handlers that `GASNET_BACKTRACE_SIGNAL` and `GASNET_FREEZE_SIGNAL` request. Only
+/// the first call has an effect.
 pub(crate) fn watch_settings() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -82,7 +83,7 @@ fn watch(name: &CStr, handler: extern "C" fn(c_int)) {
     };
     let Some(signal) = by_name(&value) else {
         fatal(&format!(
-            "{}='{value}' is not the name of a signal, like SIGUSR1",
+            "{}='{value}' is not the name of a signal such as SIGUSR1",
             name.to_string_lossy()
         ));
     };
@@ -91,8 +92,8 @@ fn watch(name: &CStr, handler: extern "C" fn(c_int)) {
     }
 }
 
-/// Prints a backtrace, after which the process continues. A backtrace allocates memory, which a
-/// handler should not do; but users request it only of a process that hangs.
+/// Prints a backtrace, after which the process continues. Printing allocates memory, which is not
+/// safe in a signal handler, but users request this only from a process that hangs.
 extern "C" fn on_backtrace(_: c_int) {
     backtrace::print_now(libc::STDERR_FILENO);
 }
@@ -103,7 +104,8 @@ extern "C" fn on_freeze(_: c_int) {
 
 /// Sets a handler and returns the previous one. Interrupted system calls are restarted.
 fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc::sighandler_t> {
-    // SAFETY: both are plain data, for which zero is valid: an empty mask and no flags.
+    // SAFETY: both structures are plain data, for which zero is valid and means an empty mask and
+    // no flags.
     let (mut new, mut old) = unsafe {
         (
             std::mem::zeroed::<libc::sigaction>(),
@@ -112,7 +114,8 @@ fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc:
     };
     new.sa_sigaction = handler;
     new.sa_flags = libc::SA_RESTART;
-    // SAFETY: both are valid; the handler's behaviour is the responsibility of its provider.
+    // SAFETY: both structures are valid. Whoever provides the handler guarantees that it may run as
+    // a signal handler.
     match unsafe { libc::sigaction(signal, &raw const new, &raw mut old) } {
         0 => Ok(old.sa_sigaction),
         _ => Err(std::io::Error::last_os_error()),

@@ -7,7 +7,8 @@ use std::os::fd::AsRawFd;
 /// may be closed and a pipe cannot be synced.
 pub(crate) fn flush() {
     let _ = std::io::stdout().flush();
-    // SAFETY: null means all output streams; descriptors are just numbers.
+    // SAFETY: `fflush` accepts null, which means all output streams, and `fsync` accepts any number
+    // as a descriptor.
     unsafe {
         libc::fflush(std::ptr::null_mut());
         libc::fsync(libc::STDOUT_FILENO);
@@ -32,7 +33,8 @@ extern "C" fn gasnett_close_streams() {
         .write(true)
         .open("/dev/null");
     for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
-        // SAFETY: descriptors are just numbers; the standard ones belong to the whole process.
+        // SAFETY: the calls accept any number as a descriptor. The standard descriptors belong to
+        // the whole process, so no other owner is affected.
         unsafe {
             match &null {
                 Ok(null) => libc::dup2(null.as_raw_fd(), stream),

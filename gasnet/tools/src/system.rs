@@ -18,14 +18,15 @@ pub(crate) fn hostname() -> &'static CStr {
 
 static GIVEN_EXECUTABLE: Mutex<Option<CString>> = Mutex::new(None);
 
-/// Sets the program's path given by its main function, for systems that do not report it.
+/// Sets the program's path as the program's `main` function received it, for systems that do not
+/// report the path.
 pub(crate) fn set_executable(name: Option<CString>) {
     *GIVEN_EXECUTABLE
         .lock()
         .unwrap_or_else(PoisonError::into_inner) = name;
 }
 
-/// Returns the program's path, or an empty path if that cannot be determined.
+/// Returns the program's path, or an empty path if the path cannot be determined.
 pub(crate) fn executable() -> &'static CStr {
     static NAME: OnceLock<CString> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -65,7 +66,7 @@ pub fn physical_memory() -> u64 {
     }
 }
 
-/// The release whose interface this is, as in `gasnet_config.h`.
+/// The GASNet release whose interface this library provides, as in `gasnet_config.h`.
 const RELEASE: [u64; 3] = [2025, 8, 0];
 const RELEASE_TEXT: &CStr = c"2025.8.0";
 
@@ -109,7 +110,7 @@ extern "C" fn gasnett_release_version_str() -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn gasnett_set_affinity(rank: c_int) -> c_int {
-    // Counts all configured processors rather than those online, because processor numbers include
+    // Count all configured processors rather than those online, because processor numbers include
     // the offline ones.
     // SAFETY: the call only queries the system.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

@@ -1,11 +1,12 @@
-//! Ticks for timing: where they come from, and how long they are.
+//! Ticks for timing: their source and their length.
 //!
-//! On x86-64 the processor's time stamp counter is used if it counts evenly: the processor
-//! guarantees a constant rate, and the kernel has not found it unreliable. On AArch64 the counter
-//! always counts evenly. Elsewhere a tick is a nanosecond of the system's clock.
+//! On x86-64, the processor's time stamp counter is used if it counts evenly, that is, if the
+//! processor guarantees a constant rate and the kernel has not found the counter unreliable. On
+//! AArch64 the counter always counts evenly. Elsewhere a tick is a nanosecond of the system's
+//! clock.
 //!
-//! The counter's rate is measured against that clock, between the first tick taken and the first
-//! conversion, for at least [`SHORTEST`].
+//! The counter's rate is measured against the system's clock, between the first tick taken and the
+//! first conversion, for at least [`SHORTEST`].
 
 use std::ffi::{CStr, c_int};
 use std::io::Write;
@@ -23,11 +24,11 @@ const UNKNOWN: u32 = 0;
 const COUNTER: u32 = 1;
 const CLOCK: u32 = 2;
 
-/// The shortest time over which the rate is measured. The clock is read to about 50 ns, which gives
-/// 3 parts per million.
+/// The shortest time over which the rate is measured. Reading the clock is accurate to about 50 ns,
+/// which is less than 3 parts per million of this time.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// Fractional bits of the length of a tick.
+/// The number of fractional bits in the length of a tick.
 const SCALE_BITS: u32 = 53;
 
 /// The rates that `GASNET_TSC_RATE` may specify, in Hz.
@@ -36,17 +37,17 @@ const RATES: std::ops::RangeInclusive<u64> = 1_000_000..=100_000_000_000;
 /// The default of `GASNET_TSC_RATE_TOLERANCE`.
 const TOLERANCE: f64 = 0.001;
 
-/// The source of ticks: unknown, the counter or the clock. The header reads this.
+/// The source of ticks: unknown, the counter or the clock. The header reads this variable.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_source: AtomicU32 = AtomicU32::new(UNKNOWN);
 
-/// The length of a tick in nanoseconds, times 2^53. The header reads this.
+/// The length of a tick in nanoseconds, times 2^53. The header reads this variable.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 static conduit_tools_tick_scale: AtomicU64 = AtomicU64::new(0);
 
-/// The counter and the clock at the same moment.
+/// The values of the counter and the clock at the same moment.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     ticks: u64,
@@ -81,7 +82,7 @@ fn counter() -> u64 {
 /// Returns whether the counter counts evenly.
 #[cfg(target_arch = "x86_64")]
 fn counter_is_even() -> bool {
-    /// Queries the processor about a subject.
+    /// Returns a leaf of the processor's `cpuid` information.
     #[allow(unused_unsafe)]
     fn cpuid(leaf: u32) -> std::arch::x86_64::CpuidResult {
         // SAFETY: every processor of this architecture has this instruction. The call is safe in
@@ -112,8 +113,8 @@ fn clock() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Reads the counter and the clock together. Takes the closest of a few attempts, because the
-/// process may be interrupted between the two.
+/// Reads the counter and the clock together. Of several attempts, takes the one with the shortest
+/// time between the two readings, because the process may be interrupted in between.
 fn moment() -> Moment {
     let attempt = || {
         let before = counter();
@@ -234,7 +235,8 @@ fn wanted_rate() -> Rate {
     }
 }
 
-/// Prints a warning if the rate is less certain than the environment requires, or ends the process.
+/// Prints a warning if the rate's error exceeds the tolerance in the environment. Ends the process
+/// if the error exceeds the hard tolerance.
 fn check_tolerance(rate: Rate) {
     let tolerance = |name, default| environment::decimal(name).unwrap_or(default);
     let hard = tolerance(c"GASNET_TSC_RATE_HARD_TOLERANCE", f64::INFINITY);
@@ -255,7 +257,7 @@ fn check_tolerance(rate: Rate) {
 }
 
 /// Returns the length of a tick in units of 2^-53 ns for a rate. The slowest allowed rate gives
-/// 2^63.
+/// 1000 × 2^53, which fits in 64 bits.
 fn scale_of(hertz: f64) -> u64 {
     (1e9 / hertz * (1u64 << SCALE_BITS) as f64).round() as u64
 }

@@ -1,5 +1,5 @@
-//! Fatal errors of a process in a job. Each runs in a process of its own, which is this program
-//! again.
+//! Fatal errors of a process in a job. Each error occurs in a child process, which runs this
+//! program again.
 
 use std::ffi::CString;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::sync::Barrier;
 
 use gasnet_tools::{fatal, getenv, job, look_at_error, prepare_debugging};
 
-/// The variable that selects the error for a process to commit.
+/// The environment variable that selects the error with which the child process ends.
 const WHICH: &str = "CONDUIT_TOOLS_TEST_FATAL";
 
 /// Returns the command that runs one of the errors of [`child`].
