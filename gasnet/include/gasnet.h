@@ -63,7 +63,7 @@ CONDUIT_GEX_INLINE size_t gasnet_AMMaxLongReply(void) { return gex_AM_LUBReplyLo
 
 /* ---- atomicity ---- */
 
-/* These do nothing, because the library uses no interrupts. */
+/* These macros do nothing, because the library uses no interrupts. */
 #define gasnet_hold_interrupts() ((void)0)
 #define gasnet_resume_interrupts() ((void)0)
 
@@ -169,7 +169,7 @@ CONDUIT_GEX_INLINE int gasnet_try_syncnb_all(gasnet_handle_t *handles_, size_t c
 
 /* ---- nonblocking gets of values ---- */
 
-/* A get's value if that has arrived, otherwise the library's state of the get. */
+/* The value of a get if it has arrived, and otherwise the library's state of the get. */
 typedef struct {
   gasnet_register_value_t value;
   struct conduit_gex_valget_s *pending;

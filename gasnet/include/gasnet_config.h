@@ -19,7 +19,8 @@
 #define GASNETT_SPEC_VERSION_MAJOR 1
 #define GASNETT_SPEC_VERSION_MINOR 20
 
-/* Internal GASNet names that clients use nevertheless. The release is to be stringified. */
+/* Internal GASNet names that clients use nevertheless. GASNETI_RELEASE_VERSION is meant to be
+ * stringified. */
 #define GASNETI_RELEASE_VERSION 2025.8.0
 #define GASNETI_BUILD_ID "Conduit-0.1"
 #define GASNETI_EX_SPEC_VERSION_MAJOR GEX_SPEC_VERSION_MAJOR

@@ -1,8 +1,8 @@
 /* Types and constants of GASNet-EX: everything that needs no function declarations.
  *
  * The values are this library's own, except where GASNet defines them (GEX_EVENT_INVALID is 0,
- * flags are bits). Values that Realm compares with its own are also GASNet's (data types,
- * GEX_OP_ADD, GEX_MK_HOST, capabilities, GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_...). */
+ * flags are bits). Values that Realm compares with its own copies are the same as GASNet's (data
+ * types, GEX_OP_ADD, GEX_MK_HOST, capabilities, GEX_FLAG_IMMEDIATE, GEX_FLAG_AM_PREPARE_...). */
 #ifndef CONDUIT_GASNET_FWD_H
 #define CONDUIT_GASNET_FWD_H
 
@@ -115,8 +115,8 @@ typedef uint32_t gex_EP_Capabilities_t;
 typedef struct conduit_gex_mk_s *gex_MK_t;
 #define GEX_MK_INVALID ((gex_MK_t)(uintptr_t)0)
 #define GEX_MK_HOST ((gex_MK_t)(uintptr_t)1)
-/* The only supported class of memory kinds; names for devices and for several devices are not
- * defined. */
+/* Host memory is the only supported class of memory kinds. The corresponding macros for devices
+ * are not defined. */
 #define GASNET_HAVE_MK_CLASS_HOST 1
 
 /* ---- active messages ---- */
@@ -170,7 +170,7 @@ typedef struct {
   int gex_is_long;
 } gex_Token_Info_t;
 
-/* Extensions of negotiated payload; the numbers are the dates of their specification. */
+/* Extensions of negotiated payload. The numbers are the dates of their specification. */
 #define GASNET_SUPPORTS_AM_CANCEL 20240418L
 #define GASNET_SUPPORTS_AM_COMMIT_V2 20240906L
 /* Mediums are written where they are sent from. Longs are written at their destination if it is
@@ -241,8 +241,8 @@ typedef unsigned int gex_OP_t;
 #define GEX_OP_USER 0x04000000U
 #define GEX_OP_USER_NC 0x08000000U
 
-/* Convert an operation to its fetching form and back. GEX_OP_GET converts back to no operation
- * but to a bit of its own, because some clients index their own operations by these bits. */
+/* Convert an operation to its fetching form and back. GEX_OP_GET converts back to a bit that
+ * stands for no operation, because some clients index their own operations by these bits. */
 #define GEX_OP_TO_FETCHING(op) ((op) << 13)
 #define GEX_OP_TO_NONFETCHING(op) ((op) >> 13)
 
@@ -264,7 +264,8 @@ typedef struct {
   size_t gex_len;
 } gex_Memvec_t;
 
-/* A thread that a client runs for the library by calling this function in a POSIX thread. */
+/* A thread that a client runs for the library. The client calls gex_progress_fn in a POSIX
+ * thread. */
 typedef struct {
   const char *gex_device_list;
   unsigned int gex_thread_roles;
@@ -291,7 +292,7 @@ typedef struct {
 
 #define GASNET_MAXNODES 0x7FFFFFFF
 
-/* A node's entry in a table of segments, and in one of nodes. */
+/* A node's entry in a table of segments, and its entry in a table of nodes. */
 typedef struct {
   void *addr;
   uintptr_t size;

@@ -1,5 +1,5 @@
-/* Memory kinds. Only the host's is supported; creating a kind for a device fails with an error
- * that names the kind. */
+/* Memory kinds. Only the kind of host memory is supported. Creating a kind for a device fails
+ * with an error that names the kind. */
 #ifndef CONDUIT_GASNET_MK_H
 #define CONDUIT_GASNET_MK_H
 

@@ -1,7 +1,8 @@
 /* Uniform names for the compiler, the operating system and the processor.
  *
- * For each of the three, exactly one macro of the form PLATFORM_<KIND>_<FAMILY> is defined, to
- * 1. The header can be included on its own, in C and C++, and works with the preprocessor alone. */
+ * For each of the three, exactly one macro of the form PLATFORM_<KIND>_<FAMILY> is defined. Its
+ * value is 1. The header can be included on its own, in C and C++, and works with the
+ * preprocessor alone. */
 #ifndef CONDUIT_PORTABLE_PLATFORM_H
 #define CONDUIT_PORTABLE_PLATFORM_H
 
@@ -12,8 +13,9 @@
 #define CONDUIT_PLATFORM_STRINGIFY(x) CONDUIT_PLATFORM_STRINGIFY_(x)
 
 /* ---- Compiler ----
- * PLATFORM_COMPILER_<FAMILY>, and _C or _CXX by language; FAMILYNAME is the family as a token,
- * FAMILYID a number. Compilers that pretend to be GCC are checked before GCC. */
+ * PLATFORM_COMPILER_<FAMILY> is defined and, depending on the language, so is
+ * PLATFORM_COMPILER_<FAMILY>_C or _CXX. FAMILYNAME is the family as a token, and FAMILYID is its
+ * number. Compilers that pretend to be GCC are checked before GCC. */
 #if defined(__NVCOMPILER)
 #define PLATFORM_COMPILER_NVHPC 1
 #define PLATFORM_COMPILER_FAMILYNAME NVHPC

@@ -2,8 +2,8 @@
  *
  * The two sides must have the same total number of bytes, but may divide them differently.
  * Ranges that are written must not overlap; ranges that are read may. Lists, strides and counts
- * are used only during the call. The local memory belongs to the operation until that is
- * complete. */
+ * are used only during the call. The local memory belongs to the operation until the operation
+ * is complete. */
 #ifndef CONDUIT_GASNET_VIS_H
 #define CONDUIT_GASNET_VIS_H
 
@@ -15,10 +15,10 @@
 extern "C" {
 #endif
 
-/* Makes this thread's next put of this header run a handler at the target after all bytes of the
- * put have arrived. The handler runs like that of a medium reply without arguments. Its payload,
- * of at most GEX_VIS_MAX_PEERCOMPLETION bytes, is read by the put. Handler 0 means no handler.
- * Such a put is complete when its call returns. Deprecated by GASNet-EX. */
+/* Makes this thread's next put with a call of this header run a handler at the target after all
+ * bytes of the put have arrived. The handler runs like that of a medium reply without arguments.
+ * Its payload, of at most GEX_VIS_MAX_PEERCOMPLETION bytes, is read by the put. Handler 0 means
+ * no handler. Such a put is complete when its call returns. Deprecated by GASNet-EX. */
 #define GEX_VIS_MAX_PEERCOMPLETION 512
 void gex_VIS_SetPeerCompletionHandler(gex_AM_Index_t handler, const void *source, size_t bytes, gex_Flags_t flags);
 

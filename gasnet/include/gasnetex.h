@@ -1,9 +1,9 @@
 /* GASNet-EX on Conduit.
  *
- * Every declared function is implemented. They cover clients, teams, endpoints, segments, active
- * messages with fixed and negotiated payload, puts and gets, events, handler-safe locks,
- * queries, barriers, broadcasts and reductions. Define one of GASNET_SEQ, GASNET_PARSYNC and
- * GASNET_PAR, and link the library of the same name. */
+ * Every declared function is implemented. The functions cover clients, teams, endpoints,
+ * segments, active messages with fixed and negotiated payload, puts and gets, events,
+ * handler-safe locks, queries, barriers, broadcasts and reductions. Define one of GASNET_SEQ,
+ * GASNET_PARSYNC and GASNET_PAR, and link the library of the same name. */
 #ifndef CONDUIT_GASNETEX_H
 #define CONDUIT_GASNETEX_H
 /* Clients check this macro to see whether the header has been included. */
@@ -92,8 +92,8 @@ void *gex_Client_QueryCData(gex_Client_t client);
 /* ---- endpoint ---- */
 
 int gex_EP_Create(gex_EP_t *ep, gex_Client_t client, gex_EP_Capabilities_t capabilities, gex_Flags_t flags);
-/* Puts and gets reach the segment of an additional endpoint through gex_TM_Pair, once it has
- * been published. Publishing is collective and waits for all ranks of the team. */
+/* Puts and gets reach the segment of an additional endpoint through gex_TM_Pair, once the
+ * segment has been published. Publishing is collective and waits for all ranks of the team. */
 int gex_EP_BindSegment(gex_EP_t ep, gex_Segment_t segment, gex_Flags_t flags);
 int gex_EP_PublishBoundSegment(gex_TM_t tm, gex_EP_t *eps, size_t count, gex_Flags_t flags);
 int gex_EP_RegisterHandlers(gex_EP_t ep, gex_AM_Entry_t *table, size_t count);
@@ -111,7 +111,7 @@ CONDUIT_GEX_INLINE gex_Event_t gex_EP_QueryBoundSegmentNB(gex_TM_t tm_, gex_Rank
 
 /* ---- segment ---- */
 
-/* The default for GASNET_MAX_SEGSIZE if the environment does not set that; null stands for the
+/* The value of GASNET_MAX_SEGSIZE if the environment does not set it. Null stands for the
  * library's own default. A client may assign to this variable or define it. */
 extern const char *gasnet_max_segsize_str;
 /* The same in bytes per process, used if gasnet_max_segsize_str is null; 0 stands for no limit
@@ -291,8 +291,9 @@ void gex_Coll_BarrierBlocking(gex_TM_t tm, gex_Flags_t flags);
 
 /* ---- flow control ---- */
 
-/* The number of credits available for requests to a rank; how often a request to it had to wait
- * for credits; credits that it has revoked; credits in this rank's bank. */
+/* The number of credits available for requests to a rank, the number of requests to the rank
+ * that had to wait for credits, the number of credits that the rank has revoked, and the number
+ * of credits in this rank's bank. */
 uint32_t gasnet_send_credits(gex_Rank_t peer);
 uint64_t gasnet_credit_stalls(gex_Rank_t peer);
 uint64_t gasnet_revoked_credits(gex_Rank_t peer);

@@ -2,7 +2,7 @@
  * count the arguments.
  *
  * Every argument is a parameter of an inline function, so that it is evaluated once and
- * converted as in C. */
+ * converted as in any C call. */
 #ifndef CONDUIT_GEX_AM_H
 #define CONDUIT_GEX_AM_H
 
@@ -207,7 +207,7 @@ CONDUIT_GEX_COMMIT_FAMILY(16)
 }
 #endif
 
-/* ---- without a count in the name: the arguments after the fixed ones are counted ---- */
+/* ---- calls without a count in the name: macros count the arguments after the fixed ones ---- */
 
 #define CONDUIT_GEX_PASTE_(name, count, suffix) name##count##suffix
 #define CONDUIT_GEX_PASTE(name, count, suffix) CONDUIT_GEX_PASTE_(name, count, suffix)

@@ -1,5 +1,5 @@
-/* GASNet-1's active messages: a function for each count of arguments, and forms with the count
- * as an argument. */
+/* GASNet-1's active messages: a function for each argument count, and functions that take the
+ * count as an argument. */
 #ifndef CONDUIT_GEX_AM1_H
 #define CONDUIT_GEX_AM1_H
 

@@ -1,4 +1,4 @@
-/* GASNet-1's collective operations, for the team of all ranks or any other. Each image is a
+/* GASNet-1's collective operations, for the team of all ranks or any other team. Each image is a
  * rank.
  *
  * Flags must name exactly one kind of synchronisation for in and one for out. All ranks must
@@ -86,7 +86,7 @@ CONDUIT_GEX_INLINE void gasnet_coll_exchange(gasnet_team_handle_t team_, void *d
 #define gasnet_coll_wait_sync_some(handles, count) gex_Event_WaitSome(handles, count, 0)
 #define gasnet_coll_wait_sync_all(handles, count) gex_Event_WaitAll(handles, count, 0)
 
-/* ---- barriers: for the team of all ranks, the same as without a team ---- */
+/* ---- barriers, which exist only for the team of all ranks ---- */
 
 void conduit_gex_not_all(const char *call, gex_TM_t team) CONDUIT_GEX_NORETURN;
 

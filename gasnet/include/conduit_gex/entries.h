@@ -1,7 +1,7 @@
 /* Library functions that the headers call. They are not for clients: names and signatures may
  * change.
  *
- * Each is documented where it is defined, in the library's sources. */
+ * Each function is documented where it is defined, in the library's sources. */
 #ifndef CONDUIT_GEX_ENTRIES_H
 #define CONDUIT_GEX_ENTRIES_H
 
@@ -19,7 +19,7 @@
   #define CONDUIT_GEX_LIKELY(condition) (condition)
 #endif
 
-/* Functions of the headers; clients may leave some of them unused. */
+/* The qualifiers of functions that the headers define. Clients need not use all of them. */
 #define CONDUIT_GEX_INLINE static inline
 
 #define CONDUIT_GEX_GLUE2(a, b) a##_##b
@@ -32,7 +32,8 @@ extern "C" {
 
 /* ---- the library ---- */
 
-/* Defined only by the library of this threading mode and build. */
+/* Only the library of this threading mode and build defines this variable, so that linking any
+ * other fails. */
 extern const int CONDUIT_GEX_LIBRARY;
 static const int *const conduit_gex_library CONDUIT_GEX_USED = &CONDUIT_GEX_LIBRARY;
 
@@ -62,13 +63,14 @@ typedef struct {
   uint64_t length;
 } conduit_gex_segment_t;
 
-/* The segments of the first ranks. Puts and gets to other ranks call the library.
+/* The segments of the first CONDUIT_GEX_NEAR_RANKS ranks. Puts and gets to other ranks call the
+ * library.
  *
- * The table is constant to clients. Each entry changes once, from a value that leaves the work
- * to the library, so that a read before the change is harmless. In a child (fork) the entry
- * changes back. A function that has read an entry before the fork still uses the old value; its
- * access to another rank's segment ends the child (SIGSEGV). The child may still put to its own
- * rank's segment, which it shares. */
+ * The table is constant to clients. Each entry changes once, from zeros, which leave the access
+ * to the library. A value read before the change is therefore harmless. In a child (fork) the
+ * entry changes back. A function that has read an entry before the fork still uses the old
+ * value. If it then accesses another rank's segment, the child ends (SIGSEGV). The child may
+ * still put to its own rank's segment, which it shares with its parent. */
 #define CONDUIT_GEX_NEAR_RANKS 4096U
 extern const conduit_gex_segment_t conduit_gex_segments[CONDUIT_GEX_NEAR_RANKS];
 
@@ -86,7 +88,7 @@ int conduit_gasnet_init(int *argc, char ***argv, const conduit_gex_config_t *con
 void conduit_gex_wait_step(void *state);
 gex_Rank_t conduit_gex_rank_of(const char *call, gex_TM_t team, gex_Rank_t rank);
 
-/* The team of GASNet-1's calls, which take no team. */
+/* The team of GASNet-1's calls, which have no team parameter. */
 #define CONDUIT_GEX_TEAM ((gex_TM_t)(uintptr_t)conduit_gex_job.team)
 
 /* Translates a team's rank to the rank in the job. In the job's team the two are the same. */
@@ -137,8 +139,8 @@ int conduit_gex_cancel(unsigned int kind, gex_AM_SrcDesc_t descriptor);
 void conduit_gex_load(void *to, const void *from, size_t bytes);
 /* Copies for a put of more than CONDUIT_GEX_STORE_HERE bytes to such a rank. */
 void conduit_gex_store(void *to, const void *from, size_t bytes);
-/* These take the arguments of GASNet-EX's calls and perform the whole operation, for any team
- * and rank. */
+/* The following functions take the arguments of GASNet-EX's calls and perform the whole
+ * operation, for any team and rank. */
 int conduit_gex_put(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes, gex_Flags_t flags);
 int conduit_gex_get(gex_TM_t tm, void *local, gex_Rank_t rank, const void *remote, size_t bytes, gex_Flags_t flags);
 gex_Event_t conduit_gex_put_nb(gex_TM_t tm, gex_Rank_t rank, void *remote, const void *source, size_t bytes,

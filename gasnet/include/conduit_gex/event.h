@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-/* Tests do not poll; waits do. */
+/* Tests do not poll, but waits do. */
 
 CONDUIT_GEX_INLINE int gex_Event_Test(gex_Event_t event_) {
   return event_ ? conduit_gex_event_test(event_) : GASNET_OK;

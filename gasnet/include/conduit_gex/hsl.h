@@ -1,4 +1,4 @@
-/* Handler-safe locks: system mutexes in multithreaded modes, nothing otherwise. */
+/* Handler-safe locks: system mutexes in PAR mode, and no-ops in the other modes. */
 #ifndef CONDUIT_GEX_HSL_H
 #define CONDUIT_GEX_HSL_H
 

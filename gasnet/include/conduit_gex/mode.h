@@ -5,8 +5,8 @@
 
 #include <gasnet_config.h>
 
-/* The include folder of a conduit's build names the conduit and the build, for clients that do
- * not define them. */
+/* In the include folder of a conduit's build, gasnet_core.h names the conduit and the build for
+ * clients that do not define them. */
 #if defined(__has_include)
   #if __has_include(<gasnet_core.h>)
     #include <gasnet_core.h>

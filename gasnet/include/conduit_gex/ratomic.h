@@ -29,7 +29,7 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
 }
 
 /* Performs an operation on an integer that is mapped here. Returns 0 and does nothing if the
- * integer is not mapped or the operation is not one of these. If the operation is a compile-time
+ * integer is not mapped or the operation has no case below. If the operation is a compile-time
  * constant, only one branch remains. Otherwise the library is called, because a call is smaller
  * than all branches. */
 #define CONDUIT_GEX_AD_HERE(name_, type_)                                                                                  \
@@ -67,7 +67,7 @@ CONDUIT_GEX_INLINE int conduit_gex_ad_mapped(gex_AD_t ad_, gex_Rank_t rank_, voi
   }
 
 /* The same for floats. An operation that computes or compares is repeated until no other change
- * intervenes. */
+ * has intervened. */
 #define CONDUIT_GEX_AD_HERE_FLOAT(name_, type_, bits_t_)                                                                   \
   CONDUIT_GEX_INLINE int conduit_gex_ad_here_##name_(gex_AD_t ad_, type_ *result_, gex_Rank_t rank_, void *remote_,        \
                                                      gex_OP_t op_, type_ first_, type_ second_) {                          \

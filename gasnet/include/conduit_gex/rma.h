@@ -20,7 +20,8 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   (void)bytes_;
   (void)here_;
 #else
-  /* Copies the entry rather than pointing to it: the table is constant, so a loop loads it once. */
+  /* Copies the entry instead of pointing to it. The table is constant, so a loop loads the entry
+   * once. */
   const conduit_gex_segment_t segment_ = conduit_gex_segments[rank_];
   const uint64_t address_ = (uint64_t)(uintptr_t)remote_;
   const uint64_t offset_ = address_ - segment_.address;
@@ -37,9 +38,9 @@ CONDUIT_GEX_INLINE int conduit_gex_mapped(gex_Rank_t rank_, const void *remote_,
   return 0;
 }
 
-/* A rank that sees a put also sees all writes before it, and reads after a get are not older
- * than the get. Where the processor keeps this order by itself, these macros only restrain the
- * compiler. */
+/* A rank that sees a put also sees all writes before it, and reads after a get return nothing
+ * older than the get did. Where the processor keeps this order by itself, these macros only
+ * restrain the compiler. */
 #define CONDUIT_GEX_BEFORE_PUT() __atomic_thread_fence(__ATOMIC_RELEASE)
 #define CONDUIT_GEX_AFTER_PUT() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 #define CONDUIT_GEX_BEFORE_GET() __atomic_signal_fence(__ATOMIC_SEQ_CST)

@@ -19,11 +19,11 @@ typedef struct {
   size_t count;
   /* For a vector, its gex_Memvec_t; for a list, the addresses; for an array, the strides. */
   const void *list;
-  /* For arrays: the number of elements in each dimension. */
+  /* The number of elements in each dimension of an array. */
   const size_t *counts;
   /* The size of each range or element. */
   size_t bytes;
-  /* For arrays: the address of the first element. */
+  /* The address of an array's first element. */
   void *address;
 } conduit_gex_ranges_t;
 

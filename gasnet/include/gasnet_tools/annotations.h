@@ -104,8 +104,8 @@
 #ifndef GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC
 #define GASNETT_USE_PRAGMA_GCC_DIAGNOSTIC 1
 #endif
-/* The wrappers of <ctype.h> serve systems whose own functions warn about char arguments; this
- * one's do not. */
+/* Wrappers of <ctype.h> are for systems whose functions warn about char arguments. This system's
+ * functions do not warn. */
 #ifndef GASNETT_USE_CTYPE_WRAPPERS
 #define GASNETT_USE_CTYPE_WRAPPERS 0
 #endif
@@ -231,8 +231,8 @@
 #define CONDUIT_PREFETCH_WRITE(address) ((void)(address))
 #endif
 
-/* gasnett_unreachable and gasnett_assume: checked in debug builds (failures.h), otherwise hints
- * to the compiler. */
+/* gasnett_unreachable and gasnett_assume are checked in debug builds (see failures.h). In other
+ * builds they are hints to the compiler. */
 #if !CONDUIT_TOOLS_DEBUG
 #if GASNETT_USE_BUILTIN_UNREACHABLE
 #define gasnett_unreachable() __builtin_unreachable()
@@ -263,8 +263,8 @@
     (GASNETT_UNUSED_ARGS7(a1, a2, a3, a4, a5, a6, a7), (void)(a8))
 
 /* ---- Text in the executable ----
- * At file scope, followed by a semicolon: keeps `text` in the object file under the name `name`,
- * used or not. */
+ * Keeps `text` in the object file under the name `name`, even if the program does not use it.
+ * The macro must stand at file scope and be followed by a semicolon. */
 #if GASNETT_USE_GCC_ATTRIBUTE_USED
 #define GASNETT_IDENT(name, text) static const char GASNETT_USED name[] = text
 #else

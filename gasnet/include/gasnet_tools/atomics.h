@@ -1,13 +1,13 @@
 /* Atomic operations: gasnett_atomic_*, gasnett_atomic32_*, gasnett_atomic64_*, and the strong
  * form of each.
  *
- * An operation is the compiler's relaxed builtin between the fences selected by its flags. The
- * flags are nearly always constants and then leave no trace in the code. The weak forms are
+ * An operation is the compiler's relaxed builtin between the fences selected by its flags.
+ * Constant flags, which are the usual case, leave no trace in the code. The weak forms are
  * atomic between threads; in a single-threaded program they are ordinary arithmetic. The strong
  * forms (gasnett_strongatomic...) are always atomic, so that signal handlers may use them as
  * well.
  *
- * gasnett_atomic_t has 32 bits on every platform: its largest value also fits a
+ * gasnett_atomic_t has 32 bits on every platform, so that its largest value also fits in a
  * gasnett_atomic32_t. */
 #ifndef CONDUIT_TOOLS_ATOMICS_H
 #define CONDUIT_TOOLS_ATOMICS_H
@@ -36,8 +36,8 @@
 #define CONDUIT_ATOMIC_FULL_POST 0x40
 
 /* ---- Types ----
- * Structures, so that plain accesses do not compile; may_alias, because they overlay integers
- * and floating point numbers of the same size. */
+ * The types are structures, so that plain accesses do not compile. They have the attribute
+ * may_alias, because they overlay integers and floating point numbers of the same size. */
 typedef struct {
     volatile uint32_t conduit_value;
 } CONDUIT_MAY_ALIAS gasnett_atomic32_t;
@@ -64,7 +64,7 @@ typedef gasnett_atomic64_t gasnett_strongatomic64_t;
 #define gasnett_strongatomic_signed(v) gasnett_atomic_signed(v)
 
 /* Every operation exists in every width. The GASNETT_STRONGATOMIC..._NOT_SIGNALSAFE macros are
- * not defined: all are safe. */
+ * not defined, because every operation is safe in signal handlers. */
 #define GASNETT_HAVE_ATOMIC_ADD_SUB 1
 #define GASNETT_HAVE_ATOMIC_CAS 1
 #define GASNETT_HAVE_STRONGATOMIC_ADD_SUB 1
@@ -172,7 +172,7 @@ CONDUIT_INLINE void conduit_atomic_post_if(int flags, int result) {
         return result; \
     }
 
-/* The same for a single thread: no atomicity and no fences needed. */
+/* The same for a single thread, which needs neither atomicity nor fences. */
 #define CONDUIT_SINGLE_ATOMICS(prefix, type, value) \
     CONDUIT_INLINE value prefix##_read(type const *p, int flags) { \
         (void)flags; \

@@ -1,5 +1,5 @@
-/* The basis of all other tools headers: threading mode, debug mode, C linkage, versions, integer
- * types. */
+/* The basis of all other tools headers: threading mode, debug mode, C linkage, versions, and
+ * integer types. */
 #ifndef CONDUIT_TOOLS_BASICS_H
 #define CONDUIT_TOOLS_BASICS_H
 
@@ -28,9 +28,9 @@
 #include <string.h>
 
 /* ---- Threads ----
- * GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE, if the client defines one; otherwise the mode of
- * its GASNet; otherwise whether the compiler was asked for threads (-pthread defines
- * _REENTRANT). Afterwards exactly one of the two is defined, to 1. */
+ * A client may define GASNETT_THREAD_SAFE or GASNETT_THREAD_SINGLE. Otherwise the threading mode
+ * of its GASNet decides or, without GASNet, whether the compiler was asked for threads (-pthread
+ * defines _REENTRANT). Afterwards exactly one of the two is defined, with the value 1. */
 #if defined(GASNETT_THREAD_SAFE) && (GASNETT_THREAD_SAFE + 0 == 0)
 #undef GASNETT_THREAD_SAFE
 #define CONDUIT_TOOLS_NAMED_SAFE_0 1
@@ -61,8 +61,8 @@
 #define GASNETT_THREAD_SINGLE 1
 #endif
 
-/* The number of threads in a process, for programs that size tables by it. The library itself
- * sets no limit. */
+/* The number of threads for which a program may size its tables. The library itself sets no
+ * limit. */
 #ifndef GASNETT_MAX_THREADS
 #if defined(GASNETT_THREAD_SAFE)
 #define GASNETT_MAX_THREADS 256
@@ -120,7 +120,7 @@
 #endif
 
 /* ---- Versions ----
- * Those of the specification are in gasnet_config.h. */
+ * The versions of the specification are in gasnet_config.h. */
 #define GASNETT_RELEASE_VERSION_MAJOR GASNET_RELEASE_VERSION_MAJOR
 #define GASNETT_RELEASE_VERSION_MINOR GASNET_RELEASE_VERSION_MINOR
 #define GASNETT_RELEASE_VERSION_PATCH GASNET_RELEASE_VERSION_PATCH
@@ -142,13 +142,14 @@
 #else
 #define GASNETT_PTR_CONFIG 32bit
 #endif
-/* The processor's counter (timers.h), or clock_gettime if the counter is not used. */
+/* Ticks come from the processor's counter (timers.h) or, on other processors, from
+ * clock_gettime. */
 #if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86) || defined(PLATFORM_ARCH_AARCH64)
 #define GASNETT_TIMER_CONFIG timers_native
 #else
 #define GASNETT_TIMER_CONFIG timers_posixrt
 #endif
-/* The processor's fences, and the compiler's atomic builtins. */
+/* Fences are the processor's, and atomic operations are the compiler's builtins. */
 #define GASNETT_MEMBAR_CONFIG membars_native
 #define GASNETT_ATOMIC_CONFIG atomics_compiler
 #define GASNETT_ATOMIC32_CONFIG atomic32_compiler
@@ -171,9 +172,10 @@
     _STRINGIFY(GASNETT_MEMBAR_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC_CONFIG) "," _STRINGIFY(GASNETT_ATOMIC32_CONFIG) "," \
     _STRINGIFY(GASNETT_ATOMIC64_CONFIG)
 
-/* Functions in headers: always inlined, and without warnings if a program does not use them. */
+/* The qualifiers of functions in headers. Such functions are always inlined, and cause no
+ * warning if a program does not use them. */
 #define CONDUIT_INLINE static __inline__ __attribute__((__always_inline__, __unused__))
-/* The same for variadic functions, which no compiler inlines. */
+/* The qualifiers of variadic functions in headers, which no compiler inlines. */
 #define CONDUIT_LOCAL static __inline__ __attribute__((__unused__))
 
 #endif

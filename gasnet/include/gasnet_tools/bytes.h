@@ -9,12 +9,12 @@ GASNETT_BEGIN_EXTERNC
 /* A fast 64-bit checksum that detects accidental changes, not malicious ones. */
 extern uint64_t gasnett_checksum(const void *p, int numbytes);
 extern size_t gasnett_count0s(const void *p, size_t numbytes);
-/* Copies and counts; the two ranges must not overlap. */
+/* Copies bytes and returns the number of zero bytes among them. The two ranges must not overlap. */
 extern size_t gasnett_count0s_copy(void *GASNETT_RESTRICT dst, const void *GASNETT_RESTRICT src, size_t numbytes);
 
 GASNETT_END_EXTERNC
 
-/* 1, 2, 4 and 8 bytes are one load and one store. */
+/* Copies 1, 2, 4 or 8 bytes with one load and one store. */
 CONDUIT_INLINE void conduit_tools_copy(void *to, const void *from, size_t bytes) {
     switch (bytes) {
     case 1: memcpy(to, from, 1); break;
@@ -53,7 +53,7 @@ CONDUIT_INLINE uint64_t conduit_tools_load_value(const void *from, size_t bytes)
 #define GASNETT_VALUE_RETURN(src, nbytes) return conduit_tools_load_value((src), (nbytes))
 
 CONDUIT_INLINE int gasnett_count0s_uint64_t(uint64_t x) {
-    /* Sets the highest bit of each nonzero byte; a product then counts these bits. */
+    /* Sets one bit for each nonzero byte. A product then counts these bits. */
     const uint64_t low = UINT64_C(0x7F7F7F7F7F7F7F7F);
     const uint64_t nonzero = ((((x & low) + low) | x) >> 7) & UINT64_C(0x0101010101010101);
     return 8 - (int)((nonzero * UINT64_C(0x0101010101010101)) >> 56);

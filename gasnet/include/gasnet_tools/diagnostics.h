@@ -6,9 +6,9 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Runs the checks whose letters are in `sections` (null or empty: all) `iters` times, some of
- * them in `threads` threads at once. Writes a line that begins with ERROR for each failure, and
- * returns the number of failures. */
+/* Runs the checks whose letters are in `sections`, or all checks if it is null or empty. Each
+ * check runs `iters` times in each of `threads` threads. For each thread in which a check fails,
+ * writes a line that begins with ERROR. Returns the number of these lines. */
 extern int conduit_tools_run_diagnostics(int iters, int threads, const char *sections, uint64_t seed);
 
 GASNETT_END_EXTERNC

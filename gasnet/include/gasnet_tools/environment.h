@@ -6,20 +6,20 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Formats a number in the largest binary unit (K, M, G, T, P, E; with B for memory) that divides
- * it, and returns buf. */
+/* Formats a number and returns buf. A size of memory is written in the largest unit (B, KB, MB,
+ * GB, TB, PB or EB) that divides it. */
 extern char *gasnett_format_number(int64_t val, char *buf, size_t bufsz, int is_mem_size);
-/* Parses such a number. With a multiplier, parses a size of memory, possibly fractional, to
- * which the multiplier applies if no unit is given; with 0, a number without unit. Invalid text
- * ends the process. */
+/* Parses a number. If the multiplier is 0, the text must be an integer without a unit. Otherwise
+ * the text must be a size of memory, which may be fractional. A size without a unit is
+ * multiplied by the multiplier. Invalid text ends the process. */
 extern int64_t gasnett_parse_int(const char *str, uint64_t mem_size_multiplier);
 
-/* These affect this process only. */
+/* These two functions affect this process only. */
 extern void gasnett_setenv(const char *key, const char *value);
 extern void gasnett_unsetenv(const char *key);
 
-/* Returns the job's value of a variable, or else this process's; null if neither exists. Does
- * not report it. */
+/* Returns a variable's value in the job's environment or, if it has none there, in this
+ * process's. Returns null if the variable is not set in either. Does not report the variable. */
 extern char *gasnett_getenv(const char *keyname);
 /* Return the value, or the default. With GASNET_VERBOSEENV, each variable is reported once. An
  * invalid value ends the process with an error that names the variable. */

@@ -7,9 +7,9 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Prints the message with the process's rank and the source location (none if the function is
- * null), freezes for a debugger or prints a backtrace if the environment requests it, and
- * aborts. */
+/* Prints the message with the process's rank and the source location, which is omitted if the
+ * function is null. Then freezes for a debugger and prints a backtrace if the environment
+ * requests these steps, and aborts. */
 extern void conduit_tools_fatal(const char *function, const char *file, int line, const char *message) GASNETT_NORETURN;
 
 /* Ends the process at once with all its threads, without running atexit functions. */
@@ -24,8 +24,8 @@ extern void gasnett_freezeForDebuggerErr(void);
 extern void gasnett_backtrace_init(const char *exename);
 /* Writes a backtrace of the calling thread to a file descriptor. Returns 0 on success. */
 extern int gasnett_print_backtrace(int fd);
-/* The same if GASNET_BACKTRACE requests it, otherwise returns nonzero. All errors call it;
- * clients may replace it. */
+/* Calls gasnett_print_backtrace if GASNET_BACKTRACE requests backtraces, and otherwise returns
+ * nonzero. All fatal errors call this function. Clients may replace it. */
 extern int (*gasnett_print_backtrace_ifenabled)(int fd);
 
 /* A client's own backtrace mechanism: its name, its function (0 on success), and whether it
@@ -38,7 +38,8 @@ typedef struct {
 } gasnett_backtrace_type_t;
 extern gasnett_backtrace_type_t gasnett_backtrace_user;
 
-/* Returns "function at file:line" for messages, allocated by malloc; the caller frees it. */
+/* Returns "function() at file:line" for messages. The text is allocated by malloc, and the
+ * caller must free it. */
 extern char *conduit_tools_location(const char *function, const char *file, int line) GASNETT_MALLOC;
 
 GASNETT_END_EXTERNC
@@ -46,7 +47,7 @@ GASNETT_END_EXTERNC
 #define GASNETT_CURRENT_FUNCTION __func__
 #define gasnett_current_loc conduit_tools_location(GASNETT_CURRENT_FUNCTION, __FILE__, __LINE__)
 
-/* Longer messages are truncated: no memory is allocated while ending. */
+/* Longer messages are truncated, because no memory is allocated while the process ends. */
 #define CONDUIT_FATAL_MESSAGE_BYTES 4096
 
 GASNETT_FORMAT_PRINTF(conduit_fatalerror, 4, 5,

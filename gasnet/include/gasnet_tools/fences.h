@@ -26,7 +26,7 @@
 #define gasnett_weak_mb() ((void)0)
 #endif
 
-/* The processor's hint for spin loops; also a compiler fence. */
+/* The processor's hint for spin loops. It is also a compiler fence. */
 #if defined(PLATFORM_ARCH_X86_64) || defined(PLATFORM_ARCH_X86)
 #define gasnett_spinloop_hint() __asm__ __volatile__("pause" : : : "memory")
 #elif defined(PLATFORM_ARCH_AARCH64)

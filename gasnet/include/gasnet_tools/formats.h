@@ -1,5 +1,5 @@
-/* Lists and flags formatted for messages: for each, a function that returns the buffer size
- * needed and one that writes.
+/* Lists and flags formatted for messages: for each, there is a function that returns the
+ * required size of the buffer and one that writes to the buffer.
  *
  * The layouts are those of gasnetex.h: a piece of a vector is { address, length }. Only the last
  * three macros need that header, for its constants. */
@@ -10,18 +10,18 @@
 
 GASNETT_BEGIN_EXTERNC
 
-/* Pieces of memory: { address, length } each, their total size, and their lowest and highest
- * byte. */
+/* Format pieces of memory, each as { address, length }, with their total size and the addresses
+ * of their lowest and highest byte. */
 extern size_t gasnett_format_memveclist_bufsz(size_t count);
 extern void gasnett_format_memveclist(char *buf, size_t count, const void *list);
-/* Addresses of pieces of equal length. */
+/* Format the addresses of pieces of equal length. */
 extern size_t gasnett_format_addrlist_bufsz(size_t count);
 extern void gasnett_format_addrlist(char *buf, size_t count, void *const *list, size_t len);
-/* Strides, innermost first. */
+/* Format strides, innermost first. */
 extern size_t gasnett_format_strides_bufsz(size_t count);
 extern void gasnett_format_strides(char *buf, size_t count, const ptrdiff_t *list);
-/* Transfers of pieces, of pieces of equal length on each side, and of strided arrays, whose
- * second argument is unused. `tm` is printed as an address. Return the number of data bytes. */
+/* Format transfers of pieces, of pieces of equal length on each side, and of strided arrays, and
+ * return the number of data bytes. `tm` is printed as an address. */
 extern size_t gasnett_format_putvgetv_bufsz(size_t dstcount, size_t srccount);
 extern size_t gasnett_format_putvgetv(char *buf, const void *tm, uint32_t rank, size_t dstcount, const void *dstlist,
                                       size_t srccount, const void *srclist);

@@ -20,13 +20,15 @@
 #define CONDUIT_TRUE_LOCKS 0
 #endif
 
-/* The location of a call, passed to the functions below: parameters, and arguments. */
+/* The location of a call, which is passed to the functions below, as parameters and as
+ * arguments. */
 #define CONDUIT_PLACE const char *conduit_function, const char *conduit_file, int conduit_line
 #define CONDUIT_HERE GASNETT_CURRENT_FUNCTION, __FILE__, __LINE__
 #define CONDUIT_SAME_PLACE conduit_function, conduit_file, conduit_line
 #define CONDUIT_PLACE_UNUSED ((void)conduit_function, (void)conduit_file, (void)conduit_line)
 
-/* In debug builds: a fatal error at the caller's location unless the condition holds. */
+/* In debug builds, ends the process with an error at the caller's location unless the condition
+ * holds. */
 #if CONDUIT_TOOLS_DEBUG
 #define CONDUIT_LOCK_CHECK(condition, message) \
     ((condition) ? (void)0 : conduit_tools_fatal(conduit_function, conduit_file, conduit_line, message))
@@ -41,7 +43,7 @@
 typedef struct {
     pthread_mutex_t conduit_mutex;
 #if CONDUIT_TOOLS_DEBUG
-    /* The thread that holds it, as a number that is never 0. */
+    /* The thread that holds the mutex, as a number other than 0. 0 while no thread holds it. */
     volatile uintptr_t conduit_holder;
 #endif
 } gasnett_mutex_t;
@@ -61,8 +63,8 @@ typedef union {
 #define GASNETT_COND_INITIALIZER { PTHREAD_COND_INITIALIZER }
 #define GASNETT_RWLOCK_INITIALIZER { { 0 } }
 #else
-/* 0 free, 1 held; for a reader/writer lock, 1 held by a reader, 2 by a writer. Only debug builds
- * read it. */
+/* conduit_held is 0 if the lock is free and 1 if it is held. In a reader/writer lock, 1 means
+ * that a reader holds it and 2 that a writer does. Only debug builds read conduit_held. */
 typedef struct {
     volatile int conduit_held;
 } gasnett_mutex_t;
@@ -79,7 +81,7 @@ typedef struct {
 
 GASNETT_BEGIN_EXTERNC
 
-/* Reader/writer locks through the library. Return 0, or a POSIX error. */
+/* The library's operations on reader/writer locks. They return 0 or a POSIX error code. */
 extern int conduit_tools_rwlock_init(void *lock);
 extern int conduit_tools_rwlock_destroy(void *lock);
 extern int conduit_tools_rwlock_rdlock(void *lock);
@@ -87,8 +89,8 @@ extern int conduit_tools_rwlock_wrlock(void *lock);
 extern int conduit_tools_rwlock_tryrdlock(void *lock);
 extern int conduit_tools_rwlock_trywrlock(void *lock);
 extern int conduit_tools_rwlock_unlock(void *lock);
-/* How the calling thread holds a lock, recorded by debug builds: 0 not held, 1 as reader, 2 as
- * writer. */
+/* Return and record how the calling thread holds a lock: 0 means not at all, 1 as a reader, and
+ * 2 as the writer. Only debug builds call these functions. */
 extern int conduit_tools_rwlock_holds(const void *lock);
 extern void conduit_tools_rwlock_note(const void *lock, int holds);
 

@@ -14,7 +14,7 @@ GASNETT_BEGIN_EXTERNC
 /* Maps zeroed memory in whole pages. Failure is a fatal error. */
 extern void *gasnett_mmap(uintptr_t segsize);
 
-/* Statistics of the checked heap; all 0 if it is not used. */
+/* Statistics of the checked heap. All are 0 if the heap is not used. */
 typedef struct {
     uint64_t allocated_bytes;
     uint64_t freed_bytes;
@@ -29,7 +29,7 @@ typedef struct {
 } gasnett_heapstats_t;
 extern void gasnett_getheapstats(gasnett_heapstats_t *stats);
 
-/* The checked heap; `place` is the caller's source location. */
+/* The functions of the checked heap. `place` is the caller's source location. */
 extern void *conduit_tools_heap_malloc(size_t size, const char *place);
 extern void *conduit_tools_heap_calloc(size_t count, size_t size, const char *place);
 extern void *conduit_tools_heap_realloc(void *block, size_t size, const char *place);

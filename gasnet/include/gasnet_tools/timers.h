@@ -14,20 +14,22 @@ typedef uint64_t gasnett_tick_t;
 
 GASNETT_BEGIN_EXTERNC
 
-/* Whether ticks come from the processor's counter: 0 unknown yet, 1 yes, 2 no. */
+/* Whether ticks come from the processor's counter: 0 means not known yet, 1 yes, and 2 no. */
 extern uint32_t conduit_tools_tick_source;
-/* The length of a tick in units of 2^-53 nanoseconds, below 2^63; 0 while unknown. */
+/* The length of a tick in units of 2^-53 nanoseconds, which is below 2^63, or 0 while the length
+ * is unknown. */
 extern uint64_t conduit_tools_tick_scale;
 
-/* Returns a tick if it does not come from the counter, or if the source is unknown. */
+/* Returns the current tick, by a call of the library. Used if ticks do not come from the counter
+ * or their source is unknown. */
 extern uint64_t conduit_tools_ticks_slowly(void);
-/* Determines the length of a tick; takes up to some 20 ms, once. */
+/* Determines and returns the length of a tick. The first call takes up to about 20 ms. */
 extern uint64_t conduit_tools_tick_calibrate(void);
 
 /* Returns microseconds since the epoch, by the system's clock. */
 extern uint64_t gasnett_gettimeofday_us(void);
-/* Return the smallest difference between two ticks, and the time to take one, in microseconds;
- * measured once. */
+/* Return the smallest difference between two ticks, and the time that reading a tick takes, in
+ * microseconds. Each is measured once. */
 extern double gasnett_tick_granularityus(void);
 extern double gasnett_tick_overheadus(void);
 /* Sleeps for at least this time. Returns nonzero with errno EINTR if a signal has interrupted
