@@ -12,8 +12,8 @@ use crate::machine::SELF;
 
 /// The address of this or another process, to which messages and transfers go.
 ///
-/// The class remembers the peer for as long as an address of it is held. An address can outlive its
-/// peer: sends to it then fail, or reach the next process that is started at this address.
+/// The class remembers the peer as long as an `Addr` of the peer exists. An address can outlive its
+/// peer. Sends to the address then fail, or reach the next process that is started at this address.
 pub struct Addr<N: OpenTransport = Network> {
     class: Arc<Shared<N>>,
     peer: Rank,

@@ -30,8 +30,8 @@ pub(crate) struct Shared<N> {
 /// One process's end of NA. Clones refer to the same class.
 pub struct Class<N: OpenTransport = Network>(Arc<Shared<N>>);
 
-/// The source of an unexpected message. The class remembers the source until it is converted to an
-/// [address](Class::source).
+/// The source of an unexpected message. The class remembers the source until the `Source` is
+/// converted to an [address](Class::source).
 #[derive(Debug, PartialEq, Eq)]
 pub struct Source(Rank);
 
@@ -87,7 +87,8 @@ pub struct Part<M> {
 }
 
 impl<N: OpenTransport> Class<N> {
-    /// Creates a class over a network. `sink` is called for every completion, by the thread that
+    /// Creates a class over a network. `window` is the maximum number of each peer's unexpected
+    /// messages that may wait here. `sink` is called for every completion, by the thread that
     /// detects it, in the order in which operations ended. `sink` must neither call the class nor
     /// drop objects of the class.
     ///
@@ -145,8 +146,8 @@ impl<N: OpenTransport> Class<N> {
     }
 
     /// Returns the address of a process. `name` must have the form that [`Addr`] prints, with or
-    /// without the prefix `conduit+`. A process that does not exist is only noticed when something
-    /// is sent to it.
+    /// without the prefix `conduit+`. This call does not notice that the process does not exist,
+    /// but a later send to it fails.
     ///
     /// # Errors
     /// Returns an error if the address is malformed or of another protocol or host, or if too many
@@ -218,7 +219,8 @@ impl<N: OpenTransport> Class<N> {
         self.0.max_contexts
     }
 
-    /// Sends an unexpected message, which any posted receive for unexpected messages can receive.
+    /// Sends an unexpected message, which any posted receive for unexpected messages in the
+    /// target's context can receive.
     ///
     /// # Errors
     /// Returns an error if the message is too long or the context does not exist. The call then has
@@ -257,7 +259,7 @@ impl<N: OpenTransport> Class<N> {
         self.send(context, cookie, (buffer, length), to, tag, true)
     }
 
-    /// Refuses an address of another class, whose peers have different numbers.
+    /// Refuses an address of another class, because each class numbers its peers differently.
     fn check(&self, address: &Addr<N>) -> Result<()> {
         match address.is_of(&self.0) {
             true => Ok(()),
@@ -290,8 +292,8 @@ impl<N: OpenTransport> Class<N> {
             .with(|inner| inner.machine.send(context, cookie, buffer, peer, header))
     }
 
-    /// Receives one unexpected message from any source. With `several`, receives messages until the
-    /// buffer has no room for another message of maximum length.
+    /// Receives one unexpected message from any source. If `several` is `true`, receives messages
+    /// until the buffer has no room for another message of maximum length.
     ///
     /// # Errors
     /// Returns an error if the context does not exist, or if `several` is set and the buffer is
@@ -432,7 +434,7 @@ impl<N: OpenTransport> Class<N> {
     // ---- progress ----
 
     /// Receives and sends, passes completions to the sink, and returns the number of completions.
-    /// The calling thread must be the one that waits for completions of `context`; threads that
+    /// The calling thread must be the one that waits for completions of `context`. Threads that
     /// wait for completions of other contexts are woken.
     pub fn progress(&self, context: u8) -> usize {
         self.0.engine.progress(Some(context))
@@ -454,7 +456,7 @@ impl<N: OpenTransport> Class<N> {
     }
 
     /// Returns whether a thread may sleep now until the context's [descriptor](Self::descriptor) is
-    /// readable. If not, [make progress](Self::progress) first.
+    /// readable. If this call returns `false`, [make progress](Self::progress) first.
     pub fn prepare_sleep(&self, context: u8) -> bool {
         !self.0.busy && self.0.engine.prepare_sleep(context)
     }

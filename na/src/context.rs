@@ -32,7 +32,7 @@ struct Bytes {
     capacity: usize,
 }
 
-// SAFETY: a `Bytes` owns its bytes, like the vector that it was made from.
+// SAFETY: a `Bytes` owns its bytes, so it can be sent like the vector that it was made from.
 unsafe impl Send for Bytes {}
 // SAFETY: a shared reference to a `Bytes` only gives access to an address, not to the bytes.
 unsafe impl Sync for Bytes {}
@@ -66,7 +66,7 @@ impl Drop for Bytes {
 /// The result of an operation, with the buffer that it owned.
 struct Ended<N: OpenTransport> {
     bytes: Vec<u8>,
-    /// The length of a received message.
+    /// The length of the message that the operation received, if it received one.
     length: Option<usize>,
     /// The source and tag of an unexpected message.
     from: Option<(Addr<N>, u32)>,
@@ -97,7 +97,7 @@ struct Table<N: OpenTransport> {
 impl<N: OpenTransport> Table<N> {
     /// Removes an operation that has ended, and returns its buffers.
     fn take(&self, completion: &Completion) -> Option<Begun<N>> {
-        // The cast is lossless: the cookie is a key of the table.
+        // The cast is lossless, because the cookie is a key of the table.
         let mut begun = self.begun.lock().try_remove(completion.cookie as usize)?;
         if completion.result == Err(Error::GivenUp) {
             // The peer may still write to the memory, so it is leaked.
@@ -134,8 +134,8 @@ impl Class<Network> {
     /// names.
     ///
     /// # Errors
-    /// Returns an error if the network cannot be opened. Its text names the part of the info
-    /// string, the option or the setting that is invalid, and the reason.
+    /// Returns an error if the network cannot be opened. The error's text names the part of the
+    /// info string, the option or the setting that is invalid, and the reason.
     pub fn open(info: &str, options: &Options) -> Result<Self> {
         Self::with(options, |sink| class::Class::open(info, options, sink))
     }
@@ -276,6 +276,7 @@ impl<N: OpenTransport> fmt::Debug for Class<N> {
     }
 }
 
+/// Registered bytes, and their registration.
 struct Registered<N: OpenTransport> {
     /// The registration. It is declared before the bytes, so that dropping deregisters the memory
     /// before freeing the bytes.
@@ -327,7 +328,7 @@ impl<N: OpenTransport> Memory<N> {
         self.check(offset, into.len())?;
         let (length, into) = (into.len(), into.as_mut_ptr());
         // SAFETY: the range was just checked to be within the bytes, to which there are no
-        // references. The lock is held, as it is in all accesses by this process.
+        // references. The engine's lock is held, as in all accesses to the bytes by this process.
         self.0.raw.lock().with_lock(|| unsafe {
             std::ptr::copy_nonoverlapping(self.0.bytes.start.add(offset), into, length);
         });
@@ -342,7 +343,7 @@ impl<N: OpenTransport> Memory<N> {
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.check(offset, bytes.len())?;
         // SAFETY: the range was just checked to be within the bytes, to which there are no
-        // references. The lock is held, as it is in all accesses by this process.
+        // references. The engine's lock is held, as in all accesses to the bytes by this process.
         self.0.raw.lock().with_lock(|| unsafe {
             let at = self.0.bytes.start.add(offset);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
@@ -405,7 +406,8 @@ impl<N: OpenTransport> Context<N> {
         let to = target(to);
         self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start.cast_const(), bytes.length);
-            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
+            // SAFETY: the operation owns the bytes until it is triggered, and it is triggered only
+            // after it has ended.
             unsafe { raw.send_unexpected(context, cookie, bytes, &to, tag) }
         })
     }
@@ -425,7 +427,8 @@ impl<N: OpenTransport> Context<N> {
         let to = target(to);
         self.begin(bytes, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start.cast_const(), bytes.length);
-            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
+            // SAFETY: the operation owns the bytes until it is triggered, and it is triggered only
+            // after it has ended.
             unsafe { raw.send_expected(context, cookie, bytes, &to, tag) }
         })
     }
@@ -438,7 +441,8 @@ impl<N: OpenTransport> Context<N> {
         let buffer = vec![0; self.class.0.raw.max_unexpected_size()];
         self.begin(buffer, None, message_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start, bytes.length);
-            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
+            // SAFETY: the operation owns the bytes until it is triggered, and it is triggered only
+            // after it has ended.
             unsafe { raw.receive_unexpected(context, cookie, bytes, false) }
         })
     }
@@ -452,7 +456,8 @@ impl<N: OpenTransport> Context<N> {
         let buffer = vec![0; self.class.0.raw.max_expected_size()];
         self.begin(buffer, None, bytes_of, |raw, context, cookie, bytes| {
             let bytes = (bytes.start, bytes.length);
-            // SAFETY: the operation owns the bytes until it is triggered, which is after its end.
+            // SAFETY: the operation owns the bytes until it is triggered, and it is triggered only
+            // after it has ended.
             unsafe { raw.receive_expected(context, cookie, bytes, &from, tag) }
         })
     }
@@ -540,7 +545,7 @@ impl<N: OpenTransport> Context<N> {
             };
             (
                 self.class.0.table.begun.lock().insert(begun),
-                // A transfer does not own the bytes, so it must not drop them.
+                // `begun` owns the bytes, so this copy of their address must not drop them.
                 ManuallyDrop::new(address),
             )
         };
@@ -585,7 +590,7 @@ impl<N: OpenTransport> Context<N> {
     }
 
     /// Returns whether a thread may sleep now until the [descriptor](Self::descriptor) is readable.
-    /// If not, [make progress](Self::progress) first.
+    /// If this call returns `false`, [make progress](Self::progress) first.
     pub fn prepare_sleep(&self) -> bool {
         self.class.0.raw.prepare_sleep(self.number)
     }
@@ -692,7 +697,7 @@ impl<T, N: OpenTransport> Pending<T, N> {
         self.class.0.raw.cancel(self.id);
     }
 
-    /// Returns whether the operation was triggered, so that its result is available.
+    /// Returns whether the operation has been triggered, so that its result is available.
     pub fn is_done(&self) -> bool {
         !matches!(*self.state.lock(), ContextState::UnderWay(_))
     }

@@ -14,11 +14,11 @@ use crate::waiting::Waiting;
 
 /// The time between two sweeps for unused sessions.
 const SWEEP: Duration = Duration::from_secs(60);
-/// A thread that never sleeps checks the time once in this many passes.
+/// The number of passes after which a thread that never sleeps checks the time.
 const CLOCK_INTERVAL: u32 = 4096;
-/// How long deregistration waits for peers that are reading the memory.
+/// The time for which deregistration waits for peers that are reading the memory.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long leaving waits for outstanding data if none of it reaches a peer.
+/// The time for which leaving waits for outstanding data while none of it reaches a peer.
 const LINGER: Duration = Duration::from_secs(1);
 /// The sleep between two checks while deregistration or leaving waits.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -31,6 +31,7 @@ pub(crate) struct Inner<N> {
     sweep_interval: Duration,
     /// The time of the last sweep.
     swept: Instant,
+    /// The number of calls of [`Inner::progress`].
     passes: u32,
 }
 
@@ -89,7 +90,7 @@ impl<N: OpenTransport> Inner<N> {
         }
     }
 
-    /// Returns the time until the next deadline.
+    /// Returns the time until the next deadline of the network or of a sweep.
     fn timeout(&self) -> Option<Duration> {
         let first = self.machine.peers().next();
         let sweep = first.map(|_| self.sweep_interval.saturating_sub(self.swept.elapsed()));
@@ -181,14 +182,14 @@ impl<N: OpenTransport> Engine<N> {
     }
 
     fn waiting(&self, context: u8) -> &Waiting {
-        // At least one context exists. For a context that does not exist, any context will do,
-        // because it has no operations.
+        // At least one context exists. A context that does not exist has no operations, so any
+        // context may take its place.
         let waiting = self.waiting.get(usize::from(context));
         waiting.unwrap_or(&self.waiting[0])
     }
 
-    /// Returns whether a thread may sleep on the [descriptor](Self::descriptor) now. Returns
-    /// `false` if there is work.
+    /// Returns whether a thread may sleep on the [descriptor](Self::descriptor) now, that is,
+    /// whether there is no work.
     pub(crate) fn prepare_sleep(&self, context: u8) -> bool {
         let mut inner = self.inner.lock();
         inner.sweep(Instant::now());
@@ -200,7 +201,7 @@ impl<N: OpenTransport> Engine<N> {
     }
 
     /// Returns a descriptor that becomes readable when a context needs progress, if
-    /// [`prepare_sleep`](Self::prepare_sleep) was called before.
+    /// [`prepare_sleep`](Self::prepare_sleep) was called before the sleep.
     pub(crate) fn descriptor(&self, context: u8) -> BorrowedFd<'_> {
         self.waiting(context).descriptor()
     }
@@ -212,8 +213,8 @@ impl<N: OpenTransport> Engine<N> {
         }
     }
 
-    /// Deregisters memory: once this call has returned, no peer accesses it. Peers that are reading
-    /// it have a moment to finish before their sessions are ended.
+    /// Deregisters memory. No peer accesses the memory once this call has returned. Peers that are
+    /// reading the memory have [`PATIENCE`] to finish before their sessions are ended.
     pub(crate) fn deregister(&self, memory: MemoryKey) {
         let begun = Instant::now();
         self.look(|inner| inner.machine.close_memory(memory));
@@ -235,8 +236,8 @@ impl<N: OpenTransport> Engine<N> {
     /// Leaves the network: cancels all operations, waits until the peers have received what was
     /// sent to them or a time limit has passed without progress, and closes the sessions.
     pub(crate) fn leave(&self) {
-        // This handles the departure of peers that have left by now, so that they are not waited
-        // for.
+        // This call handles the departure of peers that have left by now, so that the loop below
+        // does not wait for them.
         self.progress(None);
         self.with(|inner| {
             inner.machine.cancel_all();

@@ -13,8 +13,8 @@ pub enum Error {
     #[error("the peer {0}")]
     Unreachable(Failure),
     /// This process has given up the peer, which violated the protocol or did not take the data it
-    /// had requested. The peer may still access the memory of this transfer, for a moment or when
-    /// it resumes.
+    /// had requested. The peer may still access the memory of this transfer, for a moment or, if it
+    /// is suspended, when it resumes.
     #[error(
         "the peer was given up because it violated the protocol or did not take the data it requested"
     )]

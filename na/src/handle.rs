@@ -124,8 +124,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The length of an encoded handle in bytes: 1 of the version, 1 of the rights, 4 of the index,
-    /// 8 of the key and 8 of the length.
+    /// The length of an encoded handle in bytes: 1 for the version, 1 for the rights, 4 for the
+    /// index, 8 for the key and 8 for the length.
     pub const BYTES: usize = 22;
     const VERSION: u8 = 1;
 
@@ -181,8 +181,8 @@ impl Handle {
         })
     }
 
-    /// Checks a transfer against the rights and the length in this handle. The target checks it
-    /// again.
+    /// Checks a transfer against the rights and the length in this handle. The target checks the
+    /// transfer again.
     pub(crate) fn check(&self, is_put: bool, offset: u64, length: u64) -> Result<()> {
         match is_put {
             true if !self.rights.may_write() => return Err(Error::Rights("written")),

@@ -11,8 +11,8 @@ impl Class<Network> {
     /// names. Completions are passed to `sink`; see [`Class::over`].
     ///
     /// # Errors
-    /// Returns an error if the network cannot be opened. Its text names the part of the info
-    /// string, the option or the setting that is invalid, and the reason.
+    /// Returns an error if the network cannot be opened. The error's text names the part of the
+    /// info string, the option or the setting that is invalid, and the reason.
     pub fn open(
         info: &str,
         options: &Options,

@@ -22,8 +22,8 @@ pub struct Options {
     pub listen: bool,
     /// The subnet (such as "10.1.0.0/16") of the preferred interface.
     pub ip_subnet: Option<String>,
-    /// The key that all processes share; processes without it are ignored. Any text is accepted,
-    /// and should be long and random.
+    /// The key that all processes share. Processes without the key are ignored. Any text is
+    /// accepted, but the key should be long and random.
     pub auth_key: Option<String>,
     /// The maximum length of an unexpected message in bytes; 0 stands for [`Options::UNEXPECTED`].
     pub max_unexpected_size: usize,
@@ -87,7 +87,7 @@ pub struct Info {
 pub enum Protocol {
     /// `shm`: shared memory, among processes of one host.
     Shm,
-    /// `udp`.
+    /// `udp`: UDP.
     Udp,
     /// `ofi`: libfabric.
     Ofi,

@@ -1,5 +1,5 @@
-//! Sleeping until there is work, by one descriptor for all events. Other event loops can poll this
-//! descriptor too.
+//! Sleeping until there is work, with one descriptor for all events. Other event loops can poll
+//! this descriptor too.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,8 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
 
-/// The event data of all descriptors. Which one became readable does not matter.
+/// The event data of all descriptors. It is the same for all, because it does not matter which
+/// descriptor became readable.
 const ANY: epoll::EventData = epoll::EventData::new_u64(0);
 
 /// An `epoll` descriptor over the network's descriptors, a timer, and an event that threads of this
@@ -114,14 +115,14 @@ impl Waiting {
         }
         self.armed.store(false, Ordering::SeqCst);
         let mut count = [0; 8];
-        // The results are ignored: reading fails if the event was not raised or the timer has not
-        // expired.
+        // The results are ignored, because reading fails if the event was not raised or the timer
+        // has not expired.
         let _ = rustix::io::read(&self.event, &mut count);
         self.set_timer(Duration::ZERO);
         let _ = rustix::io::read(&self.timer, &mut count);
     }
 
-    /// Records that an operation has ended, and wakes a thread that sleeps or is about to.
+    /// Records that an operation has ended, and wakes a thread that sleeps or is about to sleep.
     pub(crate) fn raise(&self) {
         let is_known = self.raised.swap(true, Ordering::SeqCst);
         if !is_known && self.armed.load(Ordering::SeqCst) {

@@ -310,8 +310,8 @@ unsafe extern "C" fn conduit_tools_format_flags(
     // SAFETY: the caller guarantees that `flags` points to `count` values, and that `buf` is null
     // or has the size that the same call with a null `buf` returned.
     for &flag in unsafe { slice(flags, count) } {
-        // SAFETY: the caller guarantees that there are `count` consecutive C strings, so `name` is
-        // one.
+        // SAFETY: the caller guarantees that `names` points to `count` consecutive C strings, and
+        // `name` is the one that belongs to `flag`.
         let this = unsafe { CStr::from_ptr(name) };
         // SAFETY: the next C string begins after this one's final zero. After the last C string,
         // `name` is not read.

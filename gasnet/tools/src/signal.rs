@@ -114,7 +114,7 @@ fn register(signal: c_int, handler: libc::sighandler_t) -> std::io::Result<libc:
     };
     new.sa_sigaction = handler;
     new.sa_flags = libc::SA_RESTART;
-    // SAFETY: both structures are valid. Whoever provides the handler guarantees that it may run as
+    // SAFETY: both structures are valid. The provider of the handler guarantees that it may run as
     // a signal handler.
     match unsafe { libc::sigaction(signal, &raw const new, &raw mut old) } {
         0 => Ok(old.sa_sigaction),

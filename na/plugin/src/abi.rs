@@ -99,7 +99,7 @@ pub(crate) struct na_class {
     pub(crate) listen: u8,
 }
 
-/// The only member of a context that a plugin uses.
+/// A context, of which only the member that a plugin uses is declared.
 #[repr(C)]
 pub(crate) struct na_context {
     pub(crate) plugin_context: *mut c_void,
@@ -122,7 +122,8 @@ pub(crate) struct na_protocol_info {
 }
 
 /// The result of an operation, which in C is a union whose members begin with the same fields.
-/// Expected receives use only the size. Unexpected receives use all fields but the last two.
+/// Expected receives use only the size. Only receives of several unexpected messages use the last
+/// two fields.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
@@ -145,15 +146,15 @@ pub(crate) struct na_cb_info {
 pub(crate) type na_cb_t = Option<unsafe extern "C" fn(*const na_cb_info)>;
 pub(crate) type na_plugin_cb_t = Option<unsafe extern "C" fn(*mut c_void)>;
 
-/// An entry of a completion queue. The library owns it from `na_cb_completion_add` until it calls
-/// `plugin_callback`.
+/// An entry of a completion queue. The library owns the entry from `na_cb_completion_add` until it
+/// calls `plugin_callback`.
 #[repr(C)]
 pub(crate) struct na_cb_completion_data {
     pub(crate) callback_info: na_cb_info,
     pub(crate) callback: na_cb_t,
     pub(crate) plugin_callback: na_plugin_cb_t,
     pub(crate) plugin_callback_args: *mut c_void,
-    /// The library's own link in its queue; the plugin does not use it.
+    /// The library's own link in its queue, which the plugin does not use.
     pub(crate) entry: *mut c_void,
 }
 

@@ -53,13 +53,14 @@ pub(crate) unsafe fn address_of<'a>(
 /// Returns the class and the address that were passed to a call.
 ///
 /// # Safety
-/// Each pointer must be null or valid: `class` for a class of the library, `address` for an address
-/// that was not freed.
+/// `class` must be null or a class of the library. `address` must be null or an address that was
+/// not freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     address: *const Address,
 ) -> Result<(&'a PluginClass, &'a Address)> {
-    // SAFETY: the caller guarantees that each pointer is null or valid.
+    // SAFETY: the caller guarantees that `class` is null or a class of the library, and that
+    // `address` is null or was not freed.
     unsafe {
         let class = class_of(class)?;
         Ok((class, address_of(class, address)?))
@@ -69,7 +70,7 @@ unsafe fn both<'a>(
 /// Creates an address with `make` and passes it to the user.
 ///
 /// # Safety
-/// The class must be null or one of the library's; `given` must be null or valid for writes.
+/// The class must be null or one of the library's. `given` must be null or valid for writes.
 unsafe fn give(
     class: *mut na_class,
     given: *mut *mut Address,
@@ -89,7 +90,7 @@ unsafe fn give(
 /// Serialises an address for other processes.
 fn serialised(address: &Address) -> Vec<u8> {
     let bytes = address.addr.to_bytes();
-    // The cast is lossless: addresses are much shorter than 64 KiB.
+    // The cast is lossless, because addresses are much shorter than 64 KiB.
     let length = (bytes.len() as u16).to_le_bytes();
     [&length[..], &bytes].concat()
 }
@@ -109,7 +110,8 @@ pub(crate) unsafe extern "C" fn addr_lookup(
     name: *const c_char,
     found: *mut *mut Address,
 ) -> Return {
-    // SAFETY: the library passes its class and a zero-terminated string.
+    // SAFETY: the library passes its class, a name that is null or zero-terminated, and a `found`
+    // that is null or valid for writes.
     let looked_up = unsafe {
         give(class, found, |class| {
             let name = text(name, "the address")?;
@@ -138,7 +140,7 @@ pub(crate) unsafe extern "C" fn addr_set_remove(
 }
 
 pub(crate) unsafe extern "C" fn addr_self(class: *mut na_class, own: *mut *mut Address) -> Return {
-    // SAFETY: the library passes its class.
+    // SAFETY: the library passes its class, and an `own` that is null or valid for writes.
     let given = unsafe { give(class, own, |class| Ok(class.class().own())) };
     report(Outlet::Address, c"addr_self", given)
 }

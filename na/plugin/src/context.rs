@@ -21,7 +21,7 @@ pub(crate) struct Context {
     active: AtomicUsize,
     /// The number of completions passed to the library.
     completed: AtomicUsize,
-    /// The number of those that polling has reported.
+    /// The number of completions that polling has reported to the library.
     told: AtomicUsize,
 }
 
@@ -62,7 +62,7 @@ pub(crate) unsafe fn context_of<'a>(
     class: &PluginClass,
     context: *const na_context,
 ) -> Result<&'a Context> {
-    // SAFETY: the caller guarantees that the context is null or was created and not destroyed;
+    // SAFETY: the caller guarantees that the context is null or was created and not destroyed, and
     // `context_create` has set `plugin_context`.
     let found = unsafe {
         context
@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn context_create(
             completed: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
         }));
-        // SAFETY: the library passes a pointer to which this result may be written.
+        // SAFETY: `created` is not null, so the library guarantees that it is valid for a write.
         unsafe { *created = context.cast() };
         Ok(())
     };
@@ -159,7 +159,8 @@ unsafe fn both<'a>(
     class: *mut na_class,
     context: *mut na_context,
 ) -> Result<(&'a PluginClass, &'a Context)> {
-    // SAFETY: the caller guarantees that each pointer is null or valid.
+    // SAFETY: the caller guarantees that each pointer is null or valid for an object of the
+    // library.
     unsafe {
         let class = class_of(class)?;
         Ok((class, context_of(class, context)?))
@@ -246,7 +247,7 @@ pub(crate) unsafe extern "C" fn poll_wait(
 fn tell(number: usize, count: *mut c_uint) {
     if !count.is_null() {
         let number = number.try_into().unwrap_or(c_uint::MAX);
-        // SAFETY: the pointer is not null, so the library passes it for this result to be written.
+        // SAFETY: `count` is not null, so the library guarantees that it is valid for a write.
         unsafe { *count = number };
     }
 }

@@ -56,13 +56,14 @@ impl MemHandle {
 /// Returns the class and the handle that were passed to a call.
 ///
 /// # Safety
-/// Each pointer must be null or valid: `class` for a class of the library, `handle` for a handle
-/// that was not freed.
+/// `class` must be null or a class of the library. `handle` must be null or a handle that was not
+/// freed.
 unsafe fn both<'a>(
     class: *mut na_class,
     handle: *const MemHandle,
 ) -> Result<(&'a PluginClass, &'a MemHandle)> {
-    // SAFETY: the caller guarantees that each pointer is null or valid.
+    // SAFETY: the caller guarantees that `class` is null or a class of the library, and that
+    // `handle` is null or was not freed.
     unsafe {
         let class = class_of(class)?;
         Ok((class, handle_of(class, handle)?))
@@ -88,7 +89,7 @@ unsafe fn handle_of<'a>(class: &PluginClass, handle: *const MemHandle) -> Result
 /// Creates a handle with `make` and passes it to the user.
 ///
 /// # Safety
-/// The class must be null or one of the library's; `given` must be null or valid for writes.
+/// The class must be null or one of the library's. `given` must be null or valid for writes.
 unsafe fn give(
     class: *mut na_class,
     given: *mut *mut MemHandle,
@@ -119,7 +120,8 @@ unsafe fn memory(class: &PluginClass, segments: &[Segment], flags: c_ulong) -> R
         MEM_READWRITE => Rights::ReadWrite,
         flags => return Err(Failure::invalid(format!("invalid rights: {flags:#x}"))),
     };
-    // SAFETY: the caller guarantees what [`na::raw::Class::memory`] requires.
+    // SAFETY: the caller guarantees that the segments are valid as `na::raw::Class::memory`
+    // requires.
     let memory = unsafe { class.class().memory(segments, rights) }?;
     Ok(MemoryKind::Local(Mutex::new(memory)))
 }
@@ -137,8 +139,8 @@ pub(crate) unsafe extern "C" fn mem_handle_create(
         base: buffer.cast(),
         length: size,
     };
-    // SAFETY: the library passes its class. The user keeps the memory valid while it is registered
-    // or transfers with it are under way.
+    // SAFETY: the library passes its class, and a `given` that is null or valid for writes. The
+    // user keeps the memory valid while it is registered or transfers with it are under way.
     let created = unsafe { give(class, given, |class| memory(class, &[segment], flags)) };
     report(Outlet::Memory, c"mem_handle_create", created)
 }
@@ -159,7 +161,7 @@ pub(crate) unsafe extern "C" fn mem_handle_create_segments(
                 "{count} segments; a handle can have at most {MAX_SEGMENTS}"
             )));
         }
-        // SAFETY: the user's array has `count` entries.
+        // SAFETY: `segments` is not null, so the user guarantees that it has `count` entries.
         let segments = unsafe { slice::from_raw_parts(segments, count) };
         let segments: Vec<_> = segments
             .iter()
@@ -263,7 +265,7 @@ pub(crate) unsafe extern "C" fn mem_handle_deserialize(
     report(Outlet::Memory, c"mem_handle_deserialize", deserialised)
 }
 
-/// Defines a put or get.
+/// Defines the table's operation for puts or for gets.
 macro_rules! transfer {
     ($name:ident, $kind:ident, $text:literal) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -288,8 +290,8 @@ macro_rules! transfer {
                     let (local, remote) = (handle_of(class, local)?, handle_of(class, remote)?);
                     (class, local, remote, address_of(class, address)?)
                 };
-                // This is read before the local handle is locked, because the two handles may be
-                // the same.
+                // The remote handle is read before the local handle is locked, because the two may
+                // be the same handle.
                 let handle = remote.handle()?;
                 let remote = Part {
                     memory: &handle,
@@ -307,7 +309,9 @@ macro_rules! transfer {
                     kind: CallbackType::$kind,
                     buffer: ptr::null_mut(),
                 };
-                // SAFETY: the user does not access the local memory until the callback is called.
+                // SAFETY: the library passes its context and an operation that is null or not
+                // destroyed. The user does not access the local memory until the callback is
+                // called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         class

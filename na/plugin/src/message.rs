@@ -42,14 +42,14 @@ pub(crate) unsafe extern "C" fn msg_buf_alloc(
         if plugin_data.is_null() {
             return Err(Failure::invalid("the output plugin data is null"));
         }
-        // SAFETY: the layout has a non-zero size.
+        // SAFETY: `layout` returns only layouts of non-zero size.
         let buffer = unsafe { alloc_zeroed(layout(size)?) };
         if buffer.is_null() {
             let reason = format!("out of memory for a buffer of {size} bytes");
             return Err(Failure::new(Return::NoMemory, reason));
         }
-        // SAFETY: the library passes a pointer to which this result may be written. The result is
-        // the size, which freeing the buffer requires.
+        // SAFETY: `plugin_data` is not null, so the library guarantees that it is valid for a
+        // write. The data is the size, which is needed to free the buffer.
         unsafe { *plugin_data = ptr::without_provenance_mut(size) };
         Ok(buffer.cast())
     };
@@ -82,7 +82,7 @@ pub(crate) unsafe extern "C" fn msg_init(
     Return::Success
 }
 
-/// Defines the send of a kind of message.
+/// Defines the table's operation that sends a kind of message.
 macro_rules! send {
     ($name:ident, $text:literal, $kind:ident, $send:ident) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -115,7 +115,8 @@ macro_rules! send {
                     kind: CallbackType::$kind,
                     buffer: ptr::null_mut(),
                 };
-                // SAFETY: the user does not change the buffer until the callback is called.
+                // SAFETY: the library passes its context and an operation that is null or not
+                // destroyed. The user does not change the buffer until the callback is called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         let message = (buffer.cast(), length);
@@ -141,7 +142,7 @@ send!(
     send_expected
 );
 
-/// Defines a receive of one or of several unexpected messages.
+/// Defines the table's operation that receives one or several unexpected messages.
 macro_rules! receive_unexpected {
     ($name:ident, $text:literal, $kind:ident, $several:literal) => {
         pub(crate) unsafe extern "C" fn $name(
@@ -164,7 +165,8 @@ macro_rules! receive_unexpected {
                     kind: CallbackType::$kind,
                     buffer,
                 };
-                // SAFETY: the user does not access the buffer until the callback is called.
+                // SAFETY: the library passes its context and an operation that is null or not
+                // destroyed. The user does not access the buffer until the callback is called.
                 unsafe {
                     operation::start(class, context, op, begin, |context, cookie| {
                         let room = (buffer.cast(), length);
@@ -222,7 +224,8 @@ pub(crate) unsafe extern "C" fn msg_recv_expected(
             kind: CallbackType::RecvExpected,
             buffer: ptr::null_mut(),
         };
-        // SAFETY: the user does not access the buffer until the callback is called.
+        // SAFETY: the library passes its context and an operation that is null or not destroyed.
+        // The user does not access the buffer until the callback is called.
         unsafe {
             operation::start(class, context, op, begin, |context, cookie| {
                 let room = (buffer.cast(), length);

@@ -18,7 +18,7 @@ use crate::log::{self, Level, Outlet};
 use crate::report;
 use crate::status::{self, Failure, Result, Return};
 
-/// No operation is under way; one may be begun.
+/// The operation is not under way, and may be begun.
 const IDLE: u32 = 0;
 /// The operation is being begun, and may have ended already.
 const STARTING: u32 = 1;
@@ -44,10 +44,11 @@ pub(crate) struct Op {
 
 impl Op {
     /// Marks an operation that is under way as destroyed, and returns its id. Another thread may
-    /// free the operation at any time afterwards. Returns the state if the operation is not under
-    /// way.
+    /// free the operation at any time afterwards. If the operation is not under way, returns its
+    /// state as the error.
     fn give_up(&self) -> std::result::Result<OperationId, u32> {
-        // SYNC: Acquire, paired with the Release in `start`, so that the operation's id is seen.
+        // SYNC: Acquire, paired with the Release in `start`, so that this call sees the operation's
+        // id.
         match self.state.load(Ordering::Acquire) {
             ACTIVE => {
                 let id = OperationId::of_u64(self.id.load(Ordering::Relaxed));
@@ -87,7 +88,7 @@ pub(crate) struct Begin {
 /// Begins an operation by calling `begin` with the context's number and the cookie.
 ///
 /// # Safety
-/// The context must be the library's; `op` must be null or an operation that was created and not
+/// The context must be the library's. `op` must be null or an operation that was created and not
 /// destroyed.
 pub(crate) unsafe fn start(
     class: &PluginClass,
@@ -164,12 +165,13 @@ unsafe fn op_of<'a>(class: &PluginClass, op: *mut Op) -> Result<&'a Op> {
     }
 }
 
-/// Passes a completion to the library. This is the class's sink: it is called with the class's lock
-/// held, so it must not drop anything that takes that lock.
+/// Passes a completion to the library. This function is the class's sink. It is called with the
+/// class's lock held, so it must not drop anything that takes that lock.
 pub(crate) fn complete(completion: Completion) {
     let op: *mut Op = ptr::with_exposed_provenance_mut(completion.cookie as usize);
     // SAFETY: the cookie is an operation's address, which remains valid until the operation is
-    // released. The library releases it only after this function has passed the completion to it.
+    // released. The library releases the operation only after this function has passed the
+    // completion to the library.
     let op_ref = unsafe { &*op };
     // SAFETY: an operation refers to its class and to the context in which it was begun. The class
     // outlives its contexts, and a context outlives the operations that are under way in it.
@@ -251,7 +253,7 @@ pub(crate) fn complete(completion: Completion) {
         info.ret = ret;
         entry
     };
-    // SAFETY: the context is the library's and outlives the operation; the entry remains valid
+    // SAFETY: the context is the library's and outlives the operation, and the entry remains valid
     // until the library calls its plugin callback.
     unsafe { class.completion_add()(library_context, entry) };
     context.completed();
@@ -275,7 +277,7 @@ unsafe extern "C" fn release(op: *mut c_void) {
         {
             Ok(before) => break before,
             // The thread that began the operation has not set the state to `ACTIVE` yet, but is
-            // about to.
+            // about to set it.
             Err(STARTING | ACTIVE) => {
                 spins += 1;
                 if spins > 100 {
@@ -383,7 +385,8 @@ pub(crate) unsafe extern "C" fn cancel(
             let class = class_of(class)?;
             (class, op_of(class, op)?)
         };
-        // SYNC: Acquire, paired with the Release in `start`, so that the operation's id is seen.
+        // SYNC: Acquire, paired with the Release in `start`, so that this call sees the operation's
+        // id.
         if op.state.load(Ordering::Acquire) == ACTIVE {
             let id = OperationId::of_u64(op.id.load(Ordering::Relaxed));
             class.class().cancel(id);

@@ -36,7 +36,7 @@ fn list(protocols: impl Iterator<Item = Protocol>) -> Result<*mut na_protocol_in
     let mut first = ptr::null_mut();
     for protocol in protocols {
         for device in devices(protocol).into_iter().rev() {
-            // SAFETY: `calloc` may be called with any size; all zeros are a valid entry, without
+            // SAFETY: `calloc` may be called with any size, and all zeros are a valid entry without
             // names.
             let entry = unsafe { libc::calloc(1, size_of::<na_protocol_info>()) }
                 .cast::<na_protocol_info>();
@@ -86,7 +86,7 @@ pub(crate) unsafe extern "C" fn get_protocol_info(
         let protocols = Protocol::ALL.into_iter().rev();
         let chosen = protocols.filter(|(known, _)| name.is_none_or(|name| name == *known));
         let first = list(chosen.map(|(_, protocol)| protocol))?;
-        // SAFETY: the library passes a pointer to which this result may be written.
+        // SAFETY: `given` is not null, so the library guarantees that it is valid for a write.
         unsafe { *given = first };
         Ok(())
     };

@@ -20,16 +20,16 @@ pub(crate) struct Early {
 #[derive(Debug, Default)]
 pub(crate) struct Unexpected {
     pub(crate) receives: VecDeque<OperationId>,
-    /// Messages without a receive, whose number is bounded by the windows of the peers.
+    /// Messages without a receive. The window granted to each peer bounds their number.
     pub(crate) early: VecDeque<Early>,
 }
 
-/// The number of bytes that each early expected message counts in addition to its content.
+/// The number of bytes for which each early expected message counts in addition to its content.
 const OVERHEAD: usize = 128;
 
 /// The expected messages of a process. Early messages are kept up to a number of bytes. Beyond this
-/// number, the oldest messages of a peer that exceeds its share are dropped. Some of them would
-/// never be received, because a message may arrive after its receive was canceled.
+/// number, the oldest messages of a peer that exceeds its share are dropped. Some early messages
+/// would never be received, because a message may arrive after its receive was canceled.
 #[derive(Debug, Default)]
 pub(crate) struct Expected {
     /// The posted receives, by their [keys](key).
@@ -38,8 +38,10 @@ pub(crate) struct Expected {
     early: BTreeMap<u128, Box<[u8]>>,
     /// The peers with early messages.
     peers: HashMap<Rank, Kept>,
+    /// The number that was given last to a receive or message.
     next: u64,
     bytes: usize,
+    /// The number of early messages that were dropped so far.
     pub(crate) dropped: u64,
 }
 
@@ -56,8 +58,8 @@ struct Kept {
 const NUMBER: u32 = 48;
 const LAST: u64 = (1 << NUMBER) - 1;
 
-/// Returns the sort key of a receive or message. Those with the same match are ordered by their
-/// numbers.
+/// Returns the sort key of a receive or message. Receives or messages with the same match are
+/// ordered by their numbers.
 fn key(of: Match, number: u64) -> u128 {
     let of = u128::from(of.peer) << 48
         | u128::from(of.from) << 40
@@ -128,8 +130,9 @@ impl Expected {
         }
     }
 
-    /// Returns the oldest message of a peer that exceeds its share. The peer is `sender`, the
-    /// sender of the last message, if it exceeds its share, otherwise the peer with the most bytes.
+    /// Returns the oldest message of a peer that exceeds its share. The peer is `sender`, which has
+    /// sent the last message, if `sender` exceeds its share. Otherwise it is the peer with the most
+    /// bytes.
     fn excess(&self, sender: Rank, limit: usize) -> Option<(Rank, u128)> {
         let share = limit / self.peers.len().max(1);
         let is_greedy = |peer: &Rank| self.peers.get(peer).is_some_and(|kept| kept.bytes > share);

@@ -135,7 +135,7 @@ impl Segments {
     pub(crate) unsafe fn write_from(&self, offset: u64, bytes: *const u8, length: usize) {
         self.each_piece(offset, length, |before, at, count| {
             // SAFETY: the caller guarantees that the memory is valid for writes and `[bytes, bytes
-            // + length)` for reads; `before + count` is at most `length`.
+            // + length)` for reads, and `before + count` is at most `length`.
             unsafe { ptr::copy(bytes.add(before), at, count) };
         });
     }
@@ -147,7 +147,7 @@ impl Segments {
     pub(crate) unsafe fn read(&self, offset: u64, into: &mut [u8]) {
         let length = into.len();
         self.each_piece(offset, length, |before, at, count| {
-            // SAFETY: the caller guarantees that the memory is valid for reads; `into` is
+            // SAFETY: the caller guarantees that the memory is valid for reads, and `into` is
             // exclusively borrowed.
             unsafe { ptr::copy_nonoverlapping(at, into[before..].as_mut_ptr(), count) };
         });
@@ -160,7 +160,7 @@ pub(crate) struct Registered {
     pub(crate) key: u64,
     pub(crate) rights: Rights,
     pub(crate) segments: Arc<Segments>,
-    /// The number of replies that a transport still reads from it.
+    /// The number of replies that a transport still reads from the memory.
     pub(crate) replies: u32,
     /// Whether the memory is being deregistered, so that no new access may begin.
     pub(crate) is_closing: bool,

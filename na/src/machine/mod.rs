@@ -55,6 +55,7 @@ pub(crate) struct Limits {
     pub(crate) window: u32,
     /// The number of bytes of expected messages that may wait for a receive.
     pub(crate) early: usize,
+    /// The number of contexts.
     pub(crate) contexts: u8,
 }
 
@@ -102,7 +103,7 @@ pub struct Counters {
     pub denied: u64,
 }
 
-/// See the [module](self).
+/// The protocol's state in one process. See the [module](self).
 #[derive(Debug)]
 pub(crate) struct NaMachine {
     limits: Limits,
@@ -112,7 +113,9 @@ pub(crate) struct NaMachine {
     /// The unexpected messages, by context.
     unexpected: Box<[Unexpected]>,
     expected: Expected,
+    /// The long fragments that are arriving, by the ids that the network uses.
     arrivals: Slab<Arrival>,
+    /// The payloads that the network is reading, by the tokens that the network uses.
     sources: Slab<Source>,
     completions: Vec<Completion>,
     counters: Counters,
@@ -166,14 +169,14 @@ impl NaMachine {
 
     // ---- peers ----
 
-    /// Counts one more address of this peer.
+    /// Counts one more reference to a peer.
     pub(crate) fn hold(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.add(peer).references += 1;
         }
     }
 
-    /// Counts an address of this peer that the user has looked up.
+    /// Counts a reference to a peer for an address that the user has looked up.
     pub(crate) fn look_up(&mut self, peer: Rank) {
         self.hold(peer);
         if let Some(peer) = self.peers.get(peer) {
@@ -181,7 +184,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts one address less of this peer.
+    /// Counts one reference to a peer less.
     pub(crate) fn release(&mut self, peer: Rank) {
         if peer != SELF {
             self.peers.release(peer);
@@ -580,7 +583,8 @@ impl NaMachine {
                 Some(OperationKind::Transfer(transfer)) if here && transfer.copies > 0 => {
                     Error::GivenUp
                 }
-                // A transfer that was canceled, or failed earlier, ends with that error.
+                // A transfer that was canceled or has failed ends with the error that it already
+                // has.
                 Some(OperationKind::Transfer(transfer)) => {
                     transfer.error.as_ref().unwrap_or(error).clone()
                 }
@@ -634,7 +638,7 @@ impl NaMachine {
     }
 
     /// Closes the sessions that this process began, if their peers have no references and were not
-    /// used since the last sweep. With `all`, also closes sessions that were used recently.
+    /// used since the last sweep. If `all` is `true`, also closes sessions that were used recently.
     pub(crate) fn sweep(&mut self, network: &mut impl OpenTransport, all: bool) {
         let numbers: Vec<_> = self.peers.numbers().collect();
         for number in numbers {
@@ -693,7 +697,8 @@ pub(crate) struct MessageHeader {
 }
 
 impl MessageHeader {
-    /// Returns the header of the message, sent from a context of this process.
+    /// Returns the fragment header of the message if it is sent from the context `from` of this
+    /// process.
     fn of(self, from: u8) -> Header {
         let Self { context, tag, .. } = self;
         match self.is_expected {

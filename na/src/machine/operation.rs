@@ -67,13 +67,14 @@ pub(crate) struct Transfer {
     pub(crate) requested: u64,
     /// The number of unanswered requests.
     pub(crate) requests: u32,
-    /// The number of those that are copies, for which the peer may access the local memory.
+    /// The number of unanswered requests that are copies, for which the peer may access the local
+    /// memory.
     pub(crate) copies: u32,
     /// The number of bytes of a get whose replies have not arrived. They are counted because
     /// replies on different channels arrive in any order, so the reply marked as the last may not
     /// arrive last.
     pub(crate) missing: u64,
-    /// The number of pieces that the network may still read.
+    /// The number of pieces of the local memory that the network may still read.
     pub(crate) reading: u32,
     /// The error with which the transfer will end. If it is set, nothing more is requested.
     pub(crate) error: Option<Error>,
@@ -113,7 +114,8 @@ pub(crate) struct Operation {
     generation: u32,
     pub(crate) context: u8,
     pub(crate) cookie: u64,
-    /// The operation's peer, or `None` for a receive of unexpected messages.
+    /// The operation's peer, or `None` for a receive of unexpected messages and for an operation
+    /// with this process itself.
     pub(crate) peer: Option<Rank>,
     pub(crate) kind: OperationKind,
 }
@@ -143,8 +145,8 @@ impl Operations {
             kind,
         });
         OperationId {
-            // The cast is lossless: each operation takes much more than a byte, so memory limits
-            // the number of operations to less than 2^32.
+            // The cast is lossless, because each operation takes much more than a byte, so that
+            // memory limits the number of operations to less than 2^32.
             index: index as u32,
             generation,
         }
@@ -165,7 +167,7 @@ impl Operations {
         Some(self.all.remove(id.index as usize))
     }
 
-    /// Returns the operations with a peer, or with all peers.
+    /// Returns the operations with a peer, or all operations if `peer` is `None`.
     pub(crate) fn of(&self, peer: Option<Rank>) -> Vec<OperationId> {
         self.all
             .iter()

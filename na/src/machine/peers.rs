@@ -28,8 +28,8 @@ pub(crate) enum Answer {
     },
 }
 
-/// The number of unexpected messages that a process may send before the peer grants it more. It
-/// does not depend on the windows of the two sides.
+/// The number of unexpected messages that a process may send before the peer grants it more. This
+/// number does not depend on the windows of the two sides.
 pub(crate) const INITIAL_CREDITS: u32 = 2;
 
 /// A peer. The queues that the peer can fill are bounded: `answers` by the peer's maximum number of
@@ -121,7 +121,8 @@ pub(crate) struct Peers {
     all: Vec<Option<Box<Peer>>>,
     /// The peers with data to send.
     pub(crate) listed: Vec<Rank>,
-    /// The peers that may have neither references nor a session.
+    /// The peers that [`tidy`](super::NaMachine::tidy) checks for having neither references nor a
+    /// session.
     pub(crate) unused: Vec<Rank>,
     /// The peers that violated the protocol.
     pub(crate) broken: Vec<Rank>,

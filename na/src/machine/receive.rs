@@ -177,7 +177,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts an unexpected message as consumed that was received as soon as it arrived.
+    /// Counts as consumed an unexpected message that was received as soon as it arrived.
     fn consumed_now(&mut self, from: Rank) {
         if let Some(peer) = self.peers.get(from) {
             peer.owed += 1;
@@ -185,7 +185,7 @@ impl NaMachine {
         }
     }
 
-    /// Counts an unexpected message as consumed that had arrived before its receive.
+    /// Counts as consumed an unexpected message that had arrived before its receive.
     pub(super) fn consumed(&mut self, from: Rank, session: u32) {
         if let Some(peer) = self.peers.get(from)
             && peer.session == session
@@ -270,8 +270,8 @@ impl NaMachine {
             Header::Credits(count) => {
                 let window = self.limits.window;
                 let peer = self.peers.get(from).ok_or(ProtocolError)?;
-                // The peer's window may be larger than this process's, so more credits than the own
-                // window are accepted.
+                // The peer's window may be larger than this process's window, so more credits than
+                // the latter are accepted.
                 peer.credits = peer.credits.saturating_add(count).min(window.max(1 << 16));
                 if !peer.unexpected.is_empty() {
                     self.peers.list(from);
@@ -297,7 +297,7 @@ impl NaMachine {
     fn arrives(&mut self, from: Rank, header: &Header, length: usize) -> Result<(), ProtocolError> {
         let window = self.limits.window;
         // The sender may have larger limits. It believes that the message was delivered, so the
-        // message must not be dropped silently; instead the peer is given up.
+        // message must not be dropped silently. The peer is given up instead.
         let limit = match header {
             Header::Unexpected { .. } => Some((self.limits.unexpected, "max_unexpected_size")),
             Header::Expected { .. } => Some((self.limits.expected, "max_expected_size")),
@@ -340,7 +340,7 @@ impl NaMachine {
         checked.map_or_else(|status| status, |_| Status::Done)
     }
 
-    /// Answers a request.
+    /// Queues the answer that ends a request.
     pub(super) fn done(&mut self, to: Rank, operation: u64, status: Status) {
         if status != Status::Done {
             self.counters.denied += 1;
@@ -398,8 +398,9 @@ impl NaMachine {
         }
         if let OperationKind::Transfer(transfer) = &mut operation.kind {
             transfer.requests = transfer.requests.saturating_sub(1);
-            // Answers to an operation's requests arrive in any order and do not tell the kind of
-            // request. Each unanswered request is therefore taken for a copy if possible.
+            // Answers to an operation's requests arrive in any order and do not contain the kind of
+            // request. Copies are therefore assumed to be unanswered as long as there are
+            // unanswered requests.
             transfer.copies = transfer.copies.min(transfer.requests);
             if status != Status::Done {
                 transfer.error.get_or_insert(error_of(status));
@@ -500,8 +501,8 @@ impl FragmentHandler for NaMachine {
             | Source::Reply {
                 segments, start, ..
             } => {
-                // SAFETY: this is memory of an operation, which does not end while its memory is
-                // read, or registered memory, which is not deregistered while it is read.
+                // SAFETY: `segments` are memory of an operation, which does not end while its
+                // memory is read, or registered memory, which is not deregistered while it is read.
                 unsafe { segments.read(start + offset as u64, into) };
             }
         }
@@ -514,8 +515,9 @@ impl FragmentHandler for NaMachine {
                 segments, start, ..
             } => {
                 let (at, count) = segments.piece(start + offset as u64, length)?;
-                // SAFETY: this is memory of an operation, which does not end while its memory is
-                // read. The initiator of a put guarantees not to write to the memory meanwhile.
+                // SAFETY: `segments` are memory of an operation, which does not end while its
+                // memory is read. The initiator of a put guarantees not to write to the memory
+                // meanwhile.
                 (count == length).then(|| unsafe { std::slice::from_raw_parts(at, length) })
             }
             // Registered memory is not lent as a slice, because other peers may put to it
@@ -639,8 +641,8 @@ impl FragmentHandler for NaMachine {
     fn failed(&mut self, peer: Rank, failure: Failure) {
         tracing::debug!(peer, %failure, "a session has ended");
         match failure {
-            // In the first two cases the network has ended the session on this side, and the peer
-            // may be alive.
+            // In the cases `Broken` and `Lost` the network has ended the session on this side, and
+            // the peer may be alive.
             Failure::Broken(_) => self.session_ended(peer, &Error::GivenUp, true),
             Failure::Lost(_) => self.session_ended(peer, &Error::Unreachable(failure), true),
             _ => self.session_ended(peer, &Error::Unreachable(failure), false),

@@ -62,7 +62,7 @@ impl From<Refused> for Sent {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::Full => Self::Full,
-            // `TooLong` does not occur, because lengths are checked before.
+            // `TooLong` does not occur, because lengths are checked before sending.
             Refused::Dead | Refused::NoSuchRank | Refused::TooLong => Self::Gone,
         }
     }
@@ -99,7 +99,8 @@ impl NaMachine {
 
     fn flush_peer(&mut self, number: Rank, network: &mut impl OpenTransport) -> Sent {
         if let Some(peer) = self.peers.get(number) {
-            // Control fragments alone must not begin a session, because the peer may be gone.
+            // If nothing is queued, the control fragments added below must not begin a session,
+            // because the peer may be gone.
             if peer.is_quiet() && !network.has_session(number) {
                 return Sent::Yes;
             }
@@ -213,7 +214,8 @@ impl NaMachine {
                 header,
                 payload: Payload::Read {
                     token: token as u64,
-                    // The cast is lossless: the length is that of a message or piece.
+                    // The cast is lossless, because messages and pieces are much shorter than 4
+                    // GiB.
                     length: length as u32,
                 },
             },
@@ -259,7 +261,7 @@ impl NaMachine {
                 let count = segments
                     .piece(offset, (left as usize).min(PIECE))
                     .map_or(0, |(_, count)| count);
-                // The cast is lossless: `count` is at most `left`.
+                // The cast is lossless, because `count` is at most `left`.
                 let rest = left - count as u32;
                 let header = Header::Reply {
                     operation,
@@ -269,7 +271,8 @@ impl NaMachine {
                 let header = header.encode();
                 let taken = if header.len() + count <= MAX_TINY {
                     let mut bytes = [0; MAX_TINY];
-                    // SAFETY: the user guarantees that registered memory is valid for reads.
+                    // SAFETY: the user guarantees that registered memory is valid for reads, and
+                    // the range was just checked to be within the memory.
                     unsafe { segments.read(offset, &mut bytes[..count]) };
                     send_tiny(network, number, &header, &bytes[..count])
                 } else {
@@ -428,7 +431,7 @@ impl NaMachine {
                 let header = Header::Get {
                     request,
                     position: transfer.requested,
-                    // The cast is lossless: the length is that of a piece.
+                    // The cast is lossless, because `length` is at most `PIECE`.
                     length: length as u32,
                 };
                 send_tiny(network, number, &header.encode(), &[])

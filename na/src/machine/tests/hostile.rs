@@ -59,7 +59,8 @@ impl Forged {
             memory: keys[usize::from(self.memory) % keys.len()],
             offset: first,
         };
-        // Copies are not tried, because all processes of the test are the same one.
+        // Copies are not tried, because all processes of the test share the memory of a single real
+        // process.
         match self.kind {
             0 => Header::Unexpected {
                 context,
@@ -100,7 +101,7 @@ impl Forged {
 }
 
 proptest! {
-    // `PROPTEST_CASES` can raise this.
+    // `PROPTEST_CASES` can raise the number of cases.
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases.max(500)))]
 
     #[test]
@@ -119,7 +120,7 @@ proptest! {
         let friend_to_victim = friend.peer(VICTIM);
         let mut theirs = vec![3; BYTES];
         let (friends_key, _theirs) = friend.register(&mut theirs, Rights::ReadWrite);
-        // Opens sessions with all, and gets the victim's number of the hostile peer.
+        // Open sessions between all processes, and get the victim's number of the hostile peer.
         victim.machine.receive_unexpected(0, 1, Process::buffer(4096), false).unwrap();
         hostile.send(to_victim, 1, b"hello", 0, false);
         settle(&mut [&mut friend, &mut victim, &mut hostile]);
@@ -162,7 +163,7 @@ proptest! {
                 hostile.step();
             }
             victim.step();
-            // SAFETY: the memory is not accessed otherwise now.
+            // SAFETY: `start` points to the 900 bytes of `got`, which no thread accesses otherwise.
             let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
             prop_assert!(!bytes.contains(&9), "{:?}", header);
             settle(&mut [&mut victim, &mut hostile]);
@@ -171,14 +172,15 @@ proptest! {
             prop_assert_eq!(victim.result(cookie + 3), Some(Ok(Outcome::Done)), "{:?}", header);
             prop_assert_eq!(victim.result(cookie + 4), Some(Ok(Outcome::Received(8))), "{:?}", header);
             prop_assert_eq!(friend.result(cookie), Some(Ok(Outcome::Done)), "{:?}", header);
-            // SAFETY: no transfer is under way.
+            // SAFETY: `start` points to the 900 bytes of `got`, and no transfer is under way.
             let bytes = unsafe { std::slice::from_raw_parts(start, 900) };
             prop_assert!(bytes.iter().all(|byte| *byte == 3), "{:?}", header);
             let early = victim.machine.unexpected.iter().map(|place| place.early.len());
-            // Of this session and of the previous one.
+            // Messages of this session and of the previous one may be waiting.
             prop_assert!(early.sum::<usize>() <= 2 * limits().window as usize);
         }
-        // SAFETY: no transfer is under way.
+        // SAFETY: `beyond` points to the last `BYTES - 500` bytes of `local`, and no transfer is
+        // under way.
         let beyond = unsafe { std::slice::from_raw_parts(beyond, BYTES - 500) };
         prop_assert!(beyond.iter().all(|byte| *byte == 4));
         hub.kill(HOSTILE);
@@ -285,7 +287,7 @@ fn memory_is_read_until_its_readers_are_through() {
             b.step();
         }
         b.machine.close_memory(key);
-        // New requests are refused; earlier ones proceed.
+        // New requests are refused, but earlier requests proceed.
         a.transfer(2, to_b, false, &local, key, (0, 10));
         a.transfer(3, to_b, true, &local, key, (0, 10));
         if dies {

@@ -1,5 +1,5 @@
-//! An open network within the test. Processes have addresses; sessions begin, end and break as the
-//! test requires; fragments arrive when their receiver polls.
+//! An open network within the test. Processes have addresses. Sessions begin, end and break as the
+//! test requires. Fragments arrive when their receiver polls.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::BorrowedFd;
@@ -18,7 +18,7 @@ const ROOM: usize = 4;
 const CHUNK: usize = 5000;
 
 type Address = u8;
-/// The name of a session, drawn by both ends.
+/// The number of a session. Its lowest byte is the address of the process that began the session.
 type SessionId = u64;
 
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ struct Peer {
     to_fail: bool,
 }
 
-/// One process's end.
+/// One process's end of the network.
 pub(crate) struct Node {
     hub: Hub,
     address: [u8; 1],
@@ -169,7 +169,8 @@ impl Node {
         };
         match packet {
             Packet::Open => {
-                // Of two sessions begun simultaneously, that of the lower address stays.
+                // If the two sides begin sessions simultaneously, the session of the lower address
+                // is kept.
                 let keeps = peer.session.is_some_and(|known| known >> 8 == session >> 8);
                 if keeps {
                     return;
@@ -329,7 +330,8 @@ impl Transport for Node {
                 self.post(address, session, packet);
             }
             if ended {
-                // The peer receives it when it polls; the next poll here reports that.
+                // The peer receives the fragment when it polls, and the next poll of this process
+                // reports that the fragment was sent.
                 let own = self.own();
                 let mut world = self.hub.world();
                 let queue = world.packets.entry(own).or_default();
@@ -420,8 +422,8 @@ impl OpenTransport for Node {
         length: usize,
     ) -> std::io::Result<()> {
         let remote = std::ptr::with_exposed_provenance::<u8>(remote as usize);
-        // SAFETY: all processes of the hub are this process, and keep memory alive whose address
-        // they announce.
+        // SAFETY: all processes of the hub are simulated within this process, and keep memory alive
+        // while a peer may use its address.
         unsafe { std::ptr::copy(remote, local, length) };
         Ok(())
     }
@@ -433,7 +435,8 @@ impl OpenTransport for Node {
         length: usize,
     ) -> std::io::Result<()> {
         let remote = std::ptr::with_exposed_provenance_mut::<u8>(remote as usize);
-        // SAFETY: as above.
+        // SAFETY: as in `copy_from`, the remote address is in this process, and the memory is
+        // alive.
         unsafe { std::ptr::copy(local, remote, length) };
         Ok(())
     }

@@ -162,7 +162,7 @@ fn messages_find_their_receives() {
     else {
         panic!("{:?}", b.ended);
     };
-    // An expected answer, and one that arrives before its receive.
+    // One expected answer has a posted receive, and the other arrives before its receive.
     for tag in [5, 6] {
         b.send(source, 3, b"world!", tag, true);
     }
@@ -254,7 +254,8 @@ fn transfers_move_what_they_should_and_nothing_else() {
     }
 }
 
-/// Memory in segments is sent in pieces of any length, and shorter ones use another channel.
+/// Memory in segments is sent in pieces of any length, and short pieces use another channel than
+/// long ones.
 #[test]
 fn a_get_ends_when_all_has_come_in_any_order() {
     let (_, mut a, mut b) = pair(false);
@@ -344,7 +345,7 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
         a.result(3),
         Some(Err(Error::Unreachable(Failure::Unreachable)))
     );
-    // Another process at the same address.
+    // Start another process at the same address.
     let mut b = Process::new(&hub, 2, false);
     b.machine
         .receive_unexpected(0, 1, Process::buffer(64), false)
@@ -361,7 +362,8 @@ fn what_a_dead_peer_owes_ends_and_who_comes_next_is_served() {
     assert_eq!(b.ended.len(), 1);
 }
 
-/// The sender has other options: it is notified, and no receive is used up.
+/// The sender has larger limits. It is notified that its session has ended, and no receive for any
+/// source is used up.
 #[test]
 fn a_message_beyond_the_limit_of_its_kind_ends_the_session() {
     for (is_expected, length) in [(false, 5000), (false, 5001), (true, 20_001)] {
@@ -459,7 +461,7 @@ fn every_kind_of_operation_is_canceled() {
         a.transfer(4, to_b, true, &local, remote, (0, 3 << 20)),
         a.transfer(5, to_b, false, &local, remote, (0, 3 << 20)),
     ];
-    // At once, and in the middle of a transfer.
+    // Cancel the first four operations at once, and all in the middle of the transfers.
     for id in &operations[..4] {
         a.machine.cancel(*id);
     }

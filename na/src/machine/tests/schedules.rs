@@ -177,7 +177,7 @@ proptest! {
                 }
                 Step::EndSession { at, with } => {
                     if at != with {
-                        // As if the peer had been found dead.
+                        // End the session as if the peer had been found dead.
                         let actor = &mut actors[at];
                         let peer = actor.to(at, with);
                         actor.process.node.end_session(peer);
@@ -194,7 +194,7 @@ proptest! {
                 actor.check();
             }
         }
-        // Cancels the waiting operations; then all must have ended, whatever was lost.
+        // Cancel the waiting operations. Then all operations must have ended, whatever was lost.
         for _ in 0..2 {
             let mut processes: Vec<_> = actors.iter_mut().map(|actor| &mut actor.process).collect();
             settle(&mut processes);
