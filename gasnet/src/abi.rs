@@ -85,9 +85,9 @@ bitflags::bitflags! {
 }
 
 impl HandlerFlags {
-    /// Returns the message kinds that the handler accepts. If it has no flag for the payload, it
-    /// accepts every payload; if it has no flag for request or reply, it accepts both. A GASNet-1
-    /// handler has no flags at all and so accepts all kinds.
+    /// Returns the message kinds that the handler accepts. A handler without a flag for the payload
+    /// accepts every kind of payload, and a handler without a flag for request or reply accepts
+    /// both. A GASNet-1 handler has no flags at all and so accepts all kinds.
     pub(crate) fn accepts(self) -> Accepts {
         let known = Accepts::from_bits_truncate(self.bits() as u8);
         let or_all = |group: Accepts| {

@@ -46,8 +46,8 @@ struct Client {
     cdata: *const c_void,
 }
 
-// SAFETY: GASNet lets any thread call the function. `cdata` is never dereferenced here, only passed
-// to the function.
+// SAFETY: GASNet lets any thread call the function. This library never dereferences `cdata`. It
+// only passes `cdata` to the function.
 unsafe impl Send for Client {}
 
 impl Client {

@@ -130,7 +130,9 @@ unsafe extern "C" fn conduit_gasnet_request_long_async(
 /// `gasnet_valget_handle_t`.
 #[repr(C)]
 pub(crate) struct ValueHandle {
+    /// The value, if the get is already complete.
     value: u64,
+    /// The state of the unfinished get, or null if the get is complete.
     pending: *mut PendingValue,
 }
 

@@ -67,7 +67,7 @@ unsafe extern "C" fn conduit_gex_request_medium(
     let sent = engine
         .messages()
         .request_medium(rank, handler, words, payload, flags.blocking());
-    // SAFETY: the caller guarantees that `local` is a constant or valid for a write.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(MEDIUM, flags, engine, rank, sent)
 }
@@ -104,7 +104,7 @@ unsafe extern "C" fn conduit_gex_request_long(
         engine
             .messages()
             .request_long(rank, handler, words, payload, offset, flags.blocking());
-    // SAFETY: the caller guarantees that `local` is a constant or valid for a write.
+    // SAFETY: the caller guarantees that `local` is one of the constants or valid for a write.
     unsafe { finished_locally(&sent, local) };
     requested(LONG, flags, engine, rank, sent)
 }

@@ -43,7 +43,7 @@
 typedef struct {
     pthread_mutex_t conduit_mutex;
 #if CONDUIT_TOOLS_DEBUG
-    /* The thread that holds the mutex, as a number other than 0. 0 while no thread holds it. */
+    /* The thread that holds the mutex, as a number other than 0, or 0 while no thread holds it. */
     volatile uintptr_t conduit_holder;
 #endif
 } gasnett_mutex_t;
