@@ -115,7 +115,7 @@ fn overwritable(there: &Metadata) -> io::Result<()> {
     match there.is_file() && there.uid() == user && there.nlink() == 1 {
         true => Ok(()),
         false => Err(io::Error::other(
-            "the existing file is not a regular file that belongs to this user and has a single name",
+            "the existing file is not a regular file of this user with a single name",
         )),
     }
 }
