@@ -1,9 +1,9 @@
 //! The command line of `conduit-run`.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::error::ErrorKind as ClapErrorKind;
@@ -13,13 +13,10 @@ use conduit::stderr;
 use crate::daemon;
 use crate::error::Error;
 use crate::host::plan::{Bind, Readers};
-use crate::hosts::{self, Host, Source, Want};
+use crate::hosts::{self, Want};
 use crate::launch::{Launch, Several};
+use crate::remote::{self, Remote};
 use crate::settings::Report;
-use crate::tree::shell::{self, Shell};
-
-/// The variable with the default of `--remote-shell`.
-const REMOTE_SHELL: &str = "CONDUIT_REMOTE_SHELL";
 
 /// Starts the ranks of a job, on this host or on several, and ends when they have ended.
 ///
@@ -178,7 +175,7 @@ enum BindTo {
 /// }
 /// ```
 pub fn main() -> ExitCode {
-    let in_batch = !matches!(hosts::from_environment(&variable_text), Ok(None));
+    let in_batch = !matches!(hosts::from_environment(&remote::variable), Ok(None));
     let options = parse(std::env::args_os(), in_batch).unwrap_or_else(|error| error.exit());
     if options.daemon {
         return daemon::main();
@@ -204,17 +201,7 @@ fn start(options: Options) -> Result<u8, Error> {
     }
     let launch = match several {
         None => launch(options),
-        Some(several) if several.hosts.iter().all(|host| hosts::is_here(&host.name)) => {
-            let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            let processors = vec![processors; several.hosts.len()];
-            let counts = hosts::place(&several.hosts, &processors, several.want)?;
-            let ranks = counts.iter().sum::<usize>();
-            launch(Options {
-                ranks: Some(u32::try_from(ranks).unwrap_or(u32::MAX)),
-                ..options
-            })
-        }
-        Some(several) => launch(options).several(several),
+        Some(several) => launch(options).several(several)?,
     };
     Ok(launch.run()?.exit_code)
 }
@@ -222,18 +209,20 @@ fn start(options: Options) -> Result<u8, Error> {
 /// Returns the hosts of the options or of the batch system, and how to reach them; `None` if there
 /// are none.
 fn several(options: &Options) -> Result<Option<Several>, Error> {
-    let Some(hosts) = list(options)? else {
-        return Ok(None);
+    let hosts = if let Some(list) = &options.hosts {
+        Some(hosts::parse_list(list, "--hosts")?)
+    } else if let Some(path) = &options.hostfile {
+        Some(remote::from_file(path)?)
+    } else {
+        remote::from_batch_system()?
     };
+    let Some(hosts) = hosts else { return Ok(None) };
     let number = |number: Option<u32>| number.map(|number| number as usize);
-    let template = options.remote_shell.clone();
-    let template = template.or_else(|| variable_text(REMOTE_SHELL));
-    let template = template.as_deref().unwrap_or(shell::DEFAULT);
-    let program = match &options.remote_path {
-        Some(path) => path.clone(),
-        None => std::env::current_exe()
-            .map_err(Error::system("finding the path of this program"))?
-            .into(),
+    let shell = Remote {
+        shell: options.remote_shell.clone(),
+        path: options.remote_path.clone(),
+        start_timeout: options.start_timeout,
+        ..Remote::default()
     };
     Ok(Some(Several {
         hosts,
@@ -241,43 +230,9 @@ fn several(options: &Options) -> Result<Option<Several>, Error> {
             ranks: number(options.ranks),
             per_host: number(options.ppn),
         },
-        shell: Shell::parse(template, &program, options.start_timeout)?,
+        shell: shell.parse()?,
         all_env: !options.no_env,
     }))
-}
-
-fn list(options: &Options) -> Result<Option<Vec<Host>>, Error> {
-    let read = |path: &std::path::Path| {
-        let error = |source| Error::HostFile {
-            path: path.to_owned(),
-            source,
-        };
-        std::fs::read_to_string(path).map_err(error)
-    };
-    if let Some(list) = &options.hosts {
-        return Ok(Some(hosts::parse_list(list, "--hosts")?));
-    }
-    if let Some(path) = &options.hostfile {
-        let hosts = hosts::parse_file(&read(path)?, &path.to_string_lossy())?;
-        return Ok(Some(hosts));
-    }
-    Ok(match hosts::from_environment(&variable_text)? {
-        None => None,
-        Some(Source::Hosts(hosts)) => Some(hosts),
-        Some(Source::File { path, kind }) => Some(kind.parse(&read(path.as_ref())?, &path)?),
-        Some(Source::Flux) => {
-            const COMMAND: &str = "flux hostlist local";
-            let output = Command::new("flux").args(["hostlist", "local"]).output();
-            let output = output.map_err(Error::system("running flux hostlist local"))?;
-            let list = String::from_utf8_lossy(&output.stdout).into_owned();
-            Some(hosts::parse_list(list.trim(), COMMAND)?)
-        }
-    })
-}
-
-/// Returns a variable's value; bytes that are not UTF-8 become U+FFFD, which no list accepts.
-fn variable_text(name: &str) -> Option<String> {
-    std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
 /// Prints what would be started.
@@ -308,7 +263,12 @@ fn print_plan(options: &Options, several: Option<&Several>) -> Result<(), Error>
                 first += counts.get(at).unwrap_or(&0);
                 let command = match hosts::is_here(&host.name) {
                     true => "this host".to_owned(),
-                    false => several.shell.command(&host.name).join(" "),
+                    false => several
+                        .shell
+                        .command(&host.name)
+                        .join(OsStr::new(" "))
+                        .to_string_lossy()
+                        .into_owned(),
                 };
                 let _ = writeln!(text, "{}: {ranks}: {command}", host.name);
             }

@@ -67,6 +67,9 @@ pub enum Error {
         /// The cause.
         source: io::Error,
     },
+    /// No hosts are named, and this process runs in no job of a batch system.
+    #[error("no hosts are named, and there is no batch system that names some")]
+    NoHosts,
     /// A list of hosts is wrong.
     #[error(transparent)]
     Hosts(#[from] HostsError),

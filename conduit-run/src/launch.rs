@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::host::plan::{Bind, Readers};
-use crate::hosts::{Host, Want};
+use crate::hosts::{Host, Want, is_here, parse_list, place};
 use crate::output::{LineSink, Stream};
+use crate::remote::{self, Remote};
 use crate::tree::shell::Shell;
 
 /// Variables that the launcher sets for each rank.
@@ -209,10 +210,47 @@ impl Launch {
         self
     }
 
+    /// Sets the hosts on which the ranks run, a list in the notation of `conduit-run --hosts`, or
+    /// the hosts of the batch system if `list` is `None`. With `per_host`, each host gets that many
+    /// ranks. Default: this host.
+    ///
+    /// # Errors
+    /// The list is not one of hosts, the ranks do not fit on them, there is no batch system, or the
+    /// remote shell is not a command.
+    pub fn on_hosts(
+        self,
+        list: Option<&str>,
+        per_host: Option<usize>,
+        remote: Remote,
+    ) -> Result<Self, Error> {
+        let hosts = match list {
+            Some(list) => Some(parse_list(list, "the list of hosts")?),
+            None => remote::from_batch_system()?,
+        };
+        let several = Several {
+            hosts: hosts.ok_or(Error::NoHosts)?,
+            want: Want {
+                ranks: Some(self.ranks),
+                per_host,
+            },
+            shell: remote.parse()?,
+            all_env: true,
+        };
+        self.several(several)
+    }
+
     /// Sets the hosts on which the ranks run. Then the hosts decide the number of ranks.
-    pub(crate) fn several(mut self, several: Several) -> Self {
-        self.several = Some(several);
-        self
+    pub(crate) fn several(mut self, several: Several) -> Result<Self, Error> {
+        if several.hosts.iter().all(|host| is_here(&host.name)) {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            let processors = vec![processors; several.hosts.len()];
+            self.ranks = place(&several.hosts, &processors, several.want)?
+                .iter()
+                .sum();
+        } else {
+            self.several = Some(several);
+        }
+        Ok(self)
     }
 
     /// Sets which ranks read the launcher's standard input.

@@ -690,6 +690,52 @@ fn every_launcher_starts_four_ranks() {
     says(udp.by("conduit-run", &["-n", "3"], &words), 3, rest);
 }
 
+/// Two daemons on this machine, whose ranks take it for two hosts, and commands of other launchers.
+#[test]
+fn launchers_start_ranks_on_several_hosts() {
+    let udp = job("udp");
+    let words = ["a b", "", "$x"];
+    let rest = "program <a b> <> <$x>";
+    let folder = prefix().launcher("amudprun");
+    let folder = folder.parent().expect("a folder").to_str().expect("UTF-8");
+    let path = format!("{folder}:{}", std::env::var("PATH").unwrap_or_default());
+    let hosts = |job: Job| {
+        job.env("GASNET_SSH_SERVERS", "a b a c")
+            .env("GASNET_SSH_CMD", r#"sh -c 'CONDUIT_HOST="$0" exec "$@"'"#)
+            .env("PATH", &path)
+    };
+    let by = |launcher, options: &[&str]| udp.by(launcher, options, &words);
+    for options in [
+        &["-n", "4", "-N", "2"][..],
+        &["-n", "4"],
+        &["-n", "4", "-spawner=ssh"],
+    ] {
+        says(hosts(by("gasnetrun_udp", options)), 4, rest);
+    }
+    says(hosts(by("amudprun", &["-np", "4", "-spawn", "S"])), 4, rest);
+    let with_number: Vec<&str> = ["4"].into_iter().chain(words).collect();
+    let alone = |spawn| hosts(udp.alone(&with_number)).env("GASNET_SPAWNFN", spawn);
+    says(alone("S"), 4, rest);
+    let command = format!("{folder}/conduit-run -n %N %C");
+    says(alone("C").env("GASNET_CSPAWN_CMD", &command), 4, rest);
+    for (spawner, variable) in [("mpi", "MPIRUN_CMD"), ("pmi", "PMIRUN_CMD")] {
+        let job = by("gasnetrun_udp", &["-n", "4", "-spawner", spawner]);
+        says(job.env(variable, &command), 4, rest);
+    }
+    refused(
+        hosts(by("gasnetrun_udp", &["-n", "4", "-N", "4"])),
+        2,
+        "-N 4: GASNET_SSH_SERVERS names 3 hosts",
+    );
+    refused(
+        by("gasnetrun_udp", &["-n", "4", "-spawner=ssh"]).env("PATH", &path),
+        2,
+        "no hosts are named",
+    );
+    let broken = hosts(by("gasnetrun_udp", &["-n", "4"])).env("GASNET_SSH_CMD", "false");
+    refused(broken, 2, "host a: its daemon has not started");
+}
+
 #[test]
 fn without_a_spawner_ranks_are_started_here_and_a_note_says_so() {
     let finished = ran(job("udp").alone(&["2"]));
@@ -810,9 +856,16 @@ fn wrong_values_are_refused() {
         "the first argument of a conduit udp program",
     );
     refused(
-        udp.alone(&["4"]).env("GASNET_SPAWNFN", "S"),
+        udp.alone(&["4"]).env("GASNET_SPAWNFN", "M"),
         99,
-        "GASNET_SPAWNFN is \"S\"; accepted: L",
+        "GASNET_SPAWNFN is \"M\"; accepted: L",
+    );
+    refused(
+        udp.alone(&["4"])
+            .env("GASNET_SPAWNFN", "S")
+            .env("PATH", "/nowhere"),
+        99,
+        "cannot execute amudprun",
     );
     refused(
         smp.alone(&[]).env("GASNET_EXITTIMEOUT", "soon"),

@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::frame::{ALL, Frame};
 use super::link::Link;
 use super::message::{Below, Down, MAGIC, PROTOCOL, VERSION};
-use super::shell::DAEMON;
 use crate::interest::Interest;
 use crate::outcome::signal_text;
 
@@ -116,7 +115,7 @@ impl Children {
             let name = &below.names[range.start];
             let hosts = below.first + range.start..below.first + range.end;
             let words = match is_here(name) {
-                true => own_command(),
+                true => below.shell.own_command(),
                 false => below.shell.command(name),
             };
             let rest = Below {
@@ -251,20 +250,13 @@ fn split(count: usize) -> impl Iterator<Item = Range<usize>> {
     (0..parts).map(move |part| part * count / parts..(part + 1) * count / parts)
 }
 
-/// Returns the command that starts a daemon on this host.
-fn own_command() -> Vec<String> {
-    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
-    vec![program.to_string_lossy().into_owned(), DAEMON.to_owned()]
-}
-
 impl Channel {
     fn start(
         hosts: Range<usize>,
         below: Below,
-        words: Vec<String>,
+        words: Vec<OsString>,
         limit: Duration,
     ) -> Result<Self, String> {
-        let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         let command = shown(&words);
         let failed = |what: &dyn std::fmt::Display| format!("cannot execute '{command}': {what}");
         let (program, args) = words.split_first().ok_or_else(|| failed(&"no command"))?;

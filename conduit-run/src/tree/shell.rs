@@ -1,6 +1,6 @@
 //! The command that starts a daemon on another host.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +18,8 @@ pub(crate) struct Shell {
     words: Vec<String>,
     /// The path of this program on the other hosts.
     program: String,
+    /// The program that is the daemon of the launcher's host.
+    own: OsString,
     /// The time in which a daemon has to start, and a host its ranks.
     pub(crate) limit: Duration,
 }
@@ -39,7 +41,8 @@ impl Shell {
     /// them, the host is appended.
     pub(crate) fn parse(
         template: &str,
-        program: &std::ffi::OsStr,
+        program: &OsStr,
+        own: &OsStr,
         limit: Duration,
     ) -> Result<Self, ShellError> {
         let words = shlex::split(template).filter(|words| !words.is_empty());
@@ -54,29 +57,35 @@ impl Shell {
         Ok(Shell {
             words,
             program: program.into_owned(),
+            own: own.to_owned(),
             limit,
         })
     }
 
+    /// Returns the words of the command that starts the daemon of the launcher's host.
+    pub(crate) fn own_command(&self) -> Vec<OsString> {
+        vec![self.own.clone(), DAEMON.into()]
+    }
+
     /// Returns the words of the command that starts the daemon of a host.
-    pub(crate) fn command(&self, host: &str) -> Vec<String> {
+    pub(crate) fn command(&self, host: &str) -> Vec<OsString> {
         let words = self.words.iter().map(|word| word.replace(HOST, host));
-        words
-            .chain([self.program.clone(), DAEMON.to_owned()])
-            .collect()
+        let daemon = [self.program.clone(), DAEMON.to_owned()];
+        words.chain(daemon).map(OsString::from).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsStr;
     use std::os::unix::ffi::OsStrExt;
 
     use super::*;
 
     fn command(template: &str, program: &str) -> Result<Vec<String>, ShellError> {
-        let shell = Shell::parse(template, OsStr::new(program), Duration::ZERO)?;
-        Ok(shell.command("n1"))
+        let program = OsStr::new(program);
+        let shell = Shell::parse(template, program, program, Duration::ZERO)?;
+        let words = shell.command("n1").into_iter();
+        Ok(words.map(|word| word.into_string().unwrap()).collect())
     }
 
     #[test]
@@ -104,6 +113,6 @@ mod tests {
             );
         }
         let program = OsStr::from_bytes(b"\xff");
-        assert!(Shell::parse("ssh", program, Duration::ZERO).is_err());
+        assert!(Shell::parse("ssh", program, program, Duration::ZERO).is_err());
     }
 }

@@ -2,10 +2,13 @@
 //! `gasnetrun_smp`, `gasnetrun_udp`, `gasnetrun_ofi`, `gasnetrun_conduit` and AMUDP's `amudprun`.
 //!
 //! This single program acts according to the name by which it is called. It only reads the options
-//! that GASNet's READMEs document; [`conduit_run::Launch`] starts the ranks, as in `conduit-run`.
+//! and variables that GASNet's READMEs document; [`conduit_run::Launch`] starts the ranks, as in
+//! `conduit-run`, or another launcher does.
 
 mod executable;
 mod options;
+mod spawner;
+mod variables;
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
@@ -14,7 +17,8 @@ use std::process::ExitCode;
 
 use conduit_run::{Bind, Launch};
 
-use options::{Error, Job, Name, Request};
+use options::{Error, Job, Name, Request, Spawner};
+use spawner::Hosts;
 
 /// The exit code for invalid usage, as in `conduit-run`.
 const USAGE: u8 = 2;
@@ -22,6 +26,13 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os();
     let name = Name::new(&arguments.next().unwrap_or_default());
+    if std::env::args_os()
+        .nth(1)
+        .is_some_and(|word| word == "--daemon")
+    {
+        // A launcher of this name has started this process on one of its job's hosts.
+        return conduit_run::cli::main();
+    }
     let request = options::parse(&name, arguments, |variable| std::env::var_os(variable));
     let job = match request {
         Ok(Request::Job(job)) => job,
@@ -41,7 +52,22 @@ fn main() -> ExitCode {
     if job.test {
         return ExitCode::SUCCESS;
     }
-    match launch(job).run() {
+    let hosts = match &job.spawner {
+        Spawner::Fork => None,
+        Spawner::Command(template) => {
+            return complain(&name, &spawner::execute(&job, template), USAGE);
+        }
+        Spawner::Ssh => match Hosts::find(&job) {
+            Ok(hosts) => Some(hosts),
+            Err(error) => return complain(&name, &error, USAGE),
+        },
+    };
+    let launch = launch(job);
+    let launch = match &hosts {
+        None => Ok(launch),
+        Some(hosts) => launch.on_hosts(hosts.list.as_deref(), hosts.per_host, spawner::remote()),
+    };
+    match launch.and_then(Launch::run) {
         Ok(outcome) => ExitCode::from(outcome.exit_code),
         Err(error) => complain(&name, &error, error.exit_code()),
     }

@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::Path;
 
+use crate::variables::{FILES, SERVERS, Variable, text};
+
 /// The name by which this launcher is called.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -31,6 +33,20 @@ pub(crate) struct Job {
     pub(crate) verbose: bool,
     /// Whether to print the actions without performing them.
     pub(crate) test: bool,
+    /// The number of hosts, if it is given.
+    pub(crate) hosts: Option<usize>,
+    pub(crate) spawner: Spawner,
+}
+
+/// The way in which the ranks are started.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Spawner {
+    /// On this host.
+    Fork,
+    /// On the hosts that [`Hosts::find`] finds.
+    Ssh,
+    /// By a command with `%` placeholders.
+    Command(String),
 }
 
 /// An invalid command line.
@@ -50,11 +66,9 @@ pub(crate) enum Error {
         value: String,
         accepted: &'static str,
     },
-    #[error("-N {0}: this version supports one host only; accepted: 1")]
-    Hosts(usize),
-    #[error(
-        "{origin} {value}: this launcher starts the ranks itself, on this host; accepted: {accepted}"
-    )]
+    #[error("-N {hosts}: {conduit} programs run on one host; accepted: 1")]
+    OneHost { conduit: String, hosts: usize },
+    #[error("{origin} {value}: expected {accepted}")]
     Spawner {
         origin: String,
         value: String,
@@ -97,7 +111,7 @@ impl Name {
             Name::Gasnetrun(_) => GASNETRUN,
         };
         format!(
-            "Starts the ranks of a program on this host; its exit code is the job's.\n\n\
+            "Starts the ranks of a program; its exit code is the job's.\n\n\
              Usage: {self} -n N [options] [--] PROGRAM [ARGUMENTS]\n\n{options}\n\
              conduit-run has more options: prefixes for output, time limits, settings.\n"
         )
@@ -116,19 +130,28 @@ impl fmt::Display for Name {
 
 const GASNETRUN: &str = "  \
   -n N, -np N      number of ranks
-  -N 1             number of hosts; only 1 is supported
+  -N N             number of hosts, the first ones of the list
   -c N             bind each rank to the next N processors
   -E VAR,VAR...    variables to pass on; accepted, but all are passed on anyway
   -v               report each step, and each start and end of a rank
   -t               print the steps without performing them
   -k               same as -v (there are no temporary files to keep)
-  -spawner=NAME    fork or pmi, both of which mean this launcher; also GASNET_<CONDUIT>_SPAWNER
+  -spawner=NAME    fork: on this host; ssh: on the hosts of GASNET_SSH_SERVERS, of the file that
+                   GASNET_SSH_NODEFILE or GASNET_NODEFILE names, or of the batch system, by the
+                   command of GASNET_SSH_CMD and GASNET_SSH_OPTIONS; mpi: by the command of
+                   MPIRUN_CMD, or mpirun; pmi: by that of PMIRUN_CMD, or as fork. In a command, %N
+                   stands for the number of ranks, %P for the program, %A for its arguments, %C for
+                   both, %D for the working directory. Also GASNET_<CONDUIT>_SPAWNER. Default: ssh
+                   if hosts are named or with -N, else fork
   -h               print this text
 ";
 
 const AMUDPRUN: &str = "  \
   -n N, -np N      number of ranks
-  -spawn L         how to start the ranks; only L (on this host) is supported; also GASNET_SPAWNFN
+  -spawn L|S|C     how to start the ranks: on this host; on the hosts of SSH_SERVERS, by the command
+                   of SSH_CMD and SSH_OPTIONS; by the command of CSPAWN_CMD, with %N, %C, %D. Each
+                   variable may begin with GASNET_ or AMUDP_. Also GASNET_SPAWNFN. Default: S if
+                   hosts are named, else L
   -v               report each step, and each start and end of a rank
   -h               print this text
 ";
@@ -158,7 +181,7 @@ pub(crate) fn parse(
     let gasnetrun = matches!(name, Name::Gasnetrun(_));
     let mut arguments = arguments.into_iter();
     let (mut ranks, mut processors, mut verbose, mut test) = (None, None, false, false);
-    let mut spawner = None;
+    let (mut hosts, mut spawner) = (None, None);
     let program = loop {
         let Some(word) = arguments.next() else {
             return Err(if ranks.is_none() {
@@ -174,10 +197,7 @@ pub(crate) fn parse(
             "-v" => verbose = true,
             "-n" | "-np" => ranks = Some(number("-n", &value("-n")?)?),
             "-spawn" if !gasnetrun => spawner = Some(("-spawn".to_owned(), value("-spawn")?)),
-            "-N" if gasnetrun => match number("-N", &value("-N")?)? {
-                1 => {}
-                hosts => return Err(Error::Hosts(hosts)),
-            },
+            "-N" if gasnetrun => hosts = Some(number("-N", &value("-N")?)?),
             "-c" if gasnetrun => processors = Some(number("-c", &value("-c")?)?),
             "-E" if gasnetrun => names(&value("-E")?)?,
             "-k" if gasnetrun => verbose = true,
@@ -201,8 +221,19 @@ pub(crate) fn parse(
         let value = variable(&origin).filter(|value| !value.is_empty())?;
         Some((origin + "=", value))
     });
-    if let Some((origin, value)) = spawner {
-        check_spawner(gasnetrun, origin, &value.to_string_lossy())?;
+    let spawner = match spawner {
+        Some((origin, value)) => Spawner::named(name, &value.to_string_lossy(), &variable)
+            .map_err(|accepted| Error::Spawner {
+                origin,
+                value: value.to_string_lossy().into_owned(),
+                accepted,
+            })?,
+        None => Spawner::by_default(name, hosts, &variable),
+    };
+    let several = hosts.filter(|hosts| *hosts > 1);
+    if let (Some(hosts), Some("smp")) = (several, name.conduit()) {
+        let conduit = "smp".to_owned();
+        return Err(Error::OneHost { conduit, hosts });
     }
     Ok(Request::Job(Job {
         ranks: ranks.ok_or(Error::NoRanks)?,
@@ -211,23 +242,50 @@ pub(crate) fn parse(
         processors,
         verbose,
         test,
+        hosts,
+        spawner,
     }))
 }
 
-fn check_spawner(gasnetrun: bool, origin: String, value: &str) -> Result<(), Error> {
-    let (known, accepted): (&[&str], _) = if gasnetrun {
-        (&["fork", "pmi"], "fork or pmi")
-    } else {
-        (&["l"], "L")
-    };
-    if known.contains(&&*value.to_lowercase()) {
-        return Ok(());
+impl Spawner {
+    /// Returns the spawner with this name. An error is the accepted names.
+    pub(crate) fn named(
+        name: &Name,
+        value: &str,
+        variable: Variable<'_>,
+    ) -> Result<Self, &'static str> {
+        let command = |names: &[&str]| text(variable, names).map(Spawner::Command);
+        let value = value.to_lowercase();
+        match (name, &*value) {
+            (Name::Amudprun, "l") => Ok(Spawner::Fork),
+            (Name::Amudprun, "s") => Ok(Spawner::Ssh),
+            (Name::Amudprun, "c") => {
+                let names = ["GASNET_CSPAWN_CMD", "AMUDP_CSPAWN_CMD", "CSPAWN_CMD"];
+                command(&names).ok_or("a command in GASNET_CSPAWN_CMD beside C")
+            }
+            (Name::Amudprun, _) => Err("L, S or C"),
+            (Name::Gasnetrun(_), "fork") => Ok(Spawner::Fork),
+            (Name::Gasnetrun(_), _) if name.conduit() == Some("smp") => match &*value {
+                "pmi" => Ok(Spawner::Fork),
+                _ => Err("fork or pmi"),
+            },
+            (Name::Gasnetrun(_), "ssh") => Ok(Spawner::Ssh),
+            (Name::Gasnetrun(_), "pmi") => Ok(command(&["PMIRUN_CMD"]).unwrap_or(Spawner::Fork)),
+            (Name::Gasnetrun(_), "mpi") => Ok(command(&["MPIRUN_CMD"])
+                .unwrap_or_else(|| Spawner::Command("mpirun -np %N %C".to_owned()))),
+            (Name::Gasnetrun(_), _) => Err("fork, ssh, mpi or pmi"),
+        }
     }
-    Err(Error::Spawner {
-        origin,
-        value: value.to_owned(),
-        accepted,
-    })
+
+    /// Returns the spawner of a job that names none.
+    pub(crate) fn by_default(name: &Name, hosts: Option<usize>, variable: Variable<'_>) -> Self {
+        let named = [&SERVERS[..], &FILES].concat();
+        let is_several = hosts.is_some_and(|hosts| hosts > 1) || text(variable, &named).is_some();
+        match is_several && name.conduit() != Some("smp") {
+            true => Spawner::Ssh,
+            false => Spawner::Fork,
+        }
+    }
 }
 
 fn number(option: &'static str, value: &OsStr) -> Result<usize, Error> {
@@ -350,13 +408,13 @@ mod tests {
             ("-n -3 prog", "-n -3: expected a number"),
             ("-n four prog", "-n four: expected a number"),
             ("-n 65536 prog", "-n 65536: expected a number"),
-            ("-n 4 -N 2 prog", "-N 2: this version"),
+            ("-n 4 -N 2 prog", "-N 2: smp programs run on one host"),
             ("-n 4 -c 0 prog", "-c 0: expected a number"),
             ("-n 4 -E A,,B prog", "-E A,,B: expected a list"),
             ("-n 4 -E A=B prog", "-E A=B: expected a list"),
             (
                 "-n 4 -spawner=ssh prog",
-                "-spawner ssh: this launcher starts the ranks",
+                "-spawner ssh: expected fork or pmi",
             ),
             ("-n 4 -x prog", "option -x is unknown"),
             ("-n 4 -spawn L prog", "option -spawn is unknown"),
@@ -364,13 +422,8 @@ mod tests {
             let error = line(&smp(), text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
-        let error = line(&amudprun(), "-np 2 -spawn S prog")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.starts_with("-spawn S: this launcher starts"),
-            "{error}"
-        );
+        let error = line(&amudprun(), "-np 2 -spawn M prog").unwrap_err();
+        assert_eq!(error.to_string(), "-spawn M: expected L, S or C");
         assert!(line(&amudprun(), "-np 2 -t prog").is_err());
     }
 
@@ -398,7 +451,21 @@ mod tests {
         );
         assert!(with(&smp(), "-n 2 prog", "GASNET_SMP_SPAWNER", "").is_ok());
         assert!(with(&smp(), "-n 2 prog", "GASNET_OFI_SPAWNER", "ssh").is_ok());
-        assert!(with(&amudprun(), "-n 2 prog", "GASNET_SPAWNFN", "S").is_err());
+        assert!(with(&amudprun(), "-n 2 prog", "GASNET_SPAWNFN", "M").is_err());
         assert!(with(&amudprun(), "-n 2 prog", "GASNET_SPAWNFN", "L").is_ok());
+    }
+
+    #[test]
+    fn hosts_that_are_named_are_used() {
+        let named = |asked: &str| (asked == "GASNET_SSH_SERVERS").then(|| "a b".into());
+        let none = |_: &str| None;
+        let ofi = Name::new(OsStr::new("gasnetrun_ofi"));
+        let smp = Name::new(OsStr::new("gasnetrun_smp"));
+        assert_eq!(Spawner::by_default(&ofi, None, &named), Spawner::Ssh);
+        assert_eq!(Spawner::by_default(&ofi, Some(2), &none), Spawner::Ssh);
+        assert_eq!(Spawner::by_default(&ofi, Some(1), &none), Spawner::Fork);
+        assert_eq!(Spawner::by_default(&smp, None, &named), Spawner::Fork);
+        let mpi = Spawner::named(&ofi, "MPI", &none);
+        assert_eq!(mpi, Ok(Spawner::Command("mpirun -np %N %C".to_owned())));
     }
 }

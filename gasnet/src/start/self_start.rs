@@ -22,13 +22,17 @@ use std::fs;
 use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 
 use conduit_run::{How, Launch};
 
 /// The largest number of ranks in a job that starts itself.
 const MOST_RANKS: usize = 65_535;
+/// The launcher of jobs on several hosts, which is looked up in `PATH`.
+const AMUDPRUN: &str = "amudprun";
 
 /// The reason why a program cannot start its job.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ pub(crate) enum SelfStartError {
     NoRanks,
     /// The launcher failed.
     Launch(conduit_run::Error),
+    /// The launcher of several hosts cannot be executed.
+    Exec(std::io::Error),
 }
 
 impl fmt::Display for SelfStartError {
@@ -60,6 +66,11 @@ impl fmt::Display for SelfStartError {
                  ranks, from 1 to 65535: PROGRAM N ARGUMENTS..., or amudprun -np N PROGRAM ARGUMENTS...",
             ),
             Self::Launch(error) => write!(f, "cannot start the ranks: {error}"),
+            Self::Exec(error) => write!(
+                f,
+                "cannot execute {AMUDPRUN}, which starts ranks on several hosts: {error}; add the folder \
+                 of the installed launchers to PATH"
+            ),
         }
     }
 }
@@ -78,6 +89,16 @@ struct Job {
     command: Vec<OsString>,
     /// A note for the user about an unexpected choice, if any.
     note: Option<&'static str>,
+    spawner: Spawner,
+}
+
+/// How the ranks of a job are started.
+#[derive(Debug, PartialEq, Eq)]
+enum Spawner {
+    /// On this host (`L`).
+    Local,
+    /// By `amudprun`, which knows hosts and commands (`S` and `C`).
+    Amudprun(&'static str),
 }
 
 /// Returns the arguments that the client passes to the initialisation call, or `None` if it passes
@@ -138,6 +159,9 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     if let Some(note) = job.note {
         conduit::stderr::write_line(format_args!("conduit: {note}"));
     }
+    if let Spawner::Amudprun(spawn) = job.spawner {
+        return Err(exec(spawn, job.ranks, &job.command));
+    }
     let mut command = job.command.into_iter();
     let outcome = Launch::new(job.ranks, program())
         .arg0(command.next().unwrap_or_default())
@@ -159,6 +183,16 @@ fn run(job: Job) -> Result<(), SelfStartError> {
     // SAFETY: `_exit` has no precondition. It runs no exit handlers and writes no buffered streams
     // of the client, which is left to the ranks.
     unsafe { libc::_exit(outcome.exit_code.into()) }
+}
+
+/// Executes `amudprun` in place of this program. Returns only if that fails.
+fn exec(spawn: &'static str, ranks: usize, command: &[OsString]) -> SelfStartError {
+    let error = Command::new(AMUDPRUN)
+        .args(["-np", &ranks.to_string(), "-spawn", spawn, "--"])
+        .arg(program())
+        .args(command.iter().skip(1))
+        .exec();
+    SelfStartError::Exec(error)
 }
 
 /// Returns the job to start, or `None` if this process continues as a rank.
@@ -184,6 +218,7 @@ fn plan(
         ranks,
         command,
         note: None,
+        spawner: Spawner::Local,
     }))
 }
 
@@ -195,16 +230,22 @@ fn udp(
     let spawner = ["GASNET_SPAWNFN", "AMUDP_SPAWNFN", "SPAWNFN"]
         .into_iter()
         .find_map(|name| Some((name, variable(name).filter(|value| !value.is_empty())?)));
-    let note = match spawner {
-        None => {
-            Some("GASNET_SPAWNFN is not set; the ranks are started on this host, as if it were L")
-        }
-        Some((_, value)) if value.eq_ignore_ascii_case("L") => None,
+    let (note, spawner) = match spawner {
+        None => (
+            Some("GASNET_SPAWNFN is not set; the ranks are started on this host, as if it were L"),
+            Spawner::Local,
+        ),
+        Some((_, value)) if value.eq_ignore_ascii_case("L") => (None, Spawner::Local),
+        Some((_, value)) if value.eq_ignore_ascii_case("S") => (None, Spawner::Amudprun("S")),
+        Some((_, value)) if value.eq_ignore_ascii_case("C") => (None, Spawner::Amudprun("C")),
         Some((name, value)) => {
             return Err(SelfStartError::Value {
                 name: name.to_owned(),
                 value: value.to_string_lossy().into_owned(),
-                accepted: "L (ranks on this host)".to_owned(),
+                accepted:
+                    "L (ranks on this host), S (on the hosts of GASNET_SSH_SERVERS) or C (by \
+                           the command of GASNET_CSPAWN_CMD)"
+                        .to_owned(),
             });
         }
     };
@@ -217,6 +258,7 @@ fn udp(
         ranks,
         command,
         note,
+        spawner,
     })
 }
 
@@ -424,11 +466,11 @@ mod tests {
         let note = job("udp", None, "prog 2", "").note.unwrap();
         assert!(note.starts_with("GASNET_SPAWNFN is not set"), "{note}");
         assert_eq!(job("udp", None, "prog 2", "AMUDP_SPAWNFN=L").note, None);
-        for (name, value) in [
-            ("GASNET_SPAWNFN", "S"),
-            ("GASNET_SPAWNFN", "C"),
-            ("SPAWNFN", "x"),
-        ] {
+        for (value, spawn) in [("S", "S"), ("c", "C")] {
+            let job = job("udp", None, "prog 2", &format!("AMUDP_SPAWNFN={value}"));
+            assert_eq!(job.spawner, Spawner::Amudprun(spawn));
+        }
+        for (name, value) in [("GASNET_SPAWNFN", "M"), ("SPAWNFN", "x")] {
             let error = plan_with("udp", None, "prog 2", &format!("{name}={value}")).unwrap_err();
             let wanted = format!("{name} is {value:?}; accepted: L");
             assert!(error.to_string().starts_with(&wanted), "{error}");
