@@ -4,6 +4,9 @@
 //! Namespaces need root and `ip` of iproute2. Without these, the tests print that and do nothing,
 //! unless `CONDUIT_TEST_HOSTS=1` requires them to run.
 
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use conduit_tests::contained::{MemoryGroup, can_unshare};
@@ -264,6 +267,88 @@ fn the_launcher_starts_ranks_on_other_hosts() {
     missing.ends_with(
         2,
         &[&format!("host {}: its daemon has not started", lan.host(4))],
+    );
+}
+
+/// A server of SSH on a host, which is killed at the end of the test.
+struct Sshd(std::process::Child);
+
+impl Sshd {
+    /// Starts a server with the keys in this folder and waits until it listens.
+    fn start(program: &Path, host: &str, folder: &Path) -> Self {
+        let path = |name: &str| folder.join(name).display().to_string();
+        let script = "mkdir -p /run/sshd && exec \"$@\"";
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", host, "sh", "-c", script, "sshd"]);
+        command.arg(program);
+        command.args(["-D", "-e", "-f", "/dev/null", "-h", &path("host")]);
+        for option in [
+            &format!("AuthorizedKeysFile={}", path("id.pub")),
+            "StrictModes=no",
+            "UsePAM=no",
+            "PidFile=none",
+            "PermitRootLogin=yes",
+        ] {
+            command.args(["-o", option]);
+        }
+        let server = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut server = Self(server.expect("ip starts"));
+        let log = server.0.stderr.take().expect("a pipe");
+        let mut lines = BufReader::new(log).lines().map_while(Result::ok);
+        let listens = lines.any(|line| line.starts_with("Server listening on 0.0.0.0"));
+        assert!(listens, "sshd does not start");
+        // What follows must not fill the pipe, and not end the server either.
+        std::thread::spawn(move || lines.count());
+        server
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = (self.0.kill(), self.0.wait());
+    }
+}
+
+#[test]
+fn ssh_starts_ranks_on_other_hosts() {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&paths).chain(["/usr/sbin".into()]);
+    let Some(sshd) = folders.find_map(|folder| {
+        let path = folder.join("sshd");
+        path.is_file().then_some(path)
+    }) else {
+        assert!(std::env::var_os("CONDUIT_TEST_SSH").is_none(), "no sshd");
+        return eprintln!("not tested: no sshd (openssh-server)");
+    };
+    let Some(lan) = hosts(2) else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    for key in ["host", "id"] {
+        let mut keygen = Command::new("ssh-keygen");
+        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]);
+        let status = keygen.arg(folder.path().join(key)).status();
+        assert!(status.expect("ssh-keygen").success());
+    }
+    let start = |host| Sshd::start(&sshd, &lan.host(host), folder.path());
+    let _servers = [start(0), start(1)];
+    let shell = format!(
+        "ssh -i {} -o BatchMode=yes -o LogLevel=ERROR -o StrictHostKeyChecking=no \
+         -o UserKnownHostsFile=/dev/null {{host}}",
+        folder.path().join("id").display()
+    );
+    let first = lan.host(0);
+    let job = |arguments: &[&str]| {
+        let options = ["netns", "exec", &first, HELPER, "--remote-shell", &shell];
+        let list = ["--hosts", "10.78.0.1:2,10.78.0.2:2"];
+        Job::alone("ip", [&options, &list[..], arguments].concat())
+    };
+    succeeds(job(&[HELPER, "calls", "seq"]), &[]);
+    let die = "[ $PMI_RANK = 3 ] && kill -9 $$; exec sleep 1000";
+    let words = ["rank 3 on 10.78.0.2 (pid ", "was killed by signal 9"];
+    job(&["sh", "-c", die]).ends_with(137, &words);
+    let path = ["--remote-path", "/no such/conduit-run", "true"];
+    job(&path).ends_with(
+        2,
+        &["host 10.78.0.", "exited with code 127", "--remote-path"],
     );
 }
 
