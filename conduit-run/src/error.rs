@@ -14,6 +14,14 @@ pub enum Error {
     /// The job has no ranks.
     #[error("the job has 0 ranks; at least 1 is required")]
     NoRanks,
+    /// The rank that is to read standard input does not exist.
+    #[error("rank {rank} cannot read standard input (--stdin): the job has {ranks} ranks, from 0")]
+    NoSuchReader {
+        /// The rank.
+        rank: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
     /// The ranks need more file descriptors than this process may open.
     #[error(
         "{ranks} ranks need {needed} file descriptors, but the limit is {limit} (see ulimit -n)"

@@ -192,6 +192,7 @@ impl Launch {
 impl RunningJob {
     /// Starts a job on this host alone.
     fn start_here(launch: Launch, output: Output) -> Result<Self, Error> {
+        check_reader(launch.readers, launch.ranks)?;
         // Start the guard before installing the signal handlers, so that the guard does not inherit
         // them.
         let mut host = Host::prepare(launch.plan(), output.piped().len())?;
@@ -256,6 +257,7 @@ impl RunningJob {
             output.message(&format!("warning: {warning}"));
         }
         let size = counts.iter().sum();
+        check_reader(launch.readers, size)?;
         let mut env = start::variables(several.all_env);
         env.extend(launch.env.iter().cloned());
         let plan = Plan {
@@ -710,6 +712,13 @@ impl Connecting<'_> {
             output.flush_ready();
         }
         Ok(tree)
+    }
+}
+
+fn check_reader(readers: Readers, ranks: usize) -> Result<(), Error> {
+    match readers {
+        Readers::Rank(rank) if rank >= ranks => Err(Error::NoSuchReader { rank, ranks }),
+        _ => Ok(()),
     }
 }
 

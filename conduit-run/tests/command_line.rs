@@ -279,6 +279,11 @@ fn bad_input_gives_a_clear_message_and_its_exit_code() {
             "PMI_RANK is set by the launcher",
         ),
         (
+            &["-n", "2", "--stdin", "2", "true"],
+            2,
+            "rank 2 cannot read standard input (--stdin): the job has 2 ranks",
+        ),
+        (
             &["-n", "1", "no-such-program"],
             127,
             "\"no-such-program\" is not found",
