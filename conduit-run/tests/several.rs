@@ -373,25 +373,28 @@ fn forty_hosts_form_a_tree() {
     assert_eq!(finished.stdout.lines().count(), 40);
 }
 
+/// Hosts are split into 32 parts. Here the part of n03 has n04 too, below n03.
 #[test]
-fn a_host_below_another_is_named_when_it_is_lost() {
+fn a_lost_host_in_a_tree_is_named_and_takes_those_below_with_it() {
     let family = "sleep 1000 & echo $PMI_RANK $CONDUIT_HOST $PPID $$ $!; wait";
-    let mut job = Running::start(on_hosts("n[00-39]:1", &["sh", "-c", family]));
-    let lines: Vec<String> = (0..40).map(|_| job.line()).collect();
-    let fields = || lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
-    let processes: Vec<_> = fields()
-        .flat_map(|f| [f[2], f[3], f[4]].map(Process::new))
-        .collect();
-    // Hosts are split into 32 parts, and the second host of a part is below the first.
-    let victim = fields().find(|fields| fields[1] == "n04").unwrap();
-    kill(victim[2], Signal::KILL);
-    assert_eq!(job.wait(), 1);
-    let stderr = job.stderr();
-    let start = "conduit-run: host n04 is lost: its remote shell 'env CONDUIT_HOST=n04 ";
-    assert!(stderr.starts_with(start), "{stderr}");
-    let end = "was killed by signal 9 (SIGKILL); ending the job\n";
-    assert!(stderr.ends_with(end), "{stderr}");
-    processes.iter().for_each(Process::await_end);
+    for name in ["n03", "n04"] {
+        let mut job = Running::start(on_hosts("n[00-39]:1", &["sh", "-c", family]));
+        let lines: Vec<String> = (0..40).map(|_| job.line()).collect();
+        let fields = || lines.iter().map(|line| line.split(' ').collect::<Vec<_>>());
+        let processes: Vec<_> = fields()
+            .flat_map(|f| [f[2], f[3], f[4]].map(Process::new))
+            .collect();
+        let victim = fields().find(|fields| fields[1] == name).unwrap();
+        kill(victim[2], Signal::KILL);
+        assert_eq!(job.wait(), 1);
+        let stderr = job.stderr();
+        let start =
+            format!("conduit-run: host {name} is lost: its remote shell 'env CONDUIT_HOST=");
+        assert!(stderr.starts_with(&start), "{stderr}");
+        let end = "was killed by signal 9 (SIGKILL); ending the job\n";
+        assert!(stderr.ends_with(end), "{stderr}");
+        processes.iter().for_each(Process::await_end);
+    }
 }
 
 #[test]
