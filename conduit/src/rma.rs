@@ -950,7 +950,7 @@ impl<M: Mode> Conduit<M> {
     /// # let peer = conduit.rank();
     /// conduit.begin_region()?;
     /// conduit.put_nbi(peer, 0, &3u64)?;
-    /// // The region's operations can be waited for only through its handle, and regions do not nest.
+    /// // Only the handle can wait for the operations of the region. Regions do not nest.
     /// assert!(conduit.wait_puts().is_err());
     /// assert!(conduit.begin_region().is_err());
     /// let handle = conduit.end_region()?;

@@ -43,7 +43,7 @@ pub(crate) struct Job {
 pub(crate) enum Spawner {
     /// On this host.
     Fork,
-    /// On the hosts that [`Hosts::find`] finds.
+    /// On the hosts that the environment names.
     Ssh,
     /// By a command with `%` placeholders.
     Command(String),
