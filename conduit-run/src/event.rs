@@ -1,5 +1,5 @@
-//! The vocabulary between what runs ranks ([`crate::host`]) and what decides how their job goes on
-//! ([`crate::job`]).
+//! Events and commands between the part that runs ranks ([`crate::host`]) and the part that decides
+//! when their job ends ([`crate::job`]).
 
 use serde::{Deserialize, Serialize};
 

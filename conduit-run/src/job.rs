@@ -1,5 +1,5 @@
-//! The decision how a job goes on and when and why it has to end: a state machine over the ranks of
-//! all hosts, without I/O and clock. It takes [`Event`]s and the time, and returns [`Action`]s.
+//! Decides when and why a job has to end: a state machine over the ranks of all hosts, without I/O
+//! and clock. It takes [`Event`]s and the time, and returns [`Action`]s.
 
 #[cfg(test)]
 mod tests;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::event::{Command, End, Event, Stuck};
 use crate::outcome::{How, Status, signal_text};
 
-/// What the launcher has to do.
+/// An action of the launcher.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Action {
     /// Print a message.

@@ -473,7 +473,7 @@ fn a_stopped_rank_on_another_host_is_named() {
     assert!(all, "{}", finished.stderr);
 }
 
-/// Every rank starts a process of its own, prints its daemon's process and both of theirs, and
+/// Every rank starts a child, prints the process ids of its daemon, of itself and of the child, and
 /// waits.
 const FAMILY: &str = "sleep 1000 & echo $PPID $$ $!; wait";
 

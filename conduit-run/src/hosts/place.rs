@@ -2,7 +2,7 @@
 
 use super::Host;
 
-/// What the user wants.
+/// The numbers of ranks that the user asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Want {
     /// The number of ranks (`-n`).

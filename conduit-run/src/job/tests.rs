@@ -168,8 +168,8 @@ fn inputs(size: usize, hosts: usize) -> impl Strategy<Value = Vec<Input>> {
 }
 
 proptest! {
-    /// Whatever happens, a job is told to end at most once, its reason is reported at most once and
-    /// before, deadlines pass, and only a job whose ranks all exited with 0 succeeds.
+    /// Under all events, the job orders its ranks to end at most once and reports the reason before
+    /// that, deadlines pass, and only a job whose ranks all exited with 0 succeeds.
     #[test]
     fn every_job_ends_once(inputs in inputs(6, 3)) {
         let mut job = job(&[("a", 2), ("b", 3), ("c", 1)]);

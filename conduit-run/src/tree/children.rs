@@ -73,10 +73,10 @@ struct Channel {
     link: Link,
     /// The shell's standard error.
     errors: Option<OwnedFd>,
-    /// What has arrived on standard output before the daemon's first line.
+    /// The bytes that have arrived on standard output before the daemon's first line.
     start: Vec<u8>,
-    /// What the shell has printed on standard error before its daemon started; later the beginning
-    /// of a line there.
+    /// The text that the shell printed on standard error before its daemon started. Later, the
+    /// beginning of a line on standard error.
     printed: Vec<u8>,
     state: State,
     /// How the shell has ended.
@@ -377,7 +377,7 @@ impl Channel {
         self.link.send(self.hosts.start as u32, &welcome);
         self.link.flush();
         self.take_frames(out);
-        // What the shell has printed so far is a line of its own from now on.
+        // The text that the shell has printed so far counts as a line from now on.
         let printed = std::mem::take(&mut self.printed);
         self.forward_errors(&printed, out);
     }
@@ -596,7 +596,7 @@ impl Channel {
     }
 }
 
-/// Returns a command as one would type it.
+/// Returns a command in a form that a shell accepts, for messages.
 fn shown(words: &[OsString]) -> String {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")

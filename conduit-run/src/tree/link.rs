@@ -19,7 +19,7 @@ pub(crate) struct Link {
     read: OwnedFd,
     /// `None` once this end is closed or the other does not read any more.
     write: Option<OwnedFd>,
-    /// Bytes to write. What is in flight is bounded by the windows of output and input, by the
+    /// Bytes to write. Their number is bounded by the windows of output and input, by the
     /// limit of PMI's pairs, and by a few messages for each rank.
     outgoing: VecDeque<u8>,
     pub(crate) decoder: Decoder,

@@ -10,7 +10,8 @@ use crate::event::{Command, Report};
 use crate::host::plan::Plan;
 use crate::output::{Stream, Text};
 
-/// The word with which a daemon's first line starts. What a login script prints before is skipped.
+/// The word with which a daemon's first line starts. Earlier output, such as that of a login
+/// script, is skipped.
 pub(crate) const MAGIC: &str = "CONDUIT-RUN-DAEMON";
 /// The number of this protocol. Launcher and daemons also compare the versions of their crate.
 pub(crate) const PROTOCOL: u32 = 1;
@@ -32,7 +33,7 @@ pub(crate) enum Down {
         pairs: Vec<(String, String)>,
         last: bool,
     },
-    /// So many bytes of output have been taken.
+    /// The launcher has taken this number of bytes of output.
     Taken(usize),
     /// A stream of the launcher has no reader any more.
     NoReader(Stream),
@@ -64,7 +65,7 @@ pub(crate) enum Up {
     },
     Report(Report),
     Output(Text),
-    /// So many bytes of the input have been taken.
+    /// The ranks have taken this number of bytes of the input.
     InputTaken(usize),
     /// No rank reads the input any more.
     InputClosed,

@@ -47,7 +47,7 @@ pub(crate) struct Tree {
     root: Root,
     /// The number of bytes of the input that all ranks have taken.
     input_taken: usize,
-    /// The streams for which hosts know that there is no reader.
+    /// For each stream, whether the launcher has told the hosts that it has no reader.
     told_dead: [bool; 2],
     out: Vec<FromTree>,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Tree {
 struct Host {
     /// Set once the daemon has been started.
     processors: Option<usize>,
-    /// Whether the host has been told to start ranks.
+    /// Whether the launcher has ordered the host to start ranks.
     takes_part: bool,
     /// Whether all of the host's ranks have been started.
     ready: bool,

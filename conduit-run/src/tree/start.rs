@@ -1,4 +1,5 @@
-//! What the ranks of other hosts take over from the launcher, and how a daemon starts them.
+//! The environment that the ranks of other hosts take over from the launcher, and the start of
+//! these ranks by a daemon.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;

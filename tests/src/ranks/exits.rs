@@ -120,7 +120,7 @@ pub(super) fn exits(when: &str, how: &str) -> Result<()> {
         "finish" => conduit.finish()?,
         _ => conduit.barrier()?,
     }
-    bail!("the job goes on without its last rank")
+    bail!("the job continues without its last rank")
 }
 
 /// Neither polls nor returns.

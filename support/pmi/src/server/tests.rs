@@ -435,7 +435,7 @@ enum Step {
 }
 
 proptest! {
-    /// Servers of several hosts answer as one server for all ranks does.
+    /// The servers of several hosts give the same answers as a single server for all ranks.
     #[test]
     fn hosts_together_are_one_server(
         counts in proptest::collection::vec(1usize..4, 1..5),
