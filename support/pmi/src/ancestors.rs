@@ -13,29 +13,37 @@ use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 const PMI1: [&str; 3] = ["PMI_FD", "PMI_RANK", "CONDUIT_JOB_ID"];
 /// The same for PMIx.
 const PMIX: [&str; 2] = ["PMIX_NAMESPACE", "PMIX_RANK"];
-/// The same for launchers that state only an address.
-const BY_HAND: [&str; 6] = [
-    "RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "CONDUIT_RANK",
-    "CONDUIT_BOOTSTRAP",
-    "PMI_RANK",
-];
+/// The same for PALS.
+const PALS: [&str; 2] = ["PALS_APID", "PALS_RANKID"];
+/// The same for torchrun.
+const TORCH: [&str; 3] = ["RANK", "MASTER_ADDR", "MASTER_PORT"];
 /// The name of the file in memory by which a rank shows that it has joined its job.
 const MARK: &str = "conduit-rank";
 /// The beginning of the name of PMIx's library.
 const LIBPMIX: &str = "libpmix.so";
 
-/// Returns whether the variables of this process's environment describe an ancestor that has joined
-/// the job. An unreadable `/proc` entry counts as "no".
-pub fn descends_from_rank() -> bool {
+/// Returns whether the variables of PMI-1 describe an ancestor that has joined the job. An
+/// unreadable `/proc` entry counts as "no", here and below.
+pub(crate) fn is_pmi1_taken() -> bool {
     let descriptor = std::env::var("PMI_FD").unwrap_or_default();
     has_ancestor(PMI1, |process| has_socket(process, &descriptor))
-        || has_ancestor(PMIX, |process| {
-            has_mark(process) || loaded(process, LIBPMIX).is_some()
-        })
-        || has_ancestor(BY_HAND, has_mark)
+}
+
+/// Does the same as [`is_pmi1_taken`] for PMIx.
+pub(crate) fn is_pmix_taken() -> bool {
+    has_ancestor(PMIX, |process| {
+        has_mark(process) || loaded(process, LIBPMIX).is_some()
+    })
+}
+
+/// Does the same as [`is_pmi1_taken`] for PMI-2.
+pub(crate) fn is_pmi2_taken() -> bool {
+    has_ancestor(PALS, has_mark)
+}
+
+/// Does the same as [`is_pmi1_taken`] for torchrun.
+pub(crate) fn is_torch_taken() -> bool {
+    has_ancestor(TORCH, has_mark)
 }
 
 /// Leaves the mark of a rank in this process.

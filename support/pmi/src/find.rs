@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::ancestors::{descends_from_rank, mark};
+use crate::ancestors::{is_pmi1_taken, is_pmi2_taken, is_pmix_taken, is_torch_taken, mark};
 use crate::bootstrap::Bootstrap;
 use crate::files::Folder;
 use crate::{client, pmi2, pmix, store};
@@ -123,8 +123,8 @@ fn tried(attempts: &[Attempt]) -> String {
 }
 
 /// Connects to the job in which a launcher has started this process. Returns `None` if there is no
-/// launcher, and in programs that [a rank has started](descends_from_rank), because such programs
-/// are jobs of their own. Call this only once in a process.
+/// launcher, and in programs that a rank has started, because such programs are jobs of their
+/// own. Call this only once in a process.
 ///
 /// # Errors
 /// The way that the user has named does not work, or a launcher has started this process as one of
@@ -138,11 +138,12 @@ pub fn find(options: &Options) -> Result<Option<Box<dyn Bootstrap + Send>>, Erro
             Err(reason) => Err(Error::Failed(Attempt { way, reason })),
         };
     }
-    if descends_from_rank() {
+    let offers = environment.offers();
+    let Some(free) = free(&offers) else {
         return Ok(None);
-    }
+    };
     let mut attempts = Vec::new();
-    for way in environment.offers() {
+    for way in free {
         match environment.connect(&way, options) {
             Ok(bootstrap) => return Ok(Some(bootstrap)),
             Err(reason) => attempts.push(Attempt { way, reason }),
@@ -168,17 +169,30 @@ pub fn find(options: &Options) -> Result<Option<Box<dyn Bootstrap + Send>>, Erro
 /// children of a rank are not ranks.
 pub fn has_launcher() -> bool {
     let environment = Environment::of_process();
-    !environment.offers().is_empty() && !descends_from_rank()
+    free(&environment.offers()).is_some_and(|ways| !ways.is_empty())
 }
 
 /// Returns the variables, with their values, by which a launcher shows that this process is one of
 /// several; `None` if there are none, or in programs that a rank has started, where the variables
 /// describe that rank.
 pub fn one_of_several() -> Option<String> {
-    if descends_from_rank() {
-        return None;
-    }
-    Environment::of_process().one_of_several()
+    let environment = Environment::of_process();
+    free(&environment.offers())?;
+    environment.one_of_several()
+}
+
+/// Returns the ways whose variables do not describe an ancestor of this process that has joined its
+/// job; `None` if all do, because a rank has started this program. Ranks of an inner launcher
+/// inherit the variables of an outer one.
+fn free(offers: &[Way]) -> Option<Vec<Way>> {
+    let is_free = |way: &&Way| match way {
+        Way::Pmi1 => !is_pmi1_taken(),
+        Way::Pmi2 => !is_pmi2_taken(),
+        Way::Pmix => !is_pmix_taken(),
+        _ => !is_torch_taken(),
+    };
+    let free: Vec<Way> = offers.iter().filter(is_free).cloned().collect();
+    (offers.is_empty() || !free.is_empty()).then_some(free)
 }
 
 /// Returns this process's rank as far as its environment tells, for messages about a failure to

@@ -46,5 +46,3 @@ pub mod store;
 pub mod threads;
 mod values;
 pub mod wire;
-
-pub use ancestors::descends_from_rank;

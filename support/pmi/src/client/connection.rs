@@ -10,6 +10,7 @@ use super::environment::{self, Address};
 use super::mpi::Mpi;
 use super::socket::{Failure, Socket};
 use super::{Codec, CodecError, Error, Maxes, Request, Response};
+use crate::ancestors::is_pmi1_taken;
 use crate::wire::Line;
 
 /// Whether a connection in this process has taken over the environment's descriptor.
@@ -34,7 +35,7 @@ pub struct Connection {
 impl Connection {
     /// Connects to the launcher named by the environment: `PMI_FD` with `PMI_RANK` and `PMI_SIZE`,
     /// or otherwise `PMI_PORT` (host:port) with `PMI_ID`. Returns `None` if these variables are not
-    /// set, and in programs that [a rank has started](crate::descends_from_rank), because such
+    /// set, and in programs that a rank has started, because such
     /// programs are jobs of their own.
     ///
     /// The call marks the descriptor `PMI_FD` close-on-exec, so that programs started by the rank
@@ -59,7 +60,7 @@ impl Connection {
         let Some(address) = environment::read(lookup)? else {
             return Ok(None);
         };
-        if crate::descends_from_rank() {
+        if is_pmi1_taken() {
             return Ok(None);
         }
         if TAKEN.swap(true, Ordering::Relaxed) {
