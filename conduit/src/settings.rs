@@ -17,7 +17,7 @@ settings::group! {
         unset "the machine's boot id, network namespace and host name",
         "name of the host that this rank runs on; ranks with the same host name share memory";
     "CONDUIT_ALONE" alone: bool = false, ValueKind::Bool,
-        "be a job of one rank even if a launcher has started this process as one of several";
+        "be a job of one rank even if a launcher has started this process as one of several, unless it offers PMI-1";
     "CONDUIT_BOOTSTRAP" bootstrap: Option<String> = None, ValueKind::Text(pmi::find::Way::FORMS),
         unset "what the environment offers",
         "how ranks exchange data before the network works: through the launcher, through a store at an address that rank 0 provides, or through an empty folder that all ranks see";

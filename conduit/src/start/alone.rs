@@ -30,8 +30,9 @@ pub fn check_alone() -> Result<()> {
 
 /// Returns whether a launcher has started this process as a rank that can reach the others. A
 /// rank's children are not ranks, nor are processes that `CONDUIT_ALONE` declares jobs of their
-/// own.
+/// own. That setting does not concern ranks with a connection of PMI-1, because the ranks of a
+/// program that starts itself inherit it.
 pub fn has_launcher() -> bool {
-    let is_alone = Settings::from_env().is_ok_and(|(settings, _)| settings.job.alone);
-    !is_alone && pmi::find::has_launcher()
+    let is_alone = || Settings::from_env().is_ok_and(|(settings, _)| settings.job.alone);
+    pmi::find::has_pmi1() || pmi::find::has_launcher() && !is_alone()
 }

@@ -150,7 +150,7 @@ impl fmt::Debug for Launcher {
 impl Launcher {
     fn find(settings: &Settings) -> Result<Self> {
         let job = &settings.job;
-        if job.alone {
+        if job.alone && !pmi::find::has_pmi1() {
             return Ok(Self(Box::new(Alone::default())));
         }
         let options = Options {

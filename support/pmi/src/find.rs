@@ -172,6 +172,12 @@ pub fn has_launcher() -> bool {
     free(&environment.offers()).is_some_and(|ways| !ways.is_empty())
 }
 
+/// Returns whether a launcher with PMI-1 has started this process as a rank.
+pub fn has_pmi1() -> bool {
+    let offers = Environment::of_process().offers();
+    free(&offers).is_some_and(|ways| ways.contains(&Way::Pmi1))
+}
+
 /// Returns the variables, with their values, by which a launcher shows that this process is one of
 /// several; `None` if there are none, or in programs that a rank has started, where the variables
 /// describe that rank.
